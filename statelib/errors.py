@@ -1,0 +1,52 @@
+"""The errors of statelib, classed by what the caller should do about them.
+
+The class says how to react, ``kind`` says what happened (append-only words, safe to match
+on), ``hint`` names the command or setting that helps. Messages say what, where, expected,
+found. All of them survive pickling, because Spark and Airflow carry them across processes.
+"""
+
+from typing import Any
+
+
+class StatelibError(Exception):
+    """Root of every error that statelib raises on purpose."""
+
+    def __init__(self, message: str, *, kind: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind = kind
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.kind, self.hint)
+
+
+class RetryableError(StatelibError):
+    """Nothing is wrong with the request: the same call may succeed later."""
+
+
+class ConflictError(StatelibError):
+    """Somebody else changed the thing first (epoch lost, name taken): re-read, then decide."""
+
+
+class NotFoundError(StatelibError):
+    """The named thing does not exist."""
+
+
+class InvalidRequestError(StatelibError):
+    """The request itself is wrong: change it before calling again."""
+
+
+class CorruptStateError(StatelibError):
+    """Stored bytes are not what was written: never served, never repaired by guessing."""
+
+
+class UnsupportedError(StatelibError):
+    """The bytes are well-formed but statelib does not handle this feature; names the feature."""
+
+
+def _rebuild(cls: type[StatelibError], message: str, kind: str, hint: str) -> StatelibError:
+    return cls(message, kind=kind, hint=hint)

@@ -1,0 +1,30 @@
+"""Identifiers: plain values with names, so that one cannot be handed in for another."""
+
+import re
+from typing import NewType
+
+from statelib.errors import InvalidRequestError
+
+PipelineName = NewType("PipelineName", str)
+CheckpointId = NewType("CheckpointId", int)
+"""Grows by one a pipeline and is never reused, aborted checkpoints included."""
+Epoch = NewType("Epoch", int)
+"""Fencing token of a coordinator: only grows; a smaller one may change nothing."""
+AttemptId = NewType("AttemptId", str)
+"""32 lower-case hex digits, new for every try at writing a checkpoint; part of every file name."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+
+
+def pipeline_name(text: str) -> PipelineName:
+    """Check a pipeline's name: it becomes part of paths, DAG ids and SQL rows.
+
+    Raises InvalidRequestError (kind ``bad-name``) unless it matches
+    ``[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`` and holds no ``..``.
+    """
+    if not _NAME.fullmatch(text) or ".." in text:
+        raise InvalidRequestError(
+            f"pipeline name {text[:140]!r}: expected letters, digits, '_', '.', '-', at most 128, no '..'",
+            kind="bad-name",
+        )
+    return PipelineName(text)

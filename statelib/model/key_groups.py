@@ -1,0 +1,99 @@
+"""Key groups: the unit by which keyed state is spread over subtasks and moved between them.
+
+Source: flink-formats.md section 1.1 (KeyGroupRangeAssignment, MathUtils).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from statelib.errors import InvalidRequestError
+
+MAX_MAX_PARALLELISM = 32768
+
+
+@dataclass(frozen=True, order=True)
+class KeyGroupRange:
+    """Key groups ``start`` to ``end``, both inclusive; ``end == start - 1`` is the empty range."""
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.start < 0 or self.end < self.start - 1:
+            raise InvalidRequestError(
+                f"key-group range {self.start}..{self.end}: expected 0 <= start <= end + 1", kind="bad-key-group-range"
+            )
+
+    def __len__(self) -> int:
+        return self.end - self.start + 1
+
+    def __contains__(self, key_group: object) -> bool:
+        return isinstance(key_group, int | np.integer) and self.start <= int(key_group) <= self.end
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.start, self.end + 1))
+
+    def __str__(self) -> str:
+        return f"{self.start}-{self.end}"
+
+    def intersection(self, other: "KeyGroupRange") -> "KeyGroupRange":
+        """The key groups in both; the empty range at ``start`` of the later one if there are none."""
+        start = max(self.start, other.start)
+        return KeyGroupRange(start, max(min(self.end, other.end), start - 1))
+
+
+def check_parallelism(parallelism: int, max_parallelism: int) -> None:
+    """Raise InvalidRequestError unless 1 <= parallelism <= max_parallelism <= 32768."""
+    if not 1 <= max_parallelism <= MAX_MAX_PARALLELISM:
+        raise InvalidRequestError(
+            f"max_parallelism {max_parallelism}: expected 1 to {MAX_MAX_PARALLELISM}", kind="bad-max-parallelism"
+        )
+    if not 1 <= parallelism <= max_parallelism:
+        raise InvalidRequestError(
+            f"parallelism {parallelism}: expected 1 to max_parallelism {max_parallelism}", kind="bad-parallelism"
+        )
+
+
+def subtask_range(subtask: int, parallelism: int, max_parallelism: int) -> KeyGroupRange:
+    """The key groups that subtask ``subtask`` of ``parallelism`` owns."""
+    check_parallelism(parallelism, max_parallelism)
+    start = (subtask * max_parallelism + parallelism - 1) // parallelism
+    return KeyGroupRange(start, ((subtask + 1) * max_parallelism - 1) // parallelism)
+
+
+def subtask_ranges(parallelism: int, max_parallelism: int) -> tuple[KeyGroupRange, ...]:
+    """The ranges of all subtasks: contiguous, disjoint, together 0..max_parallelism-1."""
+    return tuple(subtask_range(i, parallelism, max_parallelism) for i in range(parallelism))
+
+
+def prefix_width(max_parallelism: int) -> int:
+    """Bytes of the key-group prefix of a serialized key: 1 up to 128 key groups, else 2."""
+    return 1 if max_parallelism <= 128 else 2
+
+
+def assign_key_groups(hashes: npt.NDArray[np.int32], max_parallelism: int) -> npt.NDArray[np.int32]:
+    """Key group of each Java hash code (int32, any shape); law: equal hashes, equal groups."""
+    c = hashes.astype(np.uint32)
+    c = c * np.uint32(0xCC9E2D51)
+    c = (c << np.uint32(15)) | (c >> np.uint32(17))
+    c = c * np.uint32(0x1B873593)
+    c = (c << np.uint32(13)) | (c >> np.uint32(19))
+    c = c * np.uint32(5) + np.uint32(0xE6546B64)
+    c = c ^ np.uint32(4)
+    c ^= c >> np.uint32(16)
+    c = c * np.uint32(0x85EBCA6B)
+    c ^= c >> np.uint32(13)
+    c = c * np.uint32(0xC2B2AE35)
+    c ^= c >> np.uint32(16)
+    signed = c.view(np.int32).astype(np.int64)
+    absolute = np.abs(signed)
+    absolute[signed == -(2**31)] = 0
+    return np.asarray(absolute % max_parallelism, dtype=np.int32)
+
+
+def subtask_of(key_groups: npt.NDArray[np.int32], parallelism: int, max_parallelism: int) -> npt.NDArray[np.int32]:
+    """Index of the subtask that owns each key group."""
+    return np.asarray(key_groups.astype(np.int64) * parallelism // max_parallelism, dtype=np.int32)

@@ -1,0 +1,102 @@
+"""What the catalog knows of checkpoints and pipelines: plain rows, no SQL."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from statelib.model.checkpoint import DataInterval, EventCounts, FileRecord, SnapshotKind
+from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
+
+
+class CheckpointState(StrEnum):
+    PENDING = "PENDING"
+    COMPLETED = "COMPLETED"
+    ABORTED = "ABORTED"
+    DELETING = "DELETING"
+    DELETED = "DELETED"
+
+
+class Owner(StrEnum):
+    """Who may delete the files: the system's retention and gc, or only its user."""
+
+    SYSTEM = "SYSTEM"
+    USER = "USER"
+
+
+class ClaimMode(StrEnum):
+    CLAIM = "CLAIM"
+    NO_CLAIM = "NO_CLAIM"
+
+
+@dataclass(frozen=True)
+class BeginRequest:
+    """Ask for a checkpoint or savepoint. ``interval`` is None for a savepoint. ``strategy``:
+    ``canonical`` or ``full``. ``parallelism`` is the pipeline's own; a restore may override it.
+    ``target``: a savepoint's directory URI, None = the storage's default."""
+
+    pipeline: PipelineName
+    kind: SnapshotKind
+    interval: DataInterval | None
+    strategy: str
+    parallelism: int
+    owner: str
+    key: str
+    target: str | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """One row of the catalog's ``checkpoint`` table. ``directory``: absolute URI of the directory
+    of ``_metadata``. ``base``: the checkpoint it was built on, None = from nothing.
+    ``generation``: how often the pipeline had been restored when it began.
+    The figures after ``reason`` are set when it is COMPLETED."""
+
+    pipeline: PipelineName
+    checkpoint_id: CheckpointId
+    kind: SnapshotKind
+    state: CheckpointState
+    owner: Owner
+    epoch: Epoch
+    key: str
+    generation: int
+    base: CheckpointId | None
+    interval: DataInterval | None
+    strategy: str
+    parallelism: int
+    directory: str
+    created_at_ms: int
+    attempt: AttemptId | None = None
+    note: str = ""
+    reason: str = ""
+    completed_at_ms: int | None = None
+    entries: int | None = None
+    size_bytes: int | None = None
+    events: EventCounts | None = None
+    report: str = ""
+
+
+@dataclass(frozen=True)
+class PipelineHead:
+    """Where a pipeline stands: the next checkpoint builds on ``head`` (None = empty state).
+    ``parallelism`` is set by a restore that rescales, and then overrides the pipeline file."""
+
+    pipeline: PipelineName
+    epoch: Epoch
+    generation: int
+    head: CheckpointId | None
+    parallelism: int | None
+
+
+@dataclass(frozen=True)
+class CommitFacts:
+    """What registering a checkpoint writes into the catalog. ``metadata_crc32c`` and
+    ``metadata_size_bytes`` are of the whole ``_metadata`` file; ``files`` have absolute URIs."""
+
+    attempt: AttemptId
+    entries: int
+    size_bytes: int
+    events: EventCounts
+    report: str
+    metadata_crc32c: int
+    metadata_size_bytes: int
+    files: tuple[FileRecord, ...]

@@ -1,0 +1,107 @@
+"""What a keyed state is: its name, kind and types, and the statistics kept of it."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from statelib.errors import InvalidRequestError
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.types import VOID, StateType
+
+MAX_STATES = 32767
+"""State ids are shorts (requirement R31)."""
+
+
+class StateKind(StrEnum):
+    """Flink's kinds of keyed state; the values are the words of a pipeline file."""
+
+    VALUE = "value"
+    LIST = "list"
+    MAP = "map"
+    REDUCING = "reducing"
+    AGGREGATING = "aggregating"
+
+
+@dataclass(frozen=True)
+class StateDescriptor:
+    """One registered state. ``value_type`` is what one entry holds: T of a value or reducing
+    state, the accumulator of an aggregating state, the element of a list state, the user value
+    of a map state. ``user_key_type`` is set for map state only."""
+
+    name: str
+    kind: StateKind
+    value_type: StateType
+    user_key_type: StateType | None = None
+    namespace_type: StateType = VOID
+
+    def __post_init__(self) -> None:
+        if (self.kind is StateKind.MAP) != (self.user_key_type is not None):
+            raise InvalidRequestError(
+                f"state {self.name!r} of kind {self.kind}: user_key_type belongs to map state, and only to it",
+                kind="bad-state-descriptor",
+            )
+        if not self.name or self.name == "default":
+            raise InvalidRequestError(
+                f"state name {self.name!r}: expected a name other than '' and 'default' (RocksDB's own column family)",
+                kind="bad-state-name",
+            )
+
+
+@dataclass(frozen=True)
+class KeyedStateSchema:
+    """All that is needed to read or write the keyed state of one operator.
+
+    ``states`` is in registration order, which gives the state ids."""
+
+    key_type: StateType
+    max_parallelism: int
+    states: tuple[StateDescriptor, ...]
+
+    def __post_init__(self) -> None:
+        names = [s.name for s in self.states]
+        if len(set(names)) != len(names):
+            raise InvalidRequestError(
+                f"state names {names}: expected each name once (a state name serves one kind only)",
+                kind="duplicate-state",
+            )
+        if len(names) > MAX_STATES:
+            raise InvalidRequestError(f"{len(names)} states: expected at most {MAX_STATES}", kind="too-many-states")
+
+    def state(self, name: str) -> StateDescriptor:
+        """The state called ``name``; raises InvalidRequestError (``unknown-state``) naming those there are."""
+        for descriptor in self.states:
+            if descriptor.name == name:
+                return descriptor
+        known = ", ".join(s.name for s in self.states) or "none"
+        raise InvalidRequestError(f"state {name!r} is not registered: known states are {known}", kind="unknown-state")
+
+
+@dataclass(frozen=True, eq=False)
+class StateStatistics:
+    """Entries and content digests of one state, one element a key group of ``key_group_range``.
+
+    ``entries`` int64; ``digests`` uint64, the sum modulo 2**64 of each entry's content hash
+    (``wire.digest``), hence independent of order, backend and format."""
+
+    key_group_range: KeyGroupRange
+    entries: npt.NDArray[np.int64] = field(repr=False)
+    digests: npt.NDArray[np.uint64] = field(repr=False)
+
+    @property
+    def total_entries(self) -> int:
+        return int(self.entries.sum())
+
+    def same_content(self, other: "StateStatistics") -> bool:
+        """Whether both describe the same entries of the same key groups."""
+        return (
+            self.key_group_range == other.key_group_range
+            and bool(np.array_equal(self.entries, other.entries))
+            and bool(np.array_equal(self.digests, other.digests))
+        )
+
+
+def empty_statistics(key_group_range: KeyGroupRange) -> StateStatistics:
+    size = len(key_group_range)
+    return StateStatistics(key_group_range, np.zeros(size, np.int64), np.zeros(size, np.uint64))

@@ -1,0 +1,44 @@
+"""StateRows: serialized entries of one state, the currency between backends, formats and files."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import StateStatistics
+from statelib.wire.digest import row_hashes
+from statelib.wire.ragged import Ragged
+
+
+@dataclass(frozen=True, eq=False)
+class StateRows:
+    """Entry ``i`` is (``keys[i]``, ``values[i]``), the same bytes in every format:
+    key = key-group prefix, key, namespace[, user key]; value per state kind
+    (flink-formats.md section 2)."""
+
+    keys: Ragged
+    values: Ragged
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, rows: npt.NDArray[np.integer]) -> "StateRows":
+        return StateRows(self.keys.take(rows), self.values.take(rows))
+
+
+def key_groups_of(keys: Ragged, prefix_width: int) -> npt.NDArray[np.int32]:
+    """Key group of each serialized key, from its 1- or 2-byte big-endian prefix."""
+    first = keys.data[keys.starts].astype(np.int32)
+    if prefix_width == 1:
+        return first
+    return first * 256 + keys.data[keys.starts + 1]
+
+
+def statistics_of(rows: StateRows, prefix_width: int, key_group_range: KeyGroupRange) -> StateStatistics:
+    """Count and digest the entries by key group; every key must lie in the range."""
+    groups = key_groups_of(rows.keys, prefix_width) - key_group_range.start
+    size = len(key_group_range)
+    digests = np.zeros(size, np.uint64)
+    np.add.at(digests, groups, row_hashes(rows.keys, rows.values))
+    return StateStatistics(key_group_range, np.bincount(groups, minlength=size).astype(np.int64), digests)

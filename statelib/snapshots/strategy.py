@@ -1,0 +1,61 @@
+"""The contract that every snapshot strategy keeps (requirements R1 to R19).
+
+``prepare`` is synchronous and short: it freezes a point-in-time view. ``run`` does all I/O, may
+run on any thread, is cancelled through the registry, and leaves nothing behind when it fails.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from statelib.model.handles import KeyedStateHandle
+from statelib.model.ids import CheckpointId
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.views import CheckpointStreamFactory, WrittenStream
+
+
+@dataclass(frozen=True)
+class SnapshotResult:
+    """``keyed`` None is the EMPTY result: no state registered, no stream opened, no file written.
+
+    ``streams``: every stream that was written for it (inlined ones included)."""
+
+    keyed: KeyedStateHandle | None
+    streams: tuple[WrittenStream, ...]
+
+
+EMPTY = SnapshotResult(None, ())
+
+
+class SnapshotResources(Protocol):
+    def release(self) -> None:
+        """Free the frozen view; exactly once on success, failure and cancel."""
+        ...
+
+
+R = TypeVar("R", bound=SnapshotResources)
+
+
+class SnapshotStrategy(Protocol, Generic[R]):
+    """One instance a backend, used for every checkpoint of it."""
+
+    @property
+    def description(self) -> str: ...
+    def prepare(self, checkpoint_id: CheckpointId) -> R: ...
+    def run(
+        self, resources: R, checkpoint_id: CheckpointId, streams: CheckpointStreamFactory, registry: CloseableRegistry
+    ) -> SnapshotResult: ...
+    def close(self) -> None: ...
+
+
+def take_snapshot(
+    strategy: SnapshotStrategy[R],
+    checkpoint_id: CheckpointId,
+    streams: CheckpointStreamFactory,
+    registry: CloseableRegistry,
+) -> SnapshotResult:
+    """Both parts, one after the other, on this thread; the resources are released whatever happens."""
+    resources = strategy.prepare(checkpoint_id)
+    try:
+        return strategy.run(resources, checkpoint_id, streams, registry)
+    finally:
+        resources.release()

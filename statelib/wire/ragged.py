@@ -1,0 +1,105 @@
+"""Ragged: rows of bytes of different lengths as two numpy arrays, and the moves made with them.
+
+This is the shape in which serialized keys and values travel: no Python object per row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Row ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
+
+    ``data``: uint8; ``offsets``: int64, n + 1 long, never decreasing; ``offsets[0]`` need not be 0.
+    """
+
+    data: Bytes
+    offsets: Offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def starts(self) -> Offsets:
+        return self.offsets[:-1]
+
+    @property
+    def lengths(self) -> Offsets:
+        return np.diff(self.offsets)
+
+    def take(self, rows: npt.NDArray[np.integer]) -> "Ragged":
+        """The given rows, in the given order."""
+        return gather(self.data, self.starts[rows], self.lengths[rows])
+
+    def slice(self, start: int, stop: int) -> "Ragged":
+        """Rows ``start`` to ``stop`` (exclusive), without a copy."""
+        return Ragged(self.data, self.offsets[start : stop + 1])
+
+    def to_list(self) -> list[bytes]:
+        """One ``bytes`` a row: only for libraries that take nothing else."""
+        raw = self.data.tobytes()
+        bounds = self.offsets.tolist()
+        return [raw[a:b] for a, b in pairwise(bounds)]
+
+
+def from_list(rows: Sequence[bytes]) -> Ragged:
+    """The inverse of :meth:`Ragged.to_list`."""
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=offsets[1:])
+    return Ragged(np.frombuffer(b"".join(rows), np.uint8), offsets)
+
+
+def offsets_of(lengths: npt.NDArray[np.integer]) -> Offsets:
+    """Lengths to offsets that start at 0."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def positions(starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Index of every byte of the given spans, span after span."""
+    offsets = offsets_of(lengths)
+    return np.repeat(np.asarray(starts, np.int64) - offsets[:-1], lengths) + np.arange(offsets[-1], dtype=np.int64)
+
+
+def gather(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]) -> Ragged:
+    """Copy spans of ``data`` out into a Ragged of their own."""
+    return Ragged(data[positions(starts, lengths)], offsets_of(lengths))
+
+
+def from_fixed(matrix: Bytes) -> Ragged:
+    """Rows of equal length: ``matrix`` is uint8 of shape (rows, width)."""
+    rows, width = matrix.shape
+    return Ragged(np.ascontiguousarray(matrix).reshape(-1), np.arange(rows + 1, dtype=np.int64) * width)
+
+
+def join(parts: Sequence[Ragged]) -> Ragged:
+    """Row-wise: row ``i`` of the result is row ``i`` of each part, one after the other.
+
+    All parts have the same number of rows; at least one part.
+    """
+    lengths = [part.lengths for part in parts]
+    offsets = offsets_of(np.sum(lengths, axis=0))
+    data = np.empty(int(offsets[-1]), np.uint8)
+    at = offsets[:-1].copy()
+    for part, length in zip(parts, lengths, strict=True):
+        data[positions(at, length)] = part.data[part.offsets[0] : part.offsets[-1]]
+        at += length
+    return Ragged(data, offsets)
+
+
+def concat(parts: Sequence[Ragged]) -> Ragged:
+    """All rows of the first part, then of the second, and so on; no part gives no rows."""
+    lengths = [part.lengths for part in parts]
+    data = [part.data[part.offsets[0] : part.offsets[-1]] for part in parts]
+    if not parts:
+        return Ragged(np.empty(0, np.uint8), np.zeros(1, np.int64))
+    return Ragged(np.concatenate(data), offsets_of(np.concatenate(lengths)))
