@@ -1,1 +1,15 @@
 """statelib keeps keyed state for batch pipelines the way Flink keeps it for streams."""
+
+from importlib import import_module
+from typing import Any
+
+_PUBLIC = {"open_checkpoint": "statelib.flows.opened", "Pipeline": "statelib.definition.pipeline"}
+
+__all__ = ["Pipeline", "open_checkpoint"]
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, loaded on first use: importing statelib stays free for a DAG processor."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'statelib' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

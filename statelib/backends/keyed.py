@@ -1,8 +1,7 @@
 """The port of a keyed state backend: live state of one subtask's key-group range."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 import pyarrow as pa
 
@@ -26,6 +25,16 @@ class StateValues:
     cookie: object = None
 
 
+class StateScan(Protocol):
+    """A frozen view of one state, handed out batch by batch; made on one thread, it may be read on another."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> StateRows: ...
+    def close(self) -> None:
+        """Let go of the view; a second call, or one after the last batch, does nothing."""
+        ...
+
+
 class KeyedStateBackend(Protocol):
     """Keys are serialized composite keys (see StateRows), unique within one call, in any order."""
 
@@ -47,8 +56,9 @@ class KeyedStateBackend(Protocol):
         (kind ``foreign-key-group``) for a key outside the range."""
         ...
 
-    def scan(self, state: str) -> Iterator[StateRows]:
-        """All entries in ascending key order, in batches; a later write does not show."""
+    def scan(self, state: str) -> StateScan:
+        """All entries of this moment in ascending key order, in batches; a later write does not
+        show, also if nothing was taken from the scan before it."""
         ...
 
     def statistics(self) -> tuple[StateStatistics, ...]:

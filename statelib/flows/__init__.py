@@ -1,0 +1,1 @@
+"""One file a story; ``wiring`` alone names concrete classes."""

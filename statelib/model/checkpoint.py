@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle
+from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle, StreamStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateStatistics
@@ -16,10 +16,16 @@ class SnapshotKind(StrEnum):
 
 @dataclass(frozen=True)
 class OperatorSubtaskState:
-    """State of one subtask; both None = the subtask has no state."""
+    """State of one subtask; all None = the subtask has no state. ``keyed`` and ``operator`` are
+    Flink's managed state; the raw ones, ``finished`` and ``channel_handles`` (how many handles of
+    in-flight buffers there were; statelib does not keep them) occur in Flink's files only."""
 
     keyed: KeyedStateHandle | None = None
     operator: OperatorStreamStateHandle | None = None
+    raw_keyed: KeyedStateHandle | None = None
+    raw_operator: OperatorStreamStateHandle | None = None
+    finished: bool = False
+    channel_handles: int = 0
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,8 @@ class OperatorState:
     """State of one operator. ``subtasks`` maps index to state; missing index = no state.
 
     ``operator_id`` is 16 bytes, Murmur3-128 of the uid. ``name`` and ``uid`` are only stored
-    by metadata version 5 and later; '' where unknown."""
+    by metadata version 5 and later; '' where unknown. ``finished``: all of its subtasks were
+    done before the checkpoint. ``coordinator``: state of Flink's source coordinator, opaque."""
 
     operator_id: bytes
     parallelism: int
@@ -35,6 +42,8 @@ class OperatorState:
     subtasks: tuple[tuple[int, OperatorSubtaskState], ...]
     name: str = ""
     uid: str = ""
+    coordinator: StreamStateHandle | None = None
+    finished: bool = False
 
 
 @dataclass(frozen=True)

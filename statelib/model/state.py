@@ -1,5 +1,6 @@
 """What a keyed state is: its name, kind and types, and the statistics kept of it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -105,3 +106,14 @@ class StateStatistics:
 def empty_statistics(key_group_range: KeyGroupRange) -> StateStatistics:
     size = len(key_group_range)
     return StateStatistics(key_group_range, np.zeros(size, np.int64), np.zeros(size, np.uint64))
+
+
+def merge_statistics(whole: KeyGroupRange, parts: Iterable[StateStatistics]) -> StateStatistics:
+    """Statistics of ``whole`` from those of ranges within it; ranges that meet are summed."""
+    merged = empty_statistics(whole)
+    for part in parts:
+        at = part.key_group_range.start - whole.start
+        span = slice(at, at + len(part.key_group_range))
+        merged.entries[span] += part.entries
+        merged.digests[span] += part.digests
+    return merged

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateStatistics
 from statelib.wire.digest import row_hashes
-from statelib.wire.ragged import Ragged
+from statelib.wire.ragged import Ragged, from_list
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,9 @@ class StateRows:
 
     def take(self, rows: npt.NDArray[np.integer]) -> "StateRows":
         return StateRows(self.keys.take(rows), self.values.take(rows))
+
+
+NO_ROWS = StateRows(from_list([]), from_list([]))
 
 
 def key_groups_of(keys: Ragged, prefix_width: int) -> npt.NDArray[np.int32]:

@@ -11,10 +11,18 @@ import numpy.typing as npt
 from statelib.wire.ragged import Ragged, positions
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
+_ROWS = 16384
+"""Rows hashed at a time: their bytes as 64-bit numbers should stay in the processor's cache."""
 
 
 def row_hashes(keys: Ragged, values: Ragged) -> npt.NDArray[np.uint64]:
     """uint64 hash of each (key, value) entry; the rows of both belong together."""
+    starts = range(0, len(keys), _ROWS)
+    hashes = [_row_hashes(keys.slice(at, at + _ROWS), values.slice(at, at + _ROWS)) for at in starts]
+    return np.concatenate([np.empty(0, np.uint64), *hashes])
+
+
+def _row_hashes(keys: Ragged, values: Ragged) -> npt.NDArray[np.uint64]:
     mixed = _mix(_polynomial(keys)) * np.uint64(3) + _mix(_polynomial(values) ^ _BASE)
     return np.asarray(_mix(mixed), np.uint64)
 

@@ -87,19 +87,33 @@ def join(parts: Sequence[Ragged]) -> Ragged:
     All parts have the same number of rows; at least one part.
     """
     lengths = [part.lengths for part in parts]
+    if all(len(length) and (length == length[0]).all() for length in lengths):
+        return from_fixed(np.hstack([_bytes(part).reshape(len(part), -1) for part in parts]))
     offsets = offsets_of(np.sum(lengths, axis=0))
     data = np.empty(int(offsets[-1]), np.uint8)
+    # the largest part goes where the others leave room: that needs no index a byte
+    largest = int(np.argmax([length.sum() for length in lengths]))
+    free = np.ones(len(data), np.bool_)
     at = offsets[:-1].copy()
-    for part, length in zip(parts, lengths, strict=True):
-        data[positions(at, length)] = part.data[part.offsets[0] : part.offsets[-1]]
+    for i, (part, length) in enumerate(zip(parts, lengths, strict=True)):
+        if i != largest:
+            where = positions(at, length)
+            data[where] = _bytes(part)
+            free[where] = False
         at += length
+    data[free] = _bytes(parts[largest])
     return Ragged(data, offsets)
 
 
 def concat(parts: Sequence[Ragged]) -> Ragged:
     """All rows of the first part, then of the second, and so on; no part gives no rows."""
     lengths = [part.lengths for part in parts]
-    data = [part.data[part.offsets[0] : part.offsets[-1]] for part in parts]
+    data = [_bytes(part) for part in parts]
     if not parts:
         return Ragged(np.empty(0, np.uint8), np.zeros(1, np.int64))
     return Ragged(np.concatenate(data), offsets_of(np.concatenate(lengths)))
+
+
+def _bytes(rows: Ragged) -> Bytes:
+    """The bytes of all rows, without what lies before and after them."""
+    return rows.data[rows.offsets[0] : rows.offsets[-1]]

@@ -1,0 +1,187 @@
+"""The few calls of Airflow's REST API that the demonstration and the tests make."""
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any
+
+FINISHED = ("success", "failed")
+BUSY_TRIES = 40
+"""On SQLite, creating a backfill fails with status 503 while the scheduler writes."""
+
+
+class AirflowRequestError(RuntimeError):
+    """Airflow refused a request; the message holds its answer, ``status`` is 0 if there was none."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Run:
+    """One DAG run as the API shows it. ``start`` is the start of its data interval."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    start: datetime | None
+    began: datetime | None
+    ended: datetime | None
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended - self.began).total_seconds() if self.began and self.ended else 0.0
+
+
+class AirflowClient:
+    """Talks to an API server that lets everybody in (127.0.0.1 only)."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """JSON of the answer. Raises AirflowRequestError for every status but 2xx."""
+        request = urllib.request.Request(  # noqa: S310
+            f"{self.url}/api/v2{path}",
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "Accept": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            text = error.read().decode(errors="replace")[:1000]
+            raise AirflowRequestError(f"{method} {path}: {error.code} {text}", error.code) from None
+
+    def healthy(self) -> bool:
+        """Whether database, scheduler and DAG processor all report themselves healthy."""
+        try:
+            health = self.call("GET", "/monitor/health")
+        except (OSError, AirflowRequestError):
+            return False
+        return all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
+
+    def dag_ids(self) -> set[str]:
+        return {dag["dag_id"] for dag in self.call("GET", "/dags?limit=1000")["dags"]}
+
+    def import_errors(self) -> list[str]:
+        return [error["stack_trace"] for error in self.call("GET", "/importErrors")["import_errors"]]
+
+    def wait_for_dags(self, wanted: set[str], patience_s: float = 120.0) -> None:
+        """Return once all of them are known. Raises AirflowRequestError when that takes too long."""
+        deadline = time.monotonic() + patience_s
+        while missing := wanted - self.dag_ids():
+            if time.monotonic() > deadline:
+                errors = "\n".join(self.import_errors()) or "no import errors"
+                raise AirflowRequestError(f"no DAG {', '.join(sorted(missing))} after {patience_s:.0f} s: {errors}")
+            time.sleep(0.3)
+
+    def backfill(self, dag_id: str, first: str, last: str, *, again: bool = False) -> int:
+        """Create a run for each interval from ``first`` to ``last`` (dates, both included), in order;
+        ``again`` also re-runs those that ended. Waits while an older backfill of the DAG is closing."""
+        body: dict[str, Any] = {
+            "dag_id": dag_id,
+            "from_date": f"{first}T00:00:00Z",
+            "to_date": f"{last}T00:00:00Z",
+            "reprocess_behavior": "completed" if again else "none",
+            "max_active_runs": 1,
+            "run_backwards": False,
+            "dag_run_conf": {},
+        }
+        self.wait_for_backfills(dag_id)
+        for _ in range(BUSY_TRIES):
+            try:
+                return int(self.call("POST", "/backfills", body)["id"])
+            except AirflowRequestError as error:
+                if error.status != HTTPStatus.SERVICE_UNAVAILABLE:
+                    raise
+                time.sleep(0.5)
+        raise AirflowRequestError(f"backfill of {dag_id}: Airflow's database stayed locked", 503)
+
+    def wait_for_backfills(self, dag_id: str, patience_s: float = 90.0) -> None:
+        """Airflow closes a backfill up to 30 s after its last run, and allows one a DAG."""
+        deadline = time.monotonic() + patience_s
+        path = f"/backfills?dag_id={urllib.parse.quote(dag_id)}"
+        while any(b["completed_at"] is None for b in self.call("GET", path)["backfills"]):
+            if time.monotonic() > deadline:
+                raise AirflowRequestError(f"a backfill of {dag_id} is still open after {patience_s:.0f} s")
+            time.sleep(0.5)
+
+    def trigger(self, dag_id: str, conf: Mapping[str, Any], logical_date: str | None = None) -> str:
+        """Start one run; returns its id."""
+        body = {"logical_date": logical_date, "conf": dict(conf)}
+        return str(self.call("POST", f"/dags/{dag_id}/dagRuns", body)["dag_run_id"])
+
+    def clear(self, dag_id: str, run_id: str) -> None:
+        """Run all tasks of a run again."""
+        path = f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id, safe='')}/clear"
+        self.call("POST", path, {"dry_run": False, "only_failed": False})
+
+    def run(self, dag_id: str, run_id: str) -> Run:
+        return _run(self.call("GET", f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id, safe='')}"))
+
+    def runs(self, dag_id: str) -> list[Run]:
+        """All runs of a DAG, by data interval."""
+        answer = self.call("GET", f"/dags/{dag_id}/dagRuns?limit=1000")
+        return sorted(map(_run, answer["dag_runs"]), key=lambda r: r.start or datetime.max.replace(tzinfo=UTC))
+
+    def wait_for_run(self, dag_id: str, run_id: str, patience_s: float = 300.0) -> Run:
+        """The finished run. Raises AirflowRequestError when that takes too long."""
+        deadline = time.monotonic() + patience_s
+        while (run := self.run(dag_id, run_id)).state not in FINISHED:
+            if time.monotonic() > deadline:
+                raise AirflowRequestError(f"{dag_id} {run_id} is still {run.state} after {patience_s:.0f} s")
+            time.sleep(0.4)
+        return run
+
+    def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
+        return {task["task_id"]: task["state"] for task in self._tasks(dag_id, run_id)}
+
+    def xcom(self, run: Run, task_id: str, key: str = "return_value") -> Any:
+        """What a task left behind; None if it left nothing."""
+        path = f"{_path(run.dag_id, run.run_id)}/{task_id}/xcomEntries/{key}"
+        try:
+            return self.call("GET", path)["value"]
+        except AirflowRequestError:
+            return None
+
+    def failed_log(self, run: Run, lines: int = 40) -> str:
+        """The end of the log of the task that failed, for people."""
+        for task in self._tasks(run.dag_id, run.run_id):
+            if task["state"] == "failed":
+                path = f"{_path(run.dag_id, run.run_id)}/{task['task_id']}/logs/{task['try_number']}?full_content=true"
+                text = list(_log_lines(self.call("GET", path)["content"]))
+                return "\n".join([f"task {task['task_id']}, try {task['try_number']}:", *text[-lines:]])
+        return "no task failed"
+
+    def _tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        answer = self.call("GET", _path(dag_id, run_id))
+        return list(answer["task_instances"])
+
+
+def _path(dag_id: str, run_id: str) -> str:
+    return f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id, safe='')}/taskInstances"
+
+
+def _run(body: Mapping[str, Any]) -> Run:
+    moments = (body["data_interval_start"], body["start_date"], body["end_date"])
+    start, began, ended = (datetime.fromisoformat(m) if m else None for m in moments)
+    return Run(body["dag_id"], body["dag_run_id"], body["state"], start, began, ended)
+
+
+def _log_lines(content: Any) -> Iterator[str]:
+    for entry in content if isinstance(content, list) else [content]:
+        if not isinstance(entry, dict):
+            yield str(entry)
+            continue
+        yield str(entry.get("event", ""))
+        for detail in entry.get("error_detail") or ():
+            yield f"  {detail.get('exc_type')}: {detail.get('exc_value')}"

@@ -1,0 +1,42 @@
+#!/bin/sh
+# Make .work/venv hold exactly what requirements-dev.txt pins. Does nothing when it does already.
+set -eu
+
+root=$(cd "$(dirname "$0")/.." && pwd -P)
+work="$root/.work"
+venv="$work/venv"
+ready="$venv/.ready"
+
+checksum() {
+    cat "$root/requirements-dev.txt" "$root/demo/bootstrap.txt" "$root/demo/bootstrap.sh" | cksum
+}
+
+if [ -f "$ready" ] && [ "$(cat "$ready")" = "$(checksum) $root" ]; then
+    exit 0
+fi
+
+python="${PYTHON:-python3}"
+if ! "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+    echo "statelib needs Python 3.11 to 3.13, and '$python' is not: try 'make PYTHON=/path/to/python3.11 ...'" >&2
+    exit 1
+fi
+
+echo "Setting up $venv (the first time takes some minutes and 1.2 GB) ..."
+export TMPDIR="$work/tmp" UV_CACHE_DIR="${UV_CACHE_DIR:-$work/cache/uv}" UV_PYTHON_DOWNLOADS=never
+mkdir -p "$TMPDIR"
+rm -f "$ready"
+"$python" -m venv "$venv"
+"$venv/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check \
+    --require-hashes -r "$root/demo/bootstrap.txt"
+"$venv/bin/uv" pip sync --quiet --python "$venv/bin/python" --require-hashes "$root/requirements-dev.txt"
+
+# The checkout itself: on the path of every process of this environment, Spark's workers included.
+site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+echo "$root" > "$site/statelib-checkout.pth"
+cat > "$venv/bin/statelib" <<END
+#!$venv/bin/python
+from statelib.cli.main import app
+app()
+END
+chmod +x "$venv/bin/statelib"
+echo "$(checksum) $root" > "$ready"

@@ -1,0 +1,1 @@
+"""spark-submit entry points: thin shells around statelib.spark."""

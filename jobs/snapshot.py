@@ -1,0 +1,32 @@
+"""spark-submit jobs/snapshot.py: apply one data interval to a pipeline's state and snapshot it."""
+
+import argparse
+from pathlib import Path
+
+from statelib.definition.pipeline import load_pipeline
+
+from jobs.session import session
+from statelib.flows.wiring import deployment
+from statelib.model.ids import CheckpointId
+from statelib.spark.driver import run_snapshot
+
+
+def main() -> None:
+    """Exit status 0: ``_metadata`` is published. Anything else: an exception says why."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pipeline", required=True, help="path of the pipeline file")
+    parser.add_argument("--checkpoint-id", required=True, type=int, help="as allocated by begin")
+    arguments = parser.parse_args()
+    pipeline = load_pipeline(Path(arguments.pipeline))
+    checkpoint_id = CheckpointId(arguments.checkpoint_id)
+    spark = session(f"{pipeline.name} chk-{checkpoint_id}")
+    try:
+        plan = run_snapshot(spark, deployment(), pipeline, checkpoint_id)
+    finally:
+        spark.stop()
+    done = "was published by an earlier attempt" if plan is None else f"published in {plan.record.directory}"
+    print(f"{pipeline.name} checkpoint {checkpoint_id}: {done}")
+
+
+if __name__ == "__main__":
+    main()

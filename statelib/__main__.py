@@ -1,0 +1,5 @@
+"""``python -m statelib``."""
+
+from statelib.cli.main import app
+
+app()

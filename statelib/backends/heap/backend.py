@@ -1,0 +1,146 @@
+"""Keyed state in memory, in columns: lookups and writes are Arrow kernels, not loops.
+
+Source: requirements R3, R5, R29; the role of Flink's HashMapStateBackend.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Self
+
+import pyarrow as pa
+
+from statelib.backends.entries import add_statistics, check_asked_keys, check_loaded_rows, check_write, removed_rows
+from statelib.backends.heap.table import HeapTable, Rows, empty_table
+from statelib.backends.key_order import as_arrow
+from statelib.backends.keyed import StateScan, StateValues
+from statelib.errors import InvalidRequestError
+from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
+from statelib.serializers.rows import StateRows, statistics_of
+from statelib.serializers.values import decode_values
+from statelib.wire.ragged import Ragged
+
+
+@dataclass(frozen=True, eq=False)
+class HeapCookie:
+    """Where a read found its keys, valid for one table."""
+
+    table: HeapTable
+    rows: Rows
+
+
+@dataclass(eq=False)
+class _HeapState:
+    """The current table of a state, what was loaded and not yet joined to it, its statistics if known."""
+
+    table: HeapTable
+    loaded_keys: list[pa.LargeBinaryArray] = field(default_factory=list)
+    loaded_values: list[pa.Array] = field(default_factory=list)
+    counted: tuple[HeapTable, StateStatistics] | None = None
+
+    def joined(self) -> HeapTable:
+        """The table with all that was loaded; loads are joined once, not one by one."""
+        if self.loaded_keys:
+            self.table = self.table.appended(self.loaded_keys, self.loaded_values)
+            self.loaded_keys, self.loaded_values = [], []
+        return self.table
+
+
+class HeapKeyedStateBackend:
+    """A :class:`~statelib.backends.keyed.KeyedStateBackend` in memory.
+
+    Writing copies the state's columns, so a subtask applies few large batches, not many small
+    ones. A frozen view costs nothing: it is the table of that moment."""
+
+    def __init__(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange) -> None:
+        self._schema = schema
+        self._range = key_group_range
+        self._states = {d.name: _HeapState(empty_table(d)) for d in schema.states}
+        self._closed = False
+
+    @property
+    def schema(self) -> KeyedStateSchema:
+        return self._schema
+
+    @property
+    def key_group_range(self) -> KeyGroupRange:
+        return self._range
+
+    def read(self, state: str, keys: Ragged) -> StateValues:
+        table = self._state(state).joined()
+        check_asked_keys(state, keys, self._schema, self._range)
+        rows = table.find(keys)
+        present = pa.array(rows >= 0)
+        values = table.values.take(pa.array(rows, mask=rows < 0))
+        return StateValues(keys, present, values, HeapCookie(table, rows))
+
+    def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
+        held = self._state(state)
+        table = held.joined()
+        rows = _rows_of(before, table)
+        check_write(table.descriptor, table.values.type, len(before.keys), values)
+        held.table = table.replaced(before.keys, rows, values, removed_rows(table.descriptor, values, removed))
+
+    def load(self, state: str, rows: StateRows) -> None:
+        held = self._state(state)
+        check_loaded_rows(state, rows, self._schema, self._range)
+        if len(rows):
+            held.loaded_keys.append(as_arrow(rows.keys))
+            held.loaded_values.append(decode_values(held.table.descriptor, rows.values))
+
+    def scan(self, state: str) -> StateScan:
+        held = self._state(state)
+        return HeapScan(self._count_while_scanning(held, held.joined()))
+
+    def statistics(self) -> tuple[StateStatistics, ...]:
+        return tuple(self._statistics_of(self._state(d.name)) for d in self._schema.states)
+
+    def close(self) -> None:
+        self._states.clear()
+        self._closed = True
+
+    def _state(self, name: str) -> _HeapState:
+        if self._closed:
+            raise InvalidRequestError(f"state {name!r}: the backend is closed", kind="backend-closed")
+        self._schema.state(name)
+        return self._states[name]
+
+    def _count_while_scanning(self, held: _HeapState, table: HeapTable) -> Generator[StateRows, None, None]:
+        """The entries of ``table``; a scan that reaches the end has paid for the statistics too."""
+        total = empty_statistics(self._range)
+        width = prefix_width(self._schema.max_parallelism)
+        for rows in table.batches():
+            total = add_statistics(total, statistics_of(rows, width, self._range), 1)
+            yield rows
+        held.counted = (table, total)
+
+    def _statistics_of(self, held: _HeapState) -> StateStatistics:
+        table = held.joined()
+        if held.counted is None or held.counted[0] is not table:
+            for _ in self._count_while_scanning(held, table):
+                pass
+        assert held.counted is not None
+        return held.counted[1]
+
+
+class HeapScan:
+    """A :class:`~statelib.backends.keyed.StateScan` over an immutable table."""
+
+    def __init__(self, batches: Generator[StateRows, None, None]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> StateRows:
+        return next(self._batches)
+
+    def close(self) -> None:
+        self._batches.close()
+
+
+def _rows_of(before: StateValues, table: HeapTable) -> Rows:
+    """Where the keys of a read are now: other keys may have been written since."""
+    if isinstance(before.cookie, HeapCookie) and before.cookie.table is table:
+        return before.cookie.rows
+    return table.find(before.keys)

@@ -1,0 +1,108 @@
+"""One state in memory: an immutable table of serialized keys and columnar values."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelib.backends.entries import SCAN_ROWS
+from statelib.backends.key_order import as_arrow, as_ragged, byte_order
+from statelib.errors import InvalidRequestError
+from statelib.model.state import StateDescriptor
+from statelib.serializers.rows import StateRows
+from statelib.serializers.values import encode_values, value_arrow_type
+from statelib.wire.ragged import Ragged
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class HeapTable:
+    """Row ``i`` holds ``values[i]`` for the key ``keys[i]``; keys are unique, in no order.
+
+    Never changed in place: a write makes a new table, so whoever holds one has a frozen view."""
+
+    descriptor: StateDescriptor
+    keys: pa.LargeBinaryArray
+    values: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def find(self, keys: Ragged) -> Rows:
+        """Row of each key, -1 where it is not there."""
+        wanted = as_arrow(keys)
+        if len(self) <= len(wanted):
+            return _found(pc.index_in(wanted, value_set=self.keys))
+        # The hash table is built over the smaller side: a small batch stays in the processor's cache.
+        hits = _found(pc.index_in(self.keys, value_set=wanted))
+        at = np.flatnonzero(hits >= 0)
+        rows = np.full(len(wanted), -1, np.int64)
+        rows[hits[at]] = at
+        return rows
+
+    def replaced(self, keys: Ragged, rows: Rows, values: pa.Array, removed: npt.NDArray[np.bool_]) -> "HeapTable":
+        """With ``values`` put for ``keys`` (whose rows here are ``rows``), but those ``removed`` taken out."""
+        source = np.arange(len(self), dtype=np.int64)
+        known = rows >= 0
+        updated = np.flatnonzero(known & ~removed)
+        source[rows[updated]] = len(self) + updated
+        keep = np.ones(len(self), np.bool_)
+        keep[rows[known & removed]] = False
+        added = np.flatnonzero(~known & ~removed)
+        from_values = np.concatenate([source[keep], len(self) + added])
+        new_keys = _concat(self.descriptor, [_kept(self.keys, keep), as_arrow(keys.take(added))])
+        both = _concat(self.descriptor, [self.values, values])
+        return HeapTable(self.descriptor, new_keys, both.take(pa.array(from_values)))
+
+    def appended(self, keys: list[pa.LargeBinaryArray], values: list[pa.Array]) -> "HeapTable":
+        """With further rows behind its own; none of their keys is here yet."""
+        return HeapTable(
+            self.descriptor,
+            _concat(self.descriptor, [self.keys, *keys]),
+            _concat(self.descriptor, [self.values, *values]),
+        )
+
+    @cached_property
+    def order(self) -> Rows:
+        """Rows in ascending key order."""
+        return byte_order(as_ragged(self.keys))
+
+    def batches(self) -> Iterator[StateRows]:
+        """All entries, serialized, in ascending key order."""
+        keys = as_ragged(self.keys)
+        for start in range(0, len(self), SCAN_ROWS):
+            rows = self.order[start : start + SCAN_ROWS]
+            yield StateRows(keys.take(rows), encode_values(self.descriptor, self.values.take(pa.array(rows))))
+
+
+def empty_table(descriptor: StateDescriptor) -> HeapTable:
+    return HeapTable(descriptor, pa.array([], pa.large_binary()), pa.array([], value_arrow_type(descriptor)))
+
+
+def _found(indices: pa.Int32Array) -> Rows:
+    return np.asarray(pc.fill_null(indices, -1), np.int64)
+
+
+def _kept(keys: pa.LargeBinaryArray, keep: npt.NDArray[np.bool_]) -> pa.LargeBinaryArray:
+    return keys if bool(keep.all()) else keys.filter(pa.array(keep))
+
+
+def _concat(descriptor: StateDescriptor, arrays: list[pa.Array]) -> pa.Array:
+    """Arrays end to end; those without rows are left out, so that they cost no copy."""
+    filled = [a for a in arrays if len(a)]
+    if len(filled) < 2:
+        return filled[0] if filled else arrays[0]
+    try:
+        return pa.concat_arrays(filled)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequestError(
+            f"state {descriptor.name!r}: its values do not fit the heap backend, expected at most 2 GiB of text"
+            f" or bytes a subtask ({error})",
+            kind="state-too-large",
+            hint="raise the parallelism or use backend: rocksdb",
+        ) from error

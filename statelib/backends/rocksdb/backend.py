@@ -1,0 +1,223 @@
+"""Keyed state on the local disk, in RocksDB, for state that is larger than memory.
+
+Source: requirements R37 to R49; flink-formats.md section 2.4 (one column family a state, its name
+the state's; no write-ahead log). RocksDB takes lists of bytes and nothing else, so this is the one
+place with Python objects per record, always in key order.
+"""
+
+import shutil
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from rocksdict import Rdict, WriteBatch
+
+from statelib.backends.entries import add_statistics, check_asked_keys, check_loaded_rows, check_write, removed_rows
+from statelib.backends.key_order import byte_order
+from statelib.backends.keyed import StateValues
+from statelib.backends.rocksdb.checkpoint import NativeCheckpoint, native_checkpoint
+from statelib.backends.rocksdb.database import open_writable, rocksdb_errors, without_wal
+from statelib.backends.rocksdb.leases import Leases
+from statelib.backends.rocksdb.scan import RocksDBScan
+from statelib.errors import InvalidRequestError
+from statelib.model.ids import CheckpointId
+from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
+from statelib.serializers.rows import StateRows, statistics_of
+from statelib.serializers.values import decode_values, encode_values, value_arrow_type
+from statelib.wire.ragged import Ragged, from_list
+
+_BATCH_ROWS = 10_000
+"""Records in one WriteBatch."""
+
+
+@dataclass(frozen=True, eq=False)
+class RocksDBCookie:
+    """What a read learned: the key order, the keys in it as bytes, and the entries found (in that order)."""
+
+    order: npt.NDArray[np.int64]
+    sorted_keys: list[bytes]
+    found: npt.NDArray[np.int64]
+    """Positions in ``sorted_keys`` that are present."""
+    old: StateRows
+
+
+class RocksDBKeyedStateBackend:
+    """A :class:`~statelib.backends.keyed.KeyedStateBackend` in RocksDB.
+
+    ``directory`` belongs to the backend: it must be absent or empty, and is removed by
+    :meth:`close`. ``backend_uid`` names this instance in its native checkpoints. Statistics are
+    kept with every write: what was there is subtracted, what is there now is added."""
+
+    def __init__(
+        self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: str, backend_uid: str
+    ) -> None:
+        root = Path(directory)
+        if root.is_dir() and any(root.iterdir()):
+            raise InvalidRequestError(
+                f"working directory {directory}: expected it absent or empty, it has content",
+                kind="directory-not-empty",
+            )
+        database_directory(directory).mkdir(parents=True)
+        self._open(schema, key_group_range, root, backend_uid, None, create=True)
+
+    @classmethod
+    def open_existing(
+        cls,
+        schema: KeyedStateSchema,
+        key_group_range: KeyGroupRange,
+        directory: str,
+        backend_uid: str,
+        statistics: tuple[StateStatistics, ...],
+    ) -> "RocksDBKeyedStateBackend":
+        """Take over the database that lies in ``database_directory(directory)``; ``directory`` is
+        removed by :meth:`close`, and when opening fails. ``statistics`` must be those of its
+        content: they are trusted."""
+        backend = cls.__new__(cls)
+        try:
+            backend._open(schema, key_group_range, Path(directory), backend_uid, statistics, create=False)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        return backend
+
+    def _open(
+        self,
+        schema: KeyedStateSchema,
+        key_group_range: KeyGroupRange,
+        root: Path,
+        backend_uid: str,
+        statistics: tuple[StateStatistics, ...] | None,
+        *,
+        create: bool,
+    ) -> None:
+        self._schema = schema
+        self._range = key_group_range
+        self._root = root
+        self._width = prefix_width(schema.max_parallelism)
+        self.backend_uid = backend_uid
+        names = [d.name for d in schema.states]
+        known = statistics or tuple(empty_statistics(key_group_range) for _ in names)
+        self._statistics = dict(zip(names, known, strict=True))
+        self._db: Rdict = open_writable(str(database_directory(str(root))), names, create)
+        self._families: dict[str, Rdict] = {name: self._db.get_column_family(name) for name in names}
+        self._write_options = without_wal()
+        self._leases = Leases(self._dispose)
+
+    @property
+    def schema(self) -> KeyedStateSchema:
+        return self._schema
+
+    @property
+    def key_group_range(self) -> KeyGroupRange:
+        return self._range
+
+    def read(self, state: str, keys: Ragged) -> StateValues:
+        self._check_open(state)
+        check_asked_keys(state, keys, self._schema, self._range)
+        cookie = self._fetch(state, keys)
+        at = np.full(len(keys), -1, np.int64)
+        at[cookie.order[cookie.found]] = np.arange(len(cookie.found))
+        decoded = decode_values(self._schema.state(state), cookie.old.values)
+        return StateValues(keys, pa.array(at >= 0), decoded.take(pa.array(at, mask=at < 0)), cookie)
+
+    def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
+        self._check_open(state)
+        descriptor = self._schema.state(state)
+        check_write(descriptor, value_arrow_type(descriptor), len(before.keys), values)
+        cookie = before.cookie if isinstance(before.cookie, RocksDBCookie) else self._fetch(state, before.keys)
+        gone = removed_rows(descriptor, values, removed)[cookie.order]
+        kept = np.flatnonzero(~gone)
+        rows = cookie.order[kept]
+        new = StateRows(before.keys.take(rows), encode_values(descriptor, values.take(pa.array(rows))))
+        lost = np.intersect1d(np.flatnonzero(gone), cookie.found, assume_unique=True)
+        names = cookie.sorted_keys
+        self._put(state, [names[i] for i in kept.tolist()], new.values.to_list())
+        self._delete(state, [names[i] for i in lost.tolist()])
+        self._count(state, cookie.old, -1)
+        self._count(state, new, 1)
+
+    def load(self, state: str, rows: StateRows) -> None:
+        self._check_open(state)
+        check_loaded_rows(state, rows, self._schema, self._range)
+        ordered = rows.take(byte_order(rows.keys))
+        self._put(state, ordered.keys.to_list(), ordered.values.to_list())
+        self._count(state, ordered, 1)
+
+    def scan(self, state: str) -> RocksDBScan:
+        self._check_open(state)
+        self._leases.take()
+        return RocksDBScan(self._families[state], self.directory, self._leases.give_back)
+
+    def statistics(self) -> tuple[StateStatistics, ...]:
+        return tuple(self._statistics[d.name] for d in self._schema.states)
+
+    def checkpoint(self, checkpoint_id: CheckpointId) -> NativeCheckpoint:
+        """Freeze the database as files; the directory of an earlier try at this id is replaced (R59)."""
+        self._leases.take()
+        directory = self._root / f"chk-{checkpoint_id}"
+        shutil.rmtree(directory, ignore_errors=True)
+        return native_checkpoint(self._db, directory, self._leases.give_back)
+
+    def close(self) -> None:
+        """As the port says; while a scan or a native checkpoint is open, its release does the rest."""
+        self._leases.close()
+
+    @property
+    def directory(self) -> str:
+        """The working directory, removed by :meth:`close`."""
+        return str(self._root)
+
+    def _dispose(self) -> None:
+        self._families.clear()
+        self._db.close()
+        shutil.rmtree(self._root)
+
+    def _check_open(self, state: str) -> None:
+        if self._leases.closed:
+            raise InvalidRequestError(f"state {state!r}: the backend is closed", kind="backend-closed")
+        self._schema.state(state)
+
+    def _fetch(self, state: str, keys: Ragged) -> RocksDBCookie:
+        order = byte_order(keys)
+        names = keys.take(order).to_list()
+        with rocksdb_errors(self.directory, f"reading {len(names)} keys of state {state!r}"):
+            values: list[bytes | None] = self._families[state][names] if names else []
+        found = np.flatnonzero(np.fromiter((v is not None for v in values), np.bool_, len(values)))
+        old = StateRows(keys.take(order[found]), from_list([v for v in values if v is not None]))
+        return RocksDBCookie(order, names, found, old)
+
+    def _put(self, state: str, keys: list[bytes], values: list[bytes]) -> None:
+        for start in range(0, len(keys), _BATCH_ROWS):
+            batch = self._batch(state)
+            stop = start + _BATCH_ROWS
+            deque(map(batch.__setitem__, keys[start:stop], values[start:stop]), maxlen=0)
+            self._commit(state, batch)
+
+    def _delete(self, state: str, keys: list[bytes]) -> None:
+        for start in range(0, len(keys), _BATCH_ROWS):
+            batch = self._batch(state)
+            deque(map(batch.__delitem__, keys[start : start + _BATCH_ROWS]), maxlen=0)
+            self._commit(state, batch)
+
+    def _batch(self, state: str) -> WriteBatch:
+        batch = WriteBatch(raw_mode=True)
+        batch.set_default_column_family(self._db.get_column_family_handle(state))
+        return batch
+
+    def _commit(self, state: str, batch: WriteBatch) -> None:
+        with rocksdb_errors(self.directory, f"writing state {state!r}"):
+            self._db.write(batch, self._write_options)
+
+    def _count(self, state: str, rows: StateRows, sign: int) -> None:
+        if len(rows):
+            counted = statistics_of(rows, self._width, self._range)
+            self._statistics[state] = add_statistics(self._statistics[state], counted, sign)
+
+
+def database_directory(directory: str) -> Path:
+    """Where the database lies within a backend's working directory."""
+    return Path(directory) / "db"

@@ -1,0 +1,74 @@
+"""Reading a column family in key order, so that damage is an error and never a short result.
+
+The library's ``items()`` ends quietly at a damaged block; a raw iterator tells, if it is asked.
+"""
+
+from collections.abc import Callable
+from typing import Self
+
+from rocksdict import Rdict, RdictIter
+
+from statelib.backends.entries import SCAN_ROWS
+from statelib.backends.rocksdb.database import rocksdb_errors
+from statelib.serializers.rows import StateRows
+from statelib.wire.ragged import from_list
+
+
+class RocksDBScan:
+    """A :class:`~statelib.backends.keyed.StateScan` of one column family, frozen when it is made.
+
+    ``first`` and ``stop`` bound the keys, [first, stop); ``release`` is called once, when the scan
+    is closed or has come to its end. Raises CorruptStateError (``corrupt-rocksdb``)."""
+
+    def __init__(
+        self,
+        family: Rdict,
+        directory: str,
+        release: Callable[[], None] = lambda: None,
+        first: bytes = b"",
+        stop: bytes | None = None,
+    ) -> None:
+        self._directory = directory
+        self._release = release
+        self._stop = stop
+        with rocksdb_errors(directory, "starting a scan"):
+            iterator = family.iter()
+            iterator.seek(first) if first else iterator.seek_to_first()
+        self._iterator: RdictIter | None = iterator
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> StateRows:
+        if self._iterator is None:
+            raise StopIteration
+        with rocksdb_errors(self._directory, "scanning it"):
+            keys, values = _take(self._iterator, SCAN_ROWS, self._stop)
+            if len(keys) < SCAN_ROWS:
+                self._iterator.status()
+        if not keys:
+            self.close()
+            raise StopIteration
+        return StateRows(from_list(keys), from_list(values))
+
+    def close(self) -> None:
+        if self._iterator is not None:
+            self._iterator = None
+            self._release()
+
+
+def _take(iterator: RdictIter, limit: int, stop: bytes | None) -> tuple[list[bytes], list[bytes]]:
+    """Up to ``limit`` entries from where the iterator stands; fewer = it came to its end."""
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    valid, key, value, step = iterator.valid, iterator.key, iterator.value, iterator.next
+    for _ in range(limit):
+        if not valid():
+            break
+        at = key()
+        if stop is not None and at >= stop:
+            break
+        keys.append(at)
+        values.append(value())
+        step()
+    return keys, values

@@ -1,0 +1,51 @@
+"""A stored RocksDB directory: read without changing it, never trusted to be complete."""
+
+from collections.abc import Collection, Iterator, Sequence
+
+from statelib.backends.rocksdb.database import check_live_files, column_families, open_readable, rocksdb_errors
+from statelib.backends.rocksdb.scan import RocksDBScan
+from statelib.errors import CorruptStateError
+from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.serializers.rows import StateRows
+
+
+def scan_stored(
+    directory: str,
+    states: Sequence[str],
+    key_groups: KeyGroupRange | None,
+    max_parallelism: int,
+    optional: Collection[str] = (),
+) -> Iterator[tuple[int, StateRows]]:
+    """(index in ``states``, entries in key order) of the key groups (None: of all), from a materialised directory.
+
+    Merge operands of Flink's list state come joined. Raises CorruptStateError: ``corrupt-rocksdb``
+    for damage, ``rocksdb-files-mismatch`` for a MANIFEST that does not name the files there are,
+    ``missing-state`` for a state without a column family, unless it is ``optional``."""
+    present = column_families(directory)
+    missing = [name for name in states if name not in present and name not in optional]
+    if missing:
+        raise CorruptStateError(
+            f"RocksDB at {directory}: no column family for the states {missing}, found {sorted(present)}",
+            kind="missing-state",
+        )
+    db = open_readable(directory, sorted(present))
+    try:
+        check_live_files(db, directory)
+        first, stop = key_group_bounds(key_groups, max_parallelism) if key_groups is not None else (b"", None)
+        for index, name in enumerate(states):
+            if name not in present:
+                continue
+            with rocksdb_errors(directory, f"opening state {name!r}"):
+                family = db.get_column_family(name)
+            for rows in RocksDBScan(family, directory, first=first, stop=stop):
+                yield index, rows
+    finally:
+        db.close()
+
+
+def key_group_bounds(key_groups: KeyGroupRange, max_parallelism: int) -> tuple[bytes, bytes | None]:
+    """Serialized keys of the key groups lie in [first, stop); ``stop`` None = to the end."""
+    width = prefix_width(max_parallelism)
+    end = key_groups.end + 1
+    stop = end.to_bytes(width, "big") if end < 256**width else None
+    return key_groups.start.to_bytes(width, "big"), stop

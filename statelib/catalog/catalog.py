@@ -1,0 +1,346 @@
+"""The catalog: which checkpoints exist, which one a pipeline stands on, and who may change that.
+
+A checkpoint exists when its row is COMPLETED, and from that transaction on. Three rules carry
+the rest: an epoch is taken by one statement and checked inside every transaction that depends
+on it; an id is never given out twice; nothing here ever deletes a file.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, insert, select, update
+
+from statelib.catalog import holdings, leases, queries
+from statelib.catalog.engine import open_engine, transaction
+from statelib.catalog.migration import check_revision, migrate
+from statelib.catalog.rows import completed_values, pending_values, to_head, to_record
+from statelib.catalog.schema import CHECKPOINT, LEASE
+from statelib.coordinator.checkpoint_lifecycle import COMMITTED, CheckpointEvent, Command, Lifecycle, after, before
+from statelib.coordinator.checkpoint_lifecycle import handle as next_lifecycle
+from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError
+from statelib.model.checkpoint import DataInterval, SnapshotKind
+from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
+from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, CommitFacts, Owner, PipelineHead
+
+Records = list[CheckpointRecord]
+Locate = Callable[[CheckpointId], str]
+_BOTH = (SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT)
+
+
+class Catalog:
+    """The catalog at a SQLAlchemy URL (SQLite file or PostgreSQL). ``clock`` gives epoch milliseconds.
+
+    Cheap to make, connects per call, safe to use from several threads and processes. Every
+    method raises RetryableError (``catalog-unavailable``) when the database cannot be reached,
+    and InvalidRequestError (``catalog-not-migrated``) when its tables are not there yet.
+    """
+
+    def __init__(self, url: str, clock: Callable[[], int]) -> None:
+        self._engine = open_engine(url)
+        self._clock = clock
+        self._checked = False
+
+    def migrate(self) -> None:
+        """Create the tables, or bring them to this version's schema; does nothing when they are."""
+        migrate(self._engine)
+        self._checked = True
+
+    def begin(self, request: BeginRequest, locate: Locate) -> CheckpointRecord:
+        """Allocate the checkpoint or savepoint asked for, or return the one that did this work before.
+
+        A checkpoint takes the epoch, and with it the right to move the head; what older epochs
+        left pending is aborted. If the head's history has its key or its data interval already,
+        that record is returned and nothing changes. A savepoint leaves epoch, head and pending
+        checkpoints alone; the same key means the same savepoint as long as it is pending or
+        completed. ``locate`` names the directory URI of a new id, inside the transaction.
+        """
+        _check_request(request)
+        now_ms = self._clock()
+        with self._transaction() as connection:
+            head = leases.lock(connection, request.pipeline, now_ms)
+            done = connection.execute(_same_work(request, head)).first()
+            if done is not None:
+                return to_record(done)
+            if request.kind is SnapshotKind.CHECKPOINT:
+                leases.take_epoch(connection, request.pipeline, request.owner, now_ms)
+            taken = leases.take_id(connection, request.pipeline)
+            if request.kind is SnapshotKind.CHECKPOINT:
+                reason = f"superseded by checkpoint {taken.checkpoint_id} of {request.owner}"
+                leases.supersede(connection, request.pipeline, reason, (SnapshotKind.CHECKPOINT,))
+            directory = locate(taken.checkpoint_id)
+            values = pending_values(request, taken.head, taken.checkpoint_id, directory, now_ms)
+            return to_record(connection.execute(insert(CHECKPOINT).values(values).returning(CHECKPOINT)).one())
+
+    def applied(self, pipeline: PipelineName, interval: DataInterval) -> CheckpointRecord | None:
+        """The checkpoint of the head's history that holds ``interval``; after a restore, intervals
+        behind the restored checkpoint are no longer part of it."""
+        with self._transaction(read_only=True) as connection:
+            head = _head(connection, pipeline)
+            if head.head is None:
+                return None
+            row = connection.execute(queries.applied(pipeline, head.head, interval)).first()
+            return None if row is None else to_record(row)
+
+    def record_attempt(self, pipeline: PipelineName, checkpoint_id: CheckpointId, attempt: AttemptId) -> None:
+        """Note that ``attempt`` is about to write files for a pending checkpoint.
+
+        Raises NotFoundError (``no-checkpoint``), ConflictError (``not-pending``, ``attempt-reused``).
+        """
+        with self._transaction() as connection:
+            changed = connection.execute(
+                update(CHECKPOINT)
+                .where(_is(pipeline, checkpoint_id), CHECKPOINT.c.state == CheckpointState.PENDING)
+                .values(attempt=attempt)
+            )
+            if changed.rowcount != 1:
+                record = _get(connection, pipeline, checkpoint_id)
+                raise ConflictError(
+                    f"checkpoint {pipeline}/{checkpoint_id}: expected it PENDING, it is {_state(record)}",
+                    kind="not-pending",
+                )
+            holdings.open_attempt(connection, pipeline, checkpoint_id, attempt, self._clock())
+
+    def commit(
+        self, pipeline: PipelineName, checkpoint_id: CheckpointId, epoch: Epoch, facts: CommitFacts
+    ) -> CheckpointRecord:
+        """The commit point: the checkpoint becomes COMPLETED and, unless a savepoint, the head.
+
+        Committing again with the same attempt returns the record. When the database's answer is
+        lost, the record is read back to see whether it happened. Raises ConflictError (``fenced``:
+        superseded, aborted or won by another attempt; ``file-changed``), NotFoundError, and
+        RetryableError (``commit-unknown``): the same call will settle it.
+        """
+        try:
+            with self._transaction() as connection:
+                record = _get(connection, pipeline, checkpoint_id)
+                return self._commit(connection, record, epoch, facts)
+        except (ConflictError, RetryableError) as error:
+            return self._settle(pipeline, checkpoint_id, facts.attempt, error)
+
+    def _commit(
+        self, connection: Connection, record: CheckpointRecord, epoch: Epoch, facts: CommitFacts
+    ) -> CheckpointRecord:
+        now_ms = self._clock()
+        pipeline, checkpoint_id = record.pipeline, record.checkpoint_id
+        event = CheckpointEvent.GATE_PASSED
+        _, commands = next_lifecycle(Lifecycle(record.kind), event)
+        if Command.MOVE_HEAD in commands and not leases.move_head(connection, pipeline, epoch, checkpoint_id, now_ms):
+            raise _fenced(connection, record, epoch)
+        changed = connection.execute(
+            update(CHECKPOINT)
+            .where(_is(pipeline, checkpoint_id), CHECKPOINT.c.state.in_(before(event)), CHECKPOINT.c.epoch == epoch)
+            .values(state=after(event), **completed_values(facts, now_ms))
+        )
+        if changed.rowcount != 1:
+            raise _fenced(connection, record, epoch)
+        holdings.open_attempt(connection, pipeline, checkpoint_id, facts.attempt, now_ms)
+        holdings.close_attempts(connection, pipeline, checkpoint_id, facts.attempt)
+        holdings.record_files(connection, pipeline, checkpoint_id, facts.files, record.owner)
+        return _get(connection, pipeline, checkpoint_id)
+
+    def _settle(
+        self,
+        pipeline: PipelineName,
+        checkpoint_id: CheckpointId,
+        attempt: AttemptId,
+        error: ConflictError | RetryableError,
+    ) -> CheckpointRecord:
+        """A commit did not answer with success: what does the database say became of it?"""
+        try:
+            record = self.get(pipeline, checkpoint_id)
+        except RetryableError:
+            record = None
+        if record is not None and record.state in COMMITTED and record.attempt == attempt:
+            return record
+        if isinstance(error, ConflictError):
+            raise error
+        state = "unreadable" if record is None else record.state
+        raise RetryableError(
+            f"commit of checkpoint {pipeline}/{checkpoint_id} got no answer, its row is {state}: {error.message}",
+            kind="commit-unknown",
+            hint="repeat the same call; nothing was deleted",
+        ) from error
+
+    def abort(self, pipeline: PipelineName, checkpoint_id: CheckpointId, reason: str) -> CheckpointRecord:
+        """Give up a pending checkpoint; one that is not pending is returned as it is. Deletes nothing."""
+        event = CheckpointEvent.FAILED
+        with self._transaction() as connection:
+            changed = connection.execute(
+                update(CHECKPOINT)
+                .where(_is(pipeline, checkpoint_id), CHECKPOINT.c.state.in_(before(event)))
+                .values(state=after(event), reason=reason)
+            )
+            if changed.rowcount:
+                leases.abort_attempts(connection, pipeline)
+            return _get(connection, pipeline, checkpoint_id)
+
+    def restore(
+        self, pipeline: PipelineName, checkpoint_id: CheckpointId, parallelism: int | None, owner: str
+    ) -> PipelineHead:
+        """Let the pipeline stand on a COMPLETED checkpoint or savepoint, in a new generation.
+
+        Takes the epoch and aborts all that is pending. ``parallelism`` None keeps what is set.
+        Raises NotFoundError; InvalidRequestError (``not-completed``, ``bad-parallelism``).
+        """
+        if parallelism is not None and parallelism < 1:
+            raise InvalidRequestError(f"parallelism {parallelism}: expected 1 or more", kind="bad-parallelism")
+        now_ms = self._clock()
+        with self._transaction() as connection:
+            leases.lock(connection, pipeline, now_ms)
+            record = _get(connection, pipeline, checkpoint_id)
+            if record.state is not CheckpointState.COMPLETED:
+                raise InvalidRequestError(
+                    f"checkpoint {pipeline}/{checkpoint_id} is {_state(record)}: only a COMPLETED one can be restored",
+                    kind="not-completed",
+                )
+            leases.take_epoch(connection, pipeline, owner, now_ms)
+            reason = f"superseded by the restore of {checkpoint_id} by {owner}"
+            leases.supersede(connection, pipeline, reason, _BOTH)
+            return leases.restore_head(connection, pipeline, checkpoint_id, parallelism)
+
+    def import_savepoint(
+        self,
+        pipeline: PipelineName,
+        *,
+        directory: str,
+        strategy: str,
+        parallelism: int,
+        interval: DataInterval | None,
+        facts: CommitFacts,
+        owner: Owner = Owner.USER,
+        note: str = "",
+    ) -> CheckpointRecord:
+        """Enter a snapshot that lies on storage already, as a COMPLETED savepoint without a base.
+
+        ``interval`` is the last one applied to it, None if unknown. The same directory imported
+        again is the same record. Raises ConflictError (``already-imported``) if that record has
+        another owner, ``file-changed`` if a file of it is known with other bytes.
+        """
+        request = BeginRequest(
+            pipeline, SnapshotKind.SAVEPOINT, interval, strategy, parallelism, owner, f"import:{directory}", note=note
+        )
+        now_ms = self._clock()
+        with self._transaction() as connection:
+            head = leases.lock(connection, pipeline, now_ms)
+            known = connection.execute(_same_work(request, head)).first()
+            if known is not None:
+                return _same_owner(to_record(known), owner)
+            taken = leases.take_id(connection, pipeline)
+            values = {
+                **pending_values(request, taken.head, taken.checkpoint_id, directory, now_ms),
+                **completed_values(facts, now_ms),
+                "state": CheckpointState.COMPLETED,
+                "owner": owner,
+                "base": None,
+            }
+            connection.execute(insert(CHECKPOINT).values(values))
+            holdings.record_files(connection, pipeline, taken.checkpoint_id, facts.files, owner)
+            return _get(connection, pipeline, taken.checkpoint_id)
+
+    def get(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> CheckpointRecord:
+        """One checkpoint; NotFoundError (``no-checkpoint``)."""
+        with self._transaction(read_only=True) as connection:
+            return _get(connection, pipeline, checkpoint_id)
+
+    def list(
+        self,
+        pipeline: PipelineName | None = None,
+        states: Collection[CheckpointState] = (),
+        limit: int | None = None,
+    ) -> Records:
+        """Checkpoints, newest first within a pipeline; of all pipelines, and in all states, by default."""
+        return self._records(queries.listing(pipeline, states, limit))
+
+    def lineage(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> Records:
+        """From ``checkpoint_id`` back to the first one of its history; NotFoundError (``no-checkpoint``)."""
+        records = self._records(queries.lineage(pipeline, checkpoint_id))
+        return records or [self.get(pipeline, checkpoint_id)]
+
+    def pipelines(self) -> tuple[PipelineName, ...]:
+        """The pipelines that ever began a checkpoint, in order of their names."""
+        with self._transaction(read_only=True) as connection:
+            names = connection.execute(select(LEASE.c.pipeline).order_by(LEASE.c.pipeline)).scalars()
+            return tuple(PipelineName(name) for name in names)
+
+    def head(self, pipeline: PipelineName) -> PipelineHead:
+        """Where a pipeline stands; epoch and generation 0 and no head if it never began a checkpoint."""
+        with self._transaction(read_only=True) as connection:
+            return _head(connection, pipeline)
+
+    def _records(self, statement: Select[tuple[object, ...]]) -> Records:
+        with self._transaction(read_only=True) as connection:
+            return [to_record(row) for row in connection.execute(statement)]
+
+    @contextmanager
+    def _transaction(self, *, read_only: bool = False) -> Iterator[Connection]:
+        if not self._checked:
+            check_revision(self._engine)
+            self._checked = True
+        with transaction(self._engine, read_only=read_only) as connection:
+            yield connection
+
+
+def _check_request(request: BeginRequest) -> None:
+    interval = request.interval
+    if request.kind is SnapshotKind.SAVEPOINT:
+        expected, right = "none, a savepoint applies no events", interval is None
+    else:
+        expected, right = "start before end", interval is not None and interval.start_ms < interval.end_ms
+    if not right:
+        raise InvalidRequestError(
+            f"{request.pipeline}: data interval of a {request.kind.lower()}: expected {expected}, found {interval}",
+            kind="bad-interval",
+        )
+
+
+def _same_work(request: BeginRequest, head: PipelineHead) -> Select[tuple[object, ...]]:
+    if request.kind is SnapshotKind.SAVEPOINT or request.interval is None:
+        return queries.same_savepoint(request.pipeline, request.key)
+    # A pipeline without a head has no history: no checkpoint has the id 0.
+    start = CheckpointId(0) if head.head is None else head.head
+    return queries.applied(request.pipeline, start, request.interval, request.key)
+
+
+def _is(pipeline: PipelineName, checkpoint_id: CheckpointId) -> ColumnElement[bool]:
+    return and_(CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.checkpoint_id == checkpoint_id)
+
+
+def _get(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> CheckpointRecord:
+    row = connection.execute(queries.one(pipeline, checkpoint_id)).first()
+    if row is None:
+        raise NotFoundError(
+            f"pipeline {pipeline} has no checkpoint {checkpoint_id}",
+            kind="no-checkpoint",
+            hint="statelib checkpoints list",
+        )
+    return to_record(row)
+
+
+def _head(connection: Connection, pipeline: PipelineName) -> PipelineHead:
+    row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline)).first()
+    return PipelineHead(pipeline, Epoch(0), 0, None, None) if row is None else to_head(row)
+
+
+def _fenced(connection: Connection, record: CheckpointRecord, epoch: Epoch) -> ConflictError:
+    newest = _head(connection, record.pipeline).epoch
+    return ConflictError(
+        f"commit of {record.kind.lower()} {record.pipeline}/{record.checkpoint_id} with epoch {epoch} refused: "
+        f"it is {_state(record)} in epoch {record.epoch}, the pipeline's newest epoch is {newest}",
+        kind="fenced",
+        hint="another run took over; begin again",
+    )
+
+
+def _same_owner(record: CheckpointRecord, owner: Owner) -> CheckpointRecord:
+    if record.owner is owner:
+        return record
+    raise ConflictError(
+        f"{record.directory} is checkpoint {record.pipeline}/{record.checkpoint_id} already, "
+        f"owned by {record.owner}, not {owner}",
+        kind="already-imported",
+        hint=f"restore checkpoint {record.checkpoint_id} by its id",
+    )
+
+
+def _state(record: CheckpointRecord) -> str:
+    return f"{record.state} ({record.reason})" if record.reason else str(record.state)

@@ -1,0 +1,107 @@
+"""The lease row of a pipeline: who coordinates it (epoch), what comes next (id), where it stands (head).
+
+Every change of a pipeline goes through its lease row first, so that two transactions of one
+pipeline wait for each other there and never meet in the opposite order further on.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select, text, update
+
+from statelib.catalog.rows import to_head
+from statelib.catalog.schema import ATTEMPT, CHECKPOINT, LEASE
+from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import CheckpointId, Epoch, PipelineName
+from statelib.model.record import CheckpointState, PipelineHead
+
+_INSERT = text(
+    "INSERT INTO lease (pipeline, epoch, next_id, generation, owner, heartbeat_at_ms) "
+    "VALUES (:pipeline, 0, 1, 0, '', :now_ms) ON CONFLICT (pipeline) DO NOTHING"
+)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A lease row after it was changed, and the checkpoint id that was taken from it."""
+
+    head: PipelineHead
+    checkpoint_id: CheckpointId
+
+
+def lock(connection: Connection, pipeline: PipelineName, now_ms: int) -> PipelineHead:
+    """Where the pipeline stands; made if new, and held against other writers until the transaction ends."""
+    connection.execute(_INSERT, {"pipeline": pipeline, "now_ms": now_ms})
+    row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline).with_for_update()).one()
+    return to_head(row)
+
+
+def take_id(connection: Connection, pipeline: PipelineName) -> Taken:
+    """The next checkpoint id; the epoch stays as it is."""
+    statement = update(LEASE).where(LEASE.c.pipeline == pipeline).values(next_id=LEASE.c.next_id + 1)
+    row = connection.execute(statement.returning(LEASE)).one()
+    return Taken(to_head(row), CheckpointId(row._mapping[LEASE.c.next_id] - 1))
+
+
+def take_epoch(connection: Connection, pipeline: PipelineName, owner: str, now_ms: int) -> Epoch:
+    """Become the pipeline's only coordinator: a larger epoch than anybody ever had.
+
+    One statement reads and raises it. A read followed by a write would hand two callers the
+    same epoch, and the fence would keep out neither.
+    """
+    statement = (
+        update(LEASE)
+        .where(LEASE.c.pipeline == pipeline)
+        .values(epoch=LEASE.c.epoch + 1, owner=owner, heartbeat_at_ms=now_ms)
+    )
+    return Epoch(connection.execute(statement.returning(LEASE.c.epoch)).scalar_one())
+
+
+def move_head(
+    connection: Connection, pipeline: PipelineName, epoch: Epoch, checkpoint_id: CheckpointId, now_ms: int
+) -> bool:
+    """Let the pipeline stand on ``checkpoint_id``; False if ``epoch`` is not the newest one."""
+    statement = (
+        update(LEASE)
+        .where(LEASE.c.pipeline == pipeline, LEASE.c.epoch == epoch)
+        .values(head=checkpoint_id, heartbeat_at_ms=now_ms)
+    )
+    return connection.execute(statement).rowcount == 1
+
+
+def restore_head(
+    connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, parallelism: int | None
+) -> PipelineHead:
+    """Let the pipeline stand on ``checkpoint_id`` in a new generation; ``parallelism`` None keeps what is set."""
+    values = {"head": checkpoint_id, "generation": LEASE.c.generation + 1}
+    if parallelism is not None:
+        values["parallelism"] = parallelism
+    statement = update(LEASE).where(LEASE.c.pipeline == pipeline).values(values)
+    return to_head(connection.execute(statement.returning(LEASE)).one())
+
+
+def supersede(connection: Connection, pipeline: PipelineName, reason: str, kinds: tuple[SnapshotKind, ...]) -> None:
+    """Abort what older epochs left pending. Their files stay: only the orphan sweep removes those."""
+    event = CheckpointEvent.SUPERSEDED
+    connection.execute(
+        update(CHECKPOINT)
+        .where(
+            CHECKPOINT.c.pipeline == pipeline,
+            CHECKPOINT.c.state.in_(before(event)),
+            CHECKPOINT.c.kind.in_(kinds),
+        )
+        .values(state=after(event), reason=reason)
+    )
+    abort_attempts(connection, pipeline)
+
+
+def abort_attempts(connection: Connection, pipeline: PipelineName) -> None:
+    """Close the attempts of aborted checkpoints, which frees their files for the orphan sweep."""
+    aborted = select(CHECKPOINT.c.checkpoint_id).where(
+        CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.state == CheckpointState.ABORTED
+    )
+    connection.execute(
+        update(ATTEMPT)
+        .where(ATTEMPT.c.pipeline == pipeline, ATTEMPT.c.state == "OPEN", ATTEMPT.c.checkpoint_id.in_(aborted))
+        .values(state="ABORTED")
+    )

@@ -1,0 +1,69 @@
+"""Bring a catalog to this version's schema, and refuse to work on any other one."""
+
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from statelib.catalog.engine import transaction
+from statelib.errors import InvalidRequestError, UnsupportedError
+
+REVISION = "0001"
+"""The newest migration; a test holds it equal to the newest file in ``migrations/versions``."""
+_KNOWN = (REVISION,)
+_LOCK = 0x57A7E11B
+
+
+def migrate(engine: Engine) -> None:
+    """Create or upgrade the tables in one transaction; costs one query when there is nothing to do.
+
+    Several processes may call it at once. Raises UnsupportedError (``catalog-schema-unknown``)
+    for a catalog of a newer statelib.
+    """
+    with transaction(engine, read_only=True) as connection:
+        if _revision(connection) == REVISION:
+            return
+    from alembic import command
+    from alembic.config import Config
+
+    with transaction(engine) as connection:
+        if connection.dialect.name == "postgresql":
+            # SQLite's BEGIN IMMEDIATE lets one process in at a time already.
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+        _refuse_unknown(engine, _revision(connection))
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def check_revision(engine: Engine) -> None:
+    """Raise unless the schema is exactly this version's: InvalidRequestError
+    (``catalog-not-migrated``) where it is absent or older, UnsupportedError
+    (``catalog-schema-unknown``) where it is not one of ours."""
+    with transaction(engine, read_only=True) as connection:
+        found = _revision(connection)
+    _refuse_unknown(engine, found)
+    if found != REVISION:
+        where = engine.url.render_as_string(hide_password=True)
+        raise InvalidRequestError(
+            f"catalog {where}: expected schema {REVISION}, found {found or 'none'}",
+            kind="catalog-not-migrated",
+            hint="statelib catalog migrate",
+        )
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    row = connection.execute(text("SELECT version_num FROM alembic_version")).first()
+    return None if row is None else str(row[0])
+
+
+def _refuse_unknown(engine: Engine, found: str | None) -> None:
+    if found is not None and found not in _KNOWN:
+        where = engine.url.render_as_string(hide_password=True)
+        raise UnsupportedError(
+            f"catalog {where}: expected schema {REVISION} or older, found {found}",
+            kind="catalog-schema-unknown",
+            hint="use the statelib version that migrated it, or a newer one",
+        )

@@ -1,0 +1,1 @@
+"""Alembic migrations of the catalog, run by ``statelib.catalog.migration``."""

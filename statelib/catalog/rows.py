@@ -1,0 +1,110 @@
+"""Rows of the checkpoint and lease tables as values, and back."""
+
+from collections.abc import Mapping
+
+from sqlalchemy import Row
+
+from statelib.catalog.schema import CHECKPOINT, LEASE
+from statelib.model.checkpoint import DataInterval, EventCounts, SnapshotKind
+from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
+from statelib.model.record import (
+    BeginRequest,
+    CheckpointRecord,
+    CheckpointState,
+    CommitFacts,
+    Owner,
+    PipelineHead,
+)
+
+Values = Mapping[str, str | int | None]
+
+
+def to_record(row: Row[tuple[object, ...]]) -> CheckpointRecord:
+    """A whole row of ``checkpoint`` (the metadata columns are for rebuilding and stay behind)."""
+    c, v = CHECKPOINT.c, row._mapping
+    return CheckpointRecord(
+        pipeline=PipelineName(v[c.pipeline]),
+        checkpoint_id=CheckpointId(v[c.checkpoint_id]),
+        kind=SnapshotKind(v[c.kind]),
+        state=CheckpointState(v[c.state]),
+        owner=Owner(v[c.owner]),
+        epoch=Epoch(v[c.epoch]),
+        key=v[c.idempotency_key],
+        generation=v[c.generation],
+        base=_id(v[c.base]),
+        interval=_interval(v[c.interval_start_ms], v[c.interval_end_ms]),
+        strategy=v[c.strategy],
+        parallelism=v[c.parallelism],
+        directory=v[c.directory],
+        created_at_ms=v[c.created_at_ms],
+        attempt=None if v[c.attempt] is None else AttemptId(v[c.attempt]),
+        note=v[c.note],
+        reason=v[c.reason],
+        completed_at_ms=v[c.completed_at_ms],
+        entries=v[c.entries],
+        size_bytes=v[c.size_bytes],
+        events=_events(v[c.events_read], v[c.events_applied], v[c.events_null_key]),
+        report=v[c.report],
+    )
+
+
+def to_head(row: Row[tuple[object, ...]]) -> PipelineHead:
+    c, v = LEASE.c, row._mapping
+    return PipelineHead(
+        PipelineName(v[c.pipeline]), Epoch(v[c.epoch]), v[c.generation], _id(v[c.head]), v[c.parallelism]
+    )
+
+
+def pending_values(
+    request: BeginRequest, head: PipelineHead, checkpoint_id: CheckpointId, directory: str, now_ms: int
+) -> Values:
+    """The row of a checkpoint that has just begun on top of ``head``."""
+    savepoint = request.kind is SnapshotKind.SAVEPOINT
+    return {
+        "pipeline": request.pipeline,
+        "checkpoint_id": checkpoint_id,
+        "kind": request.kind,
+        "state": CheckpointState.PENDING,
+        "owner": Owner.USER if savepoint else Owner.SYSTEM,
+        "epoch": head.epoch,
+        "idempotency_key": request.key,
+        "generation": head.generation,
+        "base": head.head,
+        "interval_start_ms": request.interval.start_ms if request.interval else None,
+        "interval_end_ms": request.interval.end_ms if request.interval else None,
+        "strategy": request.strategy,
+        "parallelism": request.parallelism,
+        "directory": directory,
+        "created_at_ms": now_ms,
+        "note": request.note,
+        "reason": "",
+        "report": "",
+    }
+
+
+def completed_values(facts: CommitFacts, now_ms: int) -> Values:
+    """What a commit adds to a row, its state excepted."""
+    return {
+        "attempt": facts.attempt,
+        "completed_at_ms": now_ms,
+        "entries": facts.entries,
+        "size_bytes": facts.size_bytes,
+        "events_read": facts.events.read,
+        "events_applied": facts.events.applied,
+        "events_null_key": facts.events.null_key,
+        "report": facts.report,
+        "metadata_crc32c": facts.metadata_crc32c,
+        "metadata_size_bytes": facts.metadata_size_bytes,
+    }
+
+
+def _id(value: int | None) -> CheckpointId | None:
+    return None if value is None else CheckpointId(value)
+
+
+def _interval(start_ms: int | None, end_ms: int | None) -> DataInterval | None:
+    return None if start_ms is None or end_ms is None else DataInterval(start_ms, end_ms)
+
+
+def _events(read: int | None, applied: int | None, null_key: int | None) -> EventCounts | None:
+    return None if read is None or applied is None or null_key is None else EventCounts(read, applied, null_key)

@@ -1,0 +1,34 @@
+"""``statelib``, also ``python -m statelib``."""
+
+import typer
+
+from statelib.cli import checkpoints, pipelines, snapshots
+from statelib.cli.output import Json, errors, print_json
+from statelib.flows.wiring import deployment
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Keyed state for batch pipelines: look at checkpoints, prove them whole, take them apart.",
+)
+app.add_typer(checkpoints.app, name="checkpoints")
+app.add_typer(pipelines.app, name="pipelines")
+app.command("inspect", epilog="Example: statelib inspect /backups/savepoint-1")(snapshots.inspect_)
+app.command("export", epilog="Example: statelib export aircraft_activity/4 --state activity | head")(snapshots.export)
+app.command("verify", epilog="Example: statelib verify -p route_delays")(snapshots.verify_)
+
+catalog = typer.Typer(no_args_is_help=True, help="The catalog itself.")
+app.add_typer(catalog, name="catalog")
+
+
+@catalog.command()
+def migrate(as_json: Json = False) -> None:
+    """Bring the catalog to the schema of this version; does nothing if it is there already."""
+    with errors(as_json):
+        here = deployment()
+        here.catalog()
+        print_json({"catalog": "current"}) if as_json else typer.echo("catalog is current")
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,104 @@
+"""What the parts of a pipeline file must mean together. Pure: finds problems, never raises."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from string import Formatter
+from typing import TYPE_CHECKING
+
+from statelib.definition.model import Schedule, Source
+from statelib.definition.problems import Problem, did_you_mean
+from statelib.definition.state_checks import check_state, check_type, key_type_text, not_declared
+from statelib.definition.types import Columns, columns_of, is_key_type
+from statelib.errors import StatelibError
+from statelib.model.ids import pipeline_name
+
+if TYPE_CHECKING:
+    from statelib.definition.pipeline import Pipeline
+
+STRATEGIES = {"heap": ("canonical",), "rocksdb": ("full", "canonical")}
+"""By backend; the first is its default."""
+LATER_STRATEGIES = ("incremental", "changelog")
+PLACEHOLDERS = ("data", "start", "end")
+MAX_KEY_COLUMNS = 25
+"""Flink's largest tuple."""
+
+
+def find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
+    """Every problem of a pipeline whose parts have the right form."""
+    columns = columns_of(pipeline.source.columns)
+    yield from _check_name(pipeline.name)
+    if pipeline.schedule is not None:
+        yield from _check_schedule(pipeline.schedule)
+    yield from _check_source(pipeline.source)
+    yield from _check_key(pipeline.key, columns)
+    if not pipeline.states:
+        yield Problem(("states",), "expected at least one state")
+    for name, state in pipeline.states.items():
+        yield from check_state(name, state, columns, pipeline.key)
+    yield from _check_strategy(pipeline.backend, pipeline.checkpoint.strategy)
+    if pipeline.parallelism > pipeline.max_parallelism:
+        text = f"{pipeline.parallelism} is more than max_parallelism, {pipeline.max_parallelism}"
+        yield Problem(("parallelism",), text)
+    if pipeline.checks:
+        yield Problem(("checks",), "a pipeline's own checks are not available yet; leave the list empty")
+
+
+def _check_name(name: str) -> Iterator[Problem]:
+    try:
+        pipeline_name(name)
+    except StatelibError as error:
+        yield Problem(("name",), error.message)
+
+
+def _check_schedule(schedule: Schedule) -> Iterator[Problem]:
+    if schedule.end is not None and schedule.end < schedule.start:
+        yield Problem(("schedule", "end"), f"{schedule.end} is before start, {schedule.start}")
+
+
+def _check_source(source: Source) -> Iterator[Problem]:
+    for name, text in source.columns.items():
+        yield from check_type(text, ("source", "columns", name))
+    where = ("source", "path")
+    try:
+        names = [name for _, name, _, _ in Formatter().parse(source.path) if name is not None]
+    except ValueError as error:
+        yield Problem(where, f"not a template: {error}")
+        return
+    unknown = [name for name in names if name not in PLACEHOLDERS]
+    for name in unknown:
+        meant = did_you_mean(name, PLACEHOLDERS)
+        yield Problem(where, f"unknown placeholder {{{name}}}{meant}; known are {{data}}, {{start}}, {{end}}")
+    if not unknown:
+        yield from _check_template(source)
+
+
+def _check_template(source: Source) -> Iterator[Problem]:
+    moment = datetime(2000, 1, 1, tzinfo=UTC)
+    try:
+        source.location("", moment, moment)
+    except (ValueError, LookupError) as error:
+        yield Problem(("source", "path"), f"not a template: {error}")
+
+
+def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:
+    if not 1 <= len(key) <= MAX_KEY_COLUMNS:
+        yield Problem(("key",), f"expected 1 to {MAX_KEY_COLUMNS} columns, found {len(key)}")
+    for i, name in enumerate(key):
+        if name in key[:i]:
+            yield Problem(("key", i), f"column {name!r} is given twice")
+        elif name not in columns:
+            yield not_declared(name, columns, ("key", i))
+        elif not is_key_type(columns[name]):
+            yield Problem(("key", i), key_type_text(name, columns))
+
+
+def _check_strategy(backend: str, strategy: str) -> Iterator[Problem]:
+    known = STRATEGIES[backend]
+    if strategy in known:
+        return
+    where = ("checkpoint", "strategy")
+    if strategy in LATER_STRATEGIES:
+        yield Problem(where, f"{strategy!r} is not available yet; backend {backend} takes {', '.join(known)}")
+    else:
+        meant = did_you_mean(strategy, known)
+        yield Problem(where, f"backend {backend} takes {', '.join(known)}, found {strategy!r}{meant}")

@@ -1,0 +1,55 @@
+"""The events of a pipeline as Arrow columns: their schema, and the key of each row."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError
+from statelib.serializers.registry import codec_of
+
+
+def event_schema(pipeline: Pipeline) -> pa.Schema:
+    """The declared columns in the order of the file; every one may be null."""
+    return pa.schema([(name, codec_of(type_).arrow_type) for name, type_ in pipeline.column_types().items()])
+
+
+def key_array(pipeline: Pipeline, table: pa.Table) -> pa.Array:
+    """The key of each row: the key column, or a struct f0, f1, ... of several. No part may be null.
+
+    Raises InvalidRequestError (kind ``null-key``) naming the column; :func:`keyed_events` deals
+    with such rows."""
+    for name in pipeline.key:
+        if table[name].null_count:
+            raise _null_key(pipeline, name, table[name].null_count)
+    columns = [table[name].combine_chunks() for name in pipeline.key]
+    if len(columns) == 1:
+        return columns[0]
+    return pa.StructArray.from_arrays(columns, [f"f{i}" for i in range(len(columns))])
+
+
+def keyed_events(pipeline: Pipeline, table: pa.Table) -> tuple[pa.Table, int]:
+    """The events that have a key, and how many have not, as ``on_null_key: drop`` wants it.
+
+    Raises InvalidRequestError (kind ``null-key``) for such an event under ``on_null_key: fail``."""
+    empty = [name for name in pipeline.key if table[name].null_count]
+    if not empty:
+        return table, 0
+    if pipeline.on_null_key == "fail":
+        raise _null_key(pipeline, empty[0], table[empty[0]].null_count)
+    keyed = _with_keys(table, pipeline.key)
+    return keyed, len(table) - len(keyed)
+
+
+def _with_keys(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    mask = pc.is_valid(table[key[0]])
+    for name in key[1:]:
+        mask = pc.and_(mask, pc.is_valid(table[name]))
+    return table.filter(mask)
+
+
+def _null_key(pipeline: Pipeline, column: str, count: int) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{pipeline.name}: key column {column} is null in {count} events",
+        kind="null-key",
+        hint="set 'on_null_key: drop' in the pipeline file to leave such events out and count them",
+    )

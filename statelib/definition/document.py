@@ -1,0 +1,92 @@
+"""A YAML file as plain data that still knows on which line each field stands."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+import yaml
+
+from statelib.definition.problems import Problem, Where
+
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MAX_NODES = 20_000
+MAX_DEPTH = 20
+
+
+@dataclass(frozen=True)
+class Document:
+    """``data``: what the YAML says, None if it cannot be read; ``lines``: 1-based, by path of field."""
+
+    data: object
+    problems: tuple[Problem, ...]
+    lines: dict[Where, int] = field(repr=False)
+
+    def line(self, where: Where) -> int:
+        """The line of a field, or of the nearest field around it."""
+        while where and where not in self.lines:
+            where = where[:-1]
+        return self.lines.get(where, 1)
+
+
+def read_document(text: str) -> Document:
+    """Parse one YAML document; a field given twice, or a key that is no text, is a problem."""
+    walk = _Walk()
+    try:
+        loader = LOADER(text)
+        try:
+            node = loader.get_single_node()
+            walk.visit(node, ())
+            data = None if walk.problems or node is None else loader.construct_document(node)
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = mark.line + 1 if mark else 1
+        return Document(None, (Problem((), f"not valid YAML: {error.problem or error.context}"),), {(): line})
+    except (yaml.YAMLError, ValueError) as error:
+        return Document(None, (Problem((), f"not valid YAML: {error}"),), {(): 1})
+    return Document(data, tuple(walk.problems), walk.lines)
+
+
+class _Walk:
+    """Visits the nodes before they become data, where a repeated key would be lost."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Where, int] = {}
+        self.problems: list[Problem] = []
+        self.visited = 0
+
+    def visit(self, node: yaml.Node | None, where: Where) -> None:
+        self.visited += 1
+        if node is None or self.problems:
+            return
+        if self.visited > MAX_NODES or len(where) > MAX_DEPTH:
+            limit = f"{MAX_NODES} values, {MAX_DEPTH} levels"
+            self.problems.append(Problem(where[:5], f"larger than a pipeline file can be (limit: {limit})"))
+            return
+        self.lines.setdefault(where, node.start_mark.line + 1)
+        if isinstance(node, yaml.MappingNode):
+            self._visit_mapping(node, where)
+        elif isinstance(node, yaml.SequenceNode):
+            for i, item in enumerate(node.value):
+                self.visit(item, (*where, i))
+
+    def _visit_mapping(self, node: yaml.MappingNode, where: Where) -> None:
+        seen: dict[Hashable, int] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
+                found = getattr(key_node, "value", "")
+                self.lines[where] = line
+                self.problems.append(Problem(where, f"key {found!r:.40}: expected text (put it in quotes)"))
+                return
+            path = (*where, key_node.value)
+            if key_node.value in seen:
+                self.lines[path] = line
+                text = f"given twice, first on line {seen[key_node.value]}"
+                self.problems.append(Problem(path, text))
+                return
+            seen[key_node.value] = line
+            self.lines[path] = line
+            self.visit(value_node, path)

@@ -1,0 +1,32 @@
+"""Bring a snapshot that lies on storage, but not in the catalog, into the catalog."""
+
+from statelib.errors import UnsupportedError
+from statelib.flows.checkpoint import commit_facts
+from statelib.flows.opened import Checkpoint
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointRecord, Owner
+
+
+def adopt_snapshot(
+    deployment: Deployment, pipeline: PipelineName, opened: Checkpoint, owner: Owner
+) -> CheckpointRecord:
+    """Register the snapshot under a new id. ``owner`` USER: its files are never deleted by us.
+
+    Raises UnsupportedError (``foreign-snapshot``) for one that statelib did not write.
+    """
+    if opened.manifest is None:
+        raise UnsupportedError(
+            f"{opened.directory} has no statelib manifest: it cannot become the head of pipeline {pipeline}",
+            kind="foreign-snapshot",
+            hint="statelib inspect and statelib export read it",
+        )
+    return deployment.catalog().import_savepoint(
+        pipeline,
+        directory=opened.directory,
+        strategy=opened.manifest.strategy,
+        parallelism=opened.keyed_operator().parallelism,
+        interval=opened.manifest.position.interval,
+        facts=commit_facts(opened, ""),
+        owner=owner,
+    )

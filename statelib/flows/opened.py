@@ -1,0 +1,135 @@
+"""A checkpoint opened for reading: its metadata, its manifest, and its state as Arrow columns."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.formats.keyed_header import decode_header
+from statelib.formats.manifest import read_checkpoint_file
+from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, OperatorState, SourcePosition
+from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyedStateHandle
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics
+from statelib.restore.entries import iter_entries
+from statelib.restore.plan import RestoreSource
+from statelib.serializers.keys import decode_keys
+from statelib.serializers.rows import NO_ROWS, StateRows
+from statelib.serializers.values import decode_values
+from statelib.storage.publish import read_published
+from statelib.storage.reader import DirectoryReader
+from statelib.storage.uris import local_path, to_uri
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What :func:`open_checkpoint` gives. ``manifest`` is None for a snapshot of Flink's own."""
+
+    directory: str
+    metadata: CheckpointMetadata
+    manifest: CheckpointManifest | None
+    metadata_bytes: bytes = field(repr=False)
+
+    @property
+    def metadata_size_bytes(self) -> int:
+        return len(self.metadata_bytes)
+
+    @property
+    def operators(self) -> tuple[OperatorState, ...]:
+        return self.metadata.operators
+
+    def keyed_operator(self) -> OperatorState:
+        """The one operator with keyed state; InvalidRequestError (``ambiguous-operator``) if there are several."""
+        keyed = [o for o in self.operators if any(s.keyed for _, s in o.subtasks)]
+        if len(keyed) > 1:
+            names = ", ".join(o.uid or o.operator_id.hex() for o in keyed)
+            raise InvalidRequestError(f"{self.directory}: operators {names} hold state", kind="ambiguous-operator")
+        if keyed:
+            return keyed[0]
+        if not self.operators:
+            raise NotFoundError(f"{self.directory}: no operator with keyed state", kind="no-operator")
+        return self.operators[0]
+
+    def handles(self) -> tuple[KeyedStateHandle, ...]:
+        return tuple(s.keyed for _, s in self.keyed_operator().subtasks if s.keyed is not None)
+
+    def reader(self) -> DirectoryReader:
+        files = self.manifest.files if self.manifest else ()
+        checksums = {f.path: (f.size_bytes, f.crc32c) for f in files} if self.manifest else None
+        return DirectoryReader(self.directory, checksums)
+
+    def schema(self) -> KeyedStateSchema:
+        """Of the manifest, with field names; from the stream's own header where there is none."""
+        if self.manifest:
+            return self.manifest.schema
+        operator, handles = self.keyed_operator(), self.handles()
+        if not handles:
+            raise NotFoundError(f"{self.directory}: no operator with keyed state", kind="no-operator")
+        handle = handles[0]
+        stream = handle.meta if isinstance(handle, IncrementalRemoteKeyedStateHandle) else handle.stream
+        return decode_header(self.reader().read(stream), operator.max_parallelism)[0]
+
+    def sources(self) -> tuple[RestoreSource, ...]:
+        """One a handle, ready to restore from, with the statistics that its entries must have."""
+        schema, reader = self.schema(), self.reader()
+        return tuple(
+            RestoreSource(handle, reader, schema, self.statistics(handle.key_group_range)) for handle in self.handles()
+        )
+
+    def position(self) -> SourcePosition | None:
+        """How far the source was applied, from the state itself; None for a snapshot of Flink's own."""
+        return self.manifest.position if self.manifest else None
+
+    def statistics(self, key_groups: KeyGroupRange) -> tuple[StateStatistics, ...] | None:
+        """The manifest's statistics of some key groups; None for a snapshot of Flink's own."""
+        if self.manifest is None:
+            return None
+        cut = slice(key_groups.start, key_groups.end + 1)
+        return tuple(StateStatistics(key_groups, s.entries[cut], s.digests[cut]) for s in self.manifest.statistics)
+
+    def rows(self, scratch: str | None = None) -> Iterator[tuple[int, StateRows]]:
+        """(state index, serialized entries) batch by batch, from storage, verified."""
+        with tempfile.TemporaryDirectory(dir=scratch, prefix="statelib-read-") as directory:
+            for number, source in enumerate(self.sources()):
+                yield from iter_entries(source, None, str(Path(directory) / str(number)))
+
+    def tables(self, state: str | None = None, scratch: str | None = None) -> Iterator[tuple[str, pa.Table]]:
+        """(state name, table) with columns ``key_group, key[, user_key], value``."""
+        schema = self.schema()
+        if state is not None:
+            schema.state(state)
+        for index, rows in self.rows(scratch):
+            descriptor = schema.states[index]
+            if len(rows) and state in (None, descriptor.name):
+                yield descriptor.name, to_table(schema, descriptor, rows)
+
+    def to_arrow(self, state: str, scratch: str | None = None) -> pa.Table:
+        """All entries of one state: ``key_group, key[, user_key], value``."""
+        schema = self.schema()
+        empty = to_table(schema, schema.state(state), NO_ROWS)
+        return pa.concat_tables([empty, *(table for _, table in self.tables(state, scratch))])
+
+
+def to_table(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> pa.Table:
+    """Decode serialized entries into columns ``key_group, key[, user_key], value``."""
+    decoded = decode_keys(schema, descriptor, rows.keys)
+    columns = {"key_group": pa.array(decoded.key_groups), "key": decoded.keys}
+    if decoded.user_keys is not None:
+        columns["user_key"] = decoded.user_keys
+    return pa.table({**columns, "value": decode_values(descriptor, rows.values)})
+
+
+def open_checkpoint(path: str, *, own: bool = False) -> Checkpoint:
+    """Open a checkpoint or savepoint by its directory, or by the ``_metadata`` file in it.
+
+    ``own``: statelib wrote it, so that a missing manifest is damage.
+
+    Raises NotFoundError (``no-metadata``), CorruptStateError (``corrupt-metadata``).
+    """
+    directory = local_path(path.removesuffix("/_metadata"))
+    data = read_published(directory)
+    metadata, manifest = read_checkpoint_file(data, f"{directory}/_metadata", expect_manifest=own)
+    return Checkpoint(to_uri(directory), metadata, manifest, data)

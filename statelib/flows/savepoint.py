@@ -1,0 +1,53 @@
+"""The savepoint story: the head's state, written once more, to where its user wants it, and theirs to delete."""
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.checkpoint import Begun
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import PipelineName
+from statelib.model.record import BeginRequest, CheckpointState
+
+FORMATS = ("canonical", "native")
+
+
+def begin_savepoint(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    *,
+    format: str,  # noqa: A002 - Flink's word for it, and the DAG's param
+    target: str | None,
+    note: str,
+    owner: str,
+    key: str,
+) -> Begun:
+    """Allocate a savepoint of the pipeline's head. ``key`` makes a repeated request the same savepoint.
+
+    Raises InvalidRequestError (``bad-format``), NotFoundError (``no-head``).
+    """
+    if format not in FORMATS:
+        raise InvalidRequestError(f"savepoint format {format!r}: expected one of {FORMATS}", kind="bad-format")
+    catalog = deployment.catalog()
+    name = PipelineName(pipeline.name)
+    head = catalog.head(name)
+    if head.head is None:
+        raise NotFoundError(
+            f"pipeline {name} has no completed checkpoint, hence no state to save",
+            kind="no-head",
+            hint=f"run {name}.checkpoint first",
+        )
+    native = {"rocksdb": "full", "heap": "canonical"}[pipeline.backend]
+    request = BeginRequest(
+        pipeline=name,
+        kind=SnapshotKind.SAVEPOINT,
+        interval=None,
+        strategy="canonical" if format == "canonical" else native,
+        parallelism=head.parallelism or pipeline.parallelism,
+        owner=owner,
+        key=f"savepoint:{key}",
+        target=target,
+        note=note,
+    )
+    storage = deployment.storage(pipeline)
+    record = catalog.begin(request, lambda number: storage.initialize_savepoint_location(number, target).directory)
+    return Begun(record.checkpoint_id, record.state is CheckpointState.COMPLETED)

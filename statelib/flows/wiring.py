@@ -1,0 +1,81 @@
+"""Where concrete classes are named and the environment is read: everything else gets them as arguments."""
+
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from statelib.catalog.catalog import Catalog
+from statelib.definition.pipeline import Pipeline, load_pipelines
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.model.ids import AttemptId, PipelineName
+from statelib.storage.filesystem import FileSystemCheckpointStorage
+
+VARIABLES = {
+    "STATELIB_CATALOG": "SQLAlchemy URL of the catalog, e.g. sqlite:////srv/statelib/catalog.db",
+    "STATELIB_STORAGE": "directory or file: URI under which checkpoints are kept",
+    "STATELIB_PIPELINES": "directory of the pipeline files",
+    "STATELIB_DATA": "what {data} stands for in a pipeline's source path",
+    "STATELIB_DOCS": "directory of the quality reports",
+    "STATELIB_WORK": "scratch directory of Spark tasks",
+}
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def new_attempt() -> AttemptId:
+    return AttemptId(uuid.uuid4().hex)
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One place where pipelines run: its catalog, its storage, its directories. Picklable."""
+
+    catalog_url: str
+    storage_root: str
+    pipelines_directory: str
+    data: str
+    docs_directory: str
+    work_directory: str
+
+    def catalog(self) -> Catalog:
+        """The catalog, brought to the present schema if it is new or older."""
+        catalog = Catalog(self.catalog_url, now_ms)
+        catalog.migrate()
+        return catalog
+
+    def storage(self, pipeline: Pipeline) -> FileSystemCheckpointStorage:
+        return FileSystemCheckpointStorage(
+            self.storage_root, PipelineName(pipeline.name), pipeline.checkpoint.inline_threshold_bytes
+        )
+
+    def pipelines(self) -> list[Pipeline]:
+        """The valid pipelines; broken files are left out here and reported by ``pipelines validate``."""
+        return load_pipelines(Path(self.pipelines_directory))[0]
+
+    def pipeline(self, name: str) -> Pipeline:
+        found = {p.name: p for p in self.pipelines()}
+        if name not in found:
+            known = ", ".join(sorted(found)) or "none"
+            raise NotFoundError(
+                f"pipeline {name!r} is not in {self.pipelines_directory}: known are {known}",
+                kind="no-pipeline",
+                hint="statelib pipelines validate shows files that do not load",
+            )
+        return found[name]
+
+
+def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
+    """The deployment that the environment describes.
+
+    Raises InvalidRequestError (kind ``missing-setting``) naming each variable that is not set.
+    """
+    os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before anything imports Great Expectations
+    missing = [f"{name} ({meaning})" for name, meaning in VARIABLES.items() if not environ.get(name)]
+    if missing:
+        raise InvalidRequestError(f"not set in the environment: {'; '.join(missing)}", kind="missing-setting")
+    return Deployment(*(environ[name] for name in VARIABLES))

@@ -1,0 +1,243 @@
+"""The header of keyed state streams: key type, the registered states, and whether groups are compressed.
+
+Source: flink-formats.md section 3.3 (KeyedBackendSerializationProxy, StateMetaInfoSnapshot), version 6.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.model.key_groups import prefix_width
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import ListOf, MapOf, StateType
+from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
+from statelib.wire.reader import Reader
+from statelib.wire.writer import Writer
+
+VERSION = 6
+_FRAME_VERSION = 2
+_COMPOSITE_MAGIC, _NESTED_MAGIC = 0x000DE704, 0x001457FD
+_TIMER = "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot"
+_COMPOSITE_VERSION, _TIMER_VERSION = 3, 2
+_KIND, _NAMESPACE, _VALUE, _USER_KEY = (
+    "KEYED_STATE_TYPE",
+    "NAMESPACE_SERIALIZER",
+    "VALUE_SERIALIZER",
+    "USER_KEY_SERIALIZER",
+)
+
+
+class MetaKind(IntEnum):
+    """BackendStateType by ordinal, which is what the header holds."""
+
+    KEY_VALUE = 0
+    OPERATOR = 1
+    BROADCAST = 2
+    PRIORITY_QUEUE = 3
+    KEY_VALUE_V2 = 4
+
+
+@dataclass(frozen=True)
+class MetaInfo:
+    """One StateMetaInfoSnapshot as it is stored. A timer's serializers are those of key and
+    namespace, under ``KEY_SERIALIZER`` and ``NAMESPACE_SERIALIZER``."""
+
+    name: str
+    kind: MetaKind
+    options: dict[str, str]
+    serializers: dict[str, StateType]
+
+
+@dataclass(frozen=True)
+class HeaderState:
+    """One state of the header; its place in the list is the state id of the stream.
+    ``descriptor`` is None for what is no key-value state (timers)."""
+
+    name: str
+    kind: MetaKind
+    descriptor: StateDescriptor | None
+
+
+@dataclass(frozen=True)
+class KeyedHeader:
+    """``size_bytes``: length of the header itself. ``states``: all of them, timers included.
+
+    ``schema`` holds the key-value states only, in the same order; :attr:`schema_index` maps."""
+
+    schema: KeyedStateSchema
+    compressed: bool
+    size_bytes: int
+    states: tuple[HeaderState, ...]
+
+    @property
+    def schema_index(self) -> tuple[int | None, ...]:
+        """By state id: the state's index in ``schema.states``, None for timers."""
+        indexes: list[int | None] = []
+        seen = 0
+        for state in self.states:
+            indexes.append(None if state.descriptor is None else seen)
+            seen += state.descriptor is not None
+        return tuple(indexes)
+
+    @property
+    def prefix_width(self) -> int:
+        return prefix_width(self.schema.max_parallelism)
+
+
+def encode_header(schema: KeyedStateSchema, compressed: bool) -> bytes:
+    """Version 6; state ids are the indexes in ``schema.states``. RocksDB's meta stream: compressed False."""
+    writer = Writer()
+    writer.i32(VERSION)
+    writer.bool(compressed)
+    _write_framed(writer, schema.key_type)
+    writer.i16(len(schema.states))
+    for state in schema.states:
+        serializers = {_NAMESPACE: state.namespace_type, _VALUE: stored_value_type(state)}
+        write_meta_info(writer, MetaInfo(state.name, MetaKind.KEY_VALUE, {_KIND: state.kind.name}, serializers))
+    return writer.getvalue()
+
+
+def decode_header(data: bytes | memoryview, max_parallelism: int) -> tuple[KeyedStateSchema, bool, int]:
+    """(schema of the key-value states, compressed, length of the header): see :func:`decode_keyed_header`."""
+    header = decode_keyed_header(data, max_parallelism)
+    return header.schema, header.compressed, header.size_bytes
+
+
+def decode_keyed_header(data: bytes | memoryview, max_parallelism: int, what: str = "keyed header") -> KeyedHeader:
+    """The header at the start of ``data``, which may go on behind it. ``max_parallelism`` comes from
+    ``_metadata``; Row fields are called f0, f1, ... because Flink stores no names.
+
+    Raises CorruptStateError, and UnsupportedError (``unknown-serializer``, ``header-version``).
+    """
+    reader = Reader(data, what)
+    version = reader.i32()
+    if version != VERSION:
+        raise UnsupportedError(
+            f"{what}: version {version}, expected {VERSION}",
+            kind="header-version",
+            hint="Flink 1.8 and later write it; is this a canonical stream at all?",
+        )
+    compressed = reader.bool()
+    key_type = read_framed(reader)
+    count = reader.i16()
+    if not 0 <= count <= reader.remaining:
+        raise CorruptStateError(f"{what}: {count} states before offset {reader.offset}", kind="bad-count")
+    states = tuple(_header_state(read_meta_info(reader), what) for _ in range(count))
+    descriptors = tuple(state.descriptor for state in states if state.descriptor is not None)
+    return KeyedHeader(KeyedStateSchema(key_type, max_parallelism, descriptors), compressed, reader.offset, states)
+
+
+def stored_value_type(state: StateDescriptor) -> StateType:
+    """The type whose serializer the header names: a list state's is List, a map state's is Map."""
+    if state.kind is StateKind.LIST:
+        return ListOf(state.value_type)
+    if state.user_key_type is not None:
+        return MapOf(state.user_key_type, state.value_type)
+    return state.value_type
+
+
+def write_meta_info(writer: Writer, info: MetaInfo) -> None:
+    writer.utf(info.name)
+    writer.i32(info.kind)
+    writer.i32(len(info.options))
+    for name, value in info.options.items():
+        writer.utf(name)
+        writer.utf(value)
+    writer.i32(len(info.serializers))
+    for name, type_ in info.serializers.items():
+        writer.utf(name)
+        _write_framed(writer, type_)
+
+
+def read_meta_info(reader: Reader) -> MetaInfo:
+    name = reader.utf()
+    at, ordinal = reader.offset, reader.i32()
+    if ordinal not in set(MetaKind):
+        raise CorruptStateError(
+            f"{reader.what}: state {name!r} has type {ordinal} at offset {at}, expected 0 to {max(MetaKind)}",
+            kind="corrupt-header",
+        )
+    options = {}
+    for _ in range(reader.count(4)):
+        option = reader.utf()
+        options[option] = reader.utf()
+    serializers: dict[str, StateType] = {}
+    for _ in range(reader.count(10)):
+        role = reader.utf()
+        if ordinal == MetaKind.PRIORITY_QUEUE:
+            serializers |= _read_timer_snapshot(reader)
+        else:
+            serializers[role] = read_framed(reader)
+    return MetaInfo(name, MetaKind(ordinal), options, serializers)
+
+
+def read_framed(reader: Reader) -> StateType:
+    """A serializer snapshot with its framing version in front."""
+    _expect(reader, _FRAME_VERSION, "framing version")
+    return decode_serializer_snapshot(reader)
+
+
+def _write_framed(writer: Writer, type_: StateType) -> None:
+    writer.i32(_FRAME_VERSION)
+    writer.put(encode_serializer_snapshot(type_))
+
+
+def _read_timer_snapshot(reader: Reader) -> dict[str, StateType]:
+    """TimerSerializer: a composite of the key's and the namespace's serializer (section 6.1)."""
+    _expect(reader, _FRAME_VERSION, "framing version")
+    at, name = reader.offset, reader.utf()
+    if name != _TIMER:
+        raise UnsupportedError(
+            f"{reader.what}: serializer {name!r} of a priority queue at offset {at}", kind="unknown-serializer"
+        )
+    _expect(reader, _COMPOSITE_VERSION, "version of the timer serializer")
+    _expect(reader, _COMPOSITE_MAGIC, "magic of a composite serializer")
+    _expect(reader, _TIMER_VERSION, "version of the timer serializer's own part")
+    _expect(reader, _NESTED_MAGIC, "magic of nested serializers")
+    _expect(reader, 1, "version of nested serializers")
+    _expect(reader, 2, "number of a timer's serializers")
+    key = decode_serializer_snapshot(reader)
+    return {"KEY_SERIALIZER": key, _NAMESPACE: decode_serializer_snapshot(reader)}
+
+
+def _header_state(info: MetaInfo, what: str) -> HeaderState:
+    if info.kind in (MetaKind.KEY_VALUE, MetaKind.KEY_VALUE_V2):
+        return HeaderState(info.name, info.kind, _descriptor(info, what))
+    if info.kind is MetaKind.PRIORITY_QUEUE:
+        return HeaderState(info.name, info.kind, None)
+    raise CorruptStateError(
+        f"{what}: state {info.name!r} of type {info.kind.name} in a keyed stream", kind="corrupt-header"
+    )
+
+
+def _descriptor(info: MetaInfo, what: str) -> StateDescriptor:
+    word = info.options.get(_KIND, "")
+    kind = StateKind.__members__.get(word)
+    if kind is None:
+        raise UnsupportedError(f"{what}: state {info.name!r} of kind {word!r}", kind="unknown-state-kind")
+    if _VALUE not in info.serializers or _NAMESPACE not in info.serializers:
+        raise CorruptStateError(
+            f"{what}: state {info.name!r} has serializers {sorted(info.serializers)}, "
+            f"expected {_NAMESPACE} and {_VALUE}",
+            kind="corrupt-header",
+        )
+    namespace, stored = info.serializers[_NAMESPACE], info.serializers[_VALUE]
+    if info.kind is MetaKind.KEY_VALUE_V2:
+        return StateDescriptor(info.name, kind, stored, info.serializers.get(_USER_KEY), namespace)
+    if kind is StateKind.LIST and isinstance(stored, ListOf):
+        return StateDescriptor(info.name, kind, stored.element, None, namespace)
+    if kind is StateKind.MAP and isinstance(stored, MapOf):
+        return StateDescriptor(info.name, kind, stored.value, stored.key, namespace)
+    if kind in (StateKind.LIST, StateKind.MAP):
+        raise CorruptStateError(
+            f"{what}: state {info.name!r} of kind {word} has the serializer of {stored}", kind="corrupt-header"
+        )
+    return StateDescriptor(info.name, kind, stored, None, namespace)
+
+
+def _expect(reader: Reader, expected: int, what: str) -> None:
+    at, found = reader.offset, reader.i32()
+    if found != expected:
+        raise CorruptStateError(
+            f"{reader.what}: {what} {found} at offset {at}, expected {expected}", kind="corrupt-header"
+        )

@@ -1,0 +1,269 @@
+"""How each aggregate is computed: a partial accumulator a group of a batch, merged into the stored one.
+
+Everything works on whole columns. ``aggregates.py`` says what the results mean.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelib.errors import InvalidRequestError
+from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.grouping import (
+    Grouping,
+    Rows,
+    nullable_rows,
+    one_array,
+    pick_rows,
+    reduce_groups,
+    valid_rows,
+)
+
+LONG_LIMIT = 2.0**63
+
+
+class Accumulator(Protocol):
+    """Law: the merge of partials is the partial of all their rows together."""
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        """One accumulator a group, null where the group has no value."""
+        ...
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        """Row by row; null is the neutral element. Both of the accumulator's type."""
+        ...
+
+
+@dataclass(frozen=True)
+class Count:
+    spec: AggregateSpec
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        codes = grouping.codes
+        if self.spec.of is not None:
+            codes = _inputs(events, self.spec.column, codes)[1]
+        return pa.array(np.bincount(codes, minlength=grouping.size).astype(np.int64))
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        return _add(before, more, self.spec)
+
+
+@dataclass(frozen=True)
+class Sum:
+    spec: AggregateSpec
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        values, codes = _inputs(events, self.spec.column, grouping.codes)
+        if pa.types.is_floating(values.type):
+            return reduce_groups(values.cast(pa.float64()), codes, grouping.size, "sum")
+        _check_long_sums(values, codes, grouping.size, self.spec)
+        return reduce_groups(values.cast(pa.int64()), codes, grouping.size, "sum")
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        return _add(before, more, self.spec)
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """``min`` and ``max``, of any ordered type."""
+
+    spec: AggregateSpec
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        values, codes = _inputs(events, self.spec.column, grouping.codes)
+        return reduce_groups(values, codes, grouping.size, self.spec.agg)
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        values, codes = _stack(before, more)
+        return reduce_groups(values, codes, len(before), self.spec.agg)
+
+
+@dataclass(frozen=True)
+class Average:
+    spec: AggregateSpec
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        values, codes = _inputs(events, self.spec.column, grouping.codes)
+        counts = np.bincount(codes, minlength=grouping.size).astype(np.int64)
+        sums = reduce_groups(values.cast(pa.float64()), codes, grouping.size, "sum")
+        return _sum_and_count(sums, pa.array(counts), pa.array(counts == 0))
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        fields = zip(before.flatten(), more.flatten(), strict=True)
+        sums, counts = (_add(a, b, self.spec) for a, b in fields)
+        return _sum_and_count(sums, counts, pc.and_(before.is_null(), more.is_null()))
+
+
+@dataclass(frozen=True)
+class Pick:
+    """``first`` and ``last`` by some columns, which are kept beside the value to go on comparing."""
+
+    spec: AggregateSpec
+
+    @property
+    def how(self) -> str:
+        return "min" if self.spec.agg == "first" else "max"
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        order = [name for name, _ in self.spec.by]
+        columns = [_clean(one_array(events[name])) for name in (*order, self.spec.column)]
+        rows = valid_rows(columns)
+        columns = [column.take(pa.array(rows)) for column in columns]
+        picked = pick_rows(columns, grouping.codes[rows], grouping.size, self.how)
+        names = ["value", *(f"by_{name}" for name in order)]
+        return pa.StructArray.from_arrays([columns[-1], *columns[:-1]], names).take(nullable_rows(picked))
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        candidates, codes = _stack(before, more)
+        value, *order = candidates.flatten()
+        return candidates.take(nullable_rows(pick_rows([*order, value], codes, len(before), self.how)))
+
+
+@dataclass(frozen=True)
+class Collected:
+    """``collect`` and ``distinct``: kept in ascending order, so that no order of arrival shows."""
+
+    spec: AggregateSpec
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        values, codes = _inputs(events, self.spec.column, grouping.codes)
+        return self._lists(values, codes, grouping.size)
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        lists, codes = _stack(before, more)
+        lengths = lists.value_lengths().to_numpy(zero_copy_only=False)
+        return self._lists(lists.flatten(), np.repeat(codes, lengths), len(before))
+
+    def _lists(self, values: pa.Array, codes: Rows, size: int) -> pa.Array:
+        order = pc.sort_indices(
+            pa.table({"group": pa.array(codes), "value": values}),
+            sort_keys=[("group", "ascending"), ("value", "ascending")],
+        )
+        values, codes = values.take(order), codes[order.to_numpy()]
+        if self.spec.agg == "distinct" and len(codes):
+            same = pc.equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False) & (codes[1:] == codes[:-1])
+            kept = np.flatnonzero(np.concatenate(([True], ~same)))
+            values, codes = values.take(pa.array(kept)), codes[kept]
+        counts = np.bincount(codes, minlength=size)
+        return _list_array(values, counts)
+
+
+@dataclass(frozen=True)
+class Histogram:
+    spec: AggregateSpec
+
+    @property
+    def width(self) -> int:
+        return len(self.spec.bounds) + 1
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        values, codes = _inputs(events, self.spec.column, grouping.codes)
+        numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+        bins = np.searchsorted(np.array(self.spec.bounds), numbers, side="left")
+        counts = np.bincount(codes * self.width + bins, minlength=grouping.size * self.width)
+        return self._lists(counts.reshape(grouping.size, self.width))
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        return self._lists(self._matrix(before) + self._matrix(more))
+
+    def _lists(self, counts: npt.NDArray[np.int64]) -> pa.Array:
+        """A histogram without any value is null."""
+        filled = counts.any(axis=1)
+        return _list_array(pa.array(counts[filled].reshape(-1).astype(np.int64)), np.where(filled, self.width, 0))
+
+    def _matrix(self, lists: pa.Array) -> npt.NDArray[np.int64]:
+        lengths = lists.value_lengths().drop_null().to_numpy(zero_copy_only=False)
+        if (lengths != self.width).any():
+            found = int(lengths[lengths != self.width][0])
+            raise InvalidRequestError(
+                f"histogram of {self.spec.column}: the state holds {found} counts, its {len(self.spec.bounds)} "
+                f"bounds make {self.width}",
+                kind="histogram-bounds-changed",
+                hint="set the bounds back; they are fixed for the life of a state",
+            )
+        matrix = np.zeros((len(lists), self.width), np.int64)
+        matrix[valid_rows([lists])] = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, self.width)
+        return matrix
+
+
+ACCUMULATORS: dict[str, Callable[[AggregateSpec], Accumulator]] = {
+    "count": Count,
+    "sum": Sum,
+    "min": Extreme,
+    "max": Extreme,
+    "avg": Average,
+    "first": Pick,
+    "last": Pick,
+    "collect": Collected,
+    "distinct": Collected,
+    "histogram": Histogram,
+}
+
+
+def accumulator_of(spec: AggregateSpec) -> Accumulator:
+    return ACCUMULATORS[spec.agg](spec)
+
+
+def _inputs(events: pa.Table, column: str, codes: Rows) -> tuple[pa.Array, Rows]:
+    """The non-null values of a column, and the groups of their rows."""
+    values = _clean(one_array(events[column]))
+    if not values.null_count:
+        return values, codes
+    rows = valid_rows([values])
+    return values.take(pa.array(rows)), codes[rows]
+
+
+def _clean(values: pa.Array) -> pa.Array:
+    """NaN becomes null and -0.0 becomes 0.0: otherwise results would depend on the order of events."""
+    if not pa.types.is_floating(values.type):
+        return values
+    values = pc.add(values, pa.scalar(0.0, values.type))
+    return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+
+
+def _stack(before: pa.Array, more: pa.Array) -> tuple[pa.Array, Rows]:
+    """The non-null accumulators of both sides below each other, and the row each came from."""
+    both = pa.concat_arrays([before, more])
+    rows = valid_rows([both])
+    return both.take(pa.array(rows)), rows % max(len(before), 1)
+
+
+def _add(before: pa.Array, more: pa.Array, spec: AggregateSpec) -> pa.Array:
+    """Sum where null is neutral: null only where both are."""
+    zero = pa.scalar(0, before.type)
+    try:
+        total = pc.add_checked(before.fill_null(zero), more.fill_null(zero))
+    except pa.ArrowInvalid as error:
+        raise _overflow(spec) from error
+    return pc.if_else(pc.and_(before.is_null(), more.is_null()), pa.scalar(None, before.type), total)
+
+
+def _check_long_sums(values: pa.Array, codes: Rows, size: int, spec: AggregateSpec) -> None:
+    """Arrow's grouped sum wraps around silently: refuse what could, judged by the sum of magnitudes."""
+    magnitudes = np.abs(values.to_numpy(zero_copy_only=False).astype(np.float64))
+    if len(magnitudes) and np.bincount(codes, magnitudes, minlength=size).max() >= LONG_LIMIT * (1 - 1e-9):
+        raise _overflow(spec)
+
+
+def _overflow(spec: AggregateSpec) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"sum of {spec.column if spec.of else 'events'}: expected within a long (64 bits), found more",
+        kind="sum-overflow",
+        hint="declare the column as double",
+    )
+
+
+def _sum_and_count(sums: pa.Array, counts: pa.Array, null: pa.Array) -> pa.Array:
+    return pa.StructArray.from_arrays([sums, counts], ["sum", "count"], mask=null)
+
+
+def _list_array(values: pa.Array, lengths: npt.NDArray[np.integer]) -> pa.Array:
+    """Consecutive ``values`` cut into lists; a list of length 0 becomes null."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(lengths == 0))

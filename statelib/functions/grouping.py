@@ -1,0 +1,102 @@
+"""Which rows of a batch belong together, and reductions over them: the bottom of every function."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Grouping:
+    """``codes[i]``: group of row i; groups are numbered 0, 1, ... in order of first appearance.
+    ``first[g]``: the first row of group g."""
+
+    codes: Rows
+    first: Rows
+
+    @property
+    def size(self) -> int:
+        return len(self.first)
+
+
+def group_rows(columns: Sequence[pa.Array]) -> Grouping:
+    """Group rows by equality of all ``columns`` (at least one, without nulls, equally long).
+
+    Structs are compared field by field, floating point numbers bit by bit, as their bytes will be.
+    """
+    codes = _codes(columns[0])
+    for column in columns[1:]:
+        codes = _combine(codes, _codes(column))
+    first = np.empty(int(codes.max()) + 1 if len(codes) else 0, np.int64)
+    # Backwards, because of equal indexes the last assignment stays.
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1, dtype=np.int64)
+    return Grouping(codes, first)
+
+
+def _codes(column: pa.Array) -> Rows:
+    if pa.types.is_struct(column.type):
+        fields = column.flatten()
+        codes = _codes(fields[0])
+        for field in fields[1:]:
+            codes = _combine(codes, _codes(field))
+        return codes
+    if pa.types.is_floating(column.type):
+        column = column.view(pa.int32() if column.type == pa.float32() else pa.int64())
+    return np.asarray(column.dictionary_encode().indices.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _combine(left: Rows, right: Rows) -> Rows:
+    """Number the pairs; both sides are smaller than the number of rows, so no product overflows."""
+    if not len(left):
+        return left
+    return _codes(pa.array(left * (right.max() + 1) + right))
+
+
+def reduce_groups(values: pa.Array, codes: Rows, size: int, how: str) -> pa.Array:
+    """``how`` (``sum``, ``min``, ``max``) of the values (without nulls) of each of ``size`` groups.
+
+    Null where a group has no value. In the order of the rows, on one thread: always the same bits.
+    """
+    table = pa.table({"group": pa.array(codes), "value": values})
+    reduced = table.group_by("group", use_threads=False).aggregate([("value", how)])
+    at = np.full(size, -1, np.int64)
+    at[reduced["group"].to_numpy()] = np.arange(len(reduced))
+    return one_array(reduced[f"value_{how}"]).take(nullable_rows(at))
+
+
+def pick_rows(columns: Sequence[pa.Array], codes: Rows, size: int, how: str) -> Rows:
+    """The row of each group whose ``columns``, compared one after the other, are the least
+    (``min``) or the greatest (``max``); -1 for a group without rows. Columns without nulls.
+
+    Rows that are left at the end are equal in every column, so it does not matter which is taken.
+    """
+    rows = np.arange(len(codes), dtype=np.int64)
+    for column in columns:
+        here, group = column.take(pa.array(rows)), codes[rows]
+        best = reduce_groups(here, group, size, how).take(pa.array(group))
+        rows = rows[pc.equal(here, best).to_numpy(zero_copy_only=False)]
+    picked = np.full(size, -1, np.int64)
+    picked[codes[rows]] = rows
+    return picked
+
+
+def nullable_rows(rows: Rows) -> pa.Array:
+    """Row numbers for ``take``: a negative one takes null."""
+    return pa.array(rows, mask=rows < 0)
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks()
+
+
+def valid_rows(columns: Sequence[pa.Array]) -> Rows:
+    """The rows in which no column is null."""
+    valid = np.ones(len(columns[0]), bool)
+    for column in columns:
+        valid &= column.is_valid().to_numpy(zero_copy_only=False)
+    return np.flatnonzero(valid).astype(np.int64)

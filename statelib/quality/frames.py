@@ -1,0 +1,263 @@
+"""The facts of a checkpoint as small pandas frames, each with the rules that its rows must keep.
+
+A rule is a value; ``validation`` turns it into an expectation. Numbers that are compared for
+equality are text, so that 64-bit digests and absent values (None) compare exactly.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from statelib.coordinator.invariants import key_group_coverage
+from statelib.model.checkpoint import CheckpointManifest, DataInterval
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import StateStatistics, empty_statistics
+from statelib.quality.facts import CheckpointFacts
+from statelib.storage.inventory import FileFinding
+
+FoundRow = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Equal:
+    """Two columns hold the same in each row, rows without a found value left out."""
+
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """One column of integers is nowhere larger than another."""
+
+    column: str
+    limit: str
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A column holds nothing but these values."""
+
+    column: str
+    values: tuple[str | int, ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """An expectation: its name, its rule, and the words for a row that breaks it."""
+
+    name: str
+    rule: Equal | AtMost | OneOf
+    say: Callable[[FoundRow], str]
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Rows to judge. ``keys`` are the columns that say which thing a row is about."""
+
+    name: str
+    keys: tuple[str, ...]
+    table: pd.DataFrame
+    checks: tuple[Check, ...]
+
+
+def frames_of(facts: CheckpointFacts) -> list[Frame]:
+    """All frames that the facts allow; what is missing shows as a counter that does not match."""
+    frames = [_counters(facts)]
+    manifest = facts.manifest
+    if manifest is None:
+        return frames
+    frames += [_identity(facts, manifest), _key_groups(facts, manifest), _files(facts.file_findings)]
+    states = [state.name for state in manifest.schema.states]
+    recorded, size = manifest.statistics, manifest.schema.max_parallelism
+    if not _whole(recorded, states, size):
+        return frames
+    if facts.read_back is not None and _whole(facts.read_back, states, size):
+        frames.append(_contents("contents", states, recorded, facts.read_back))
+    base = _base(facts, manifest)
+    if base is not None and _whole(base, states, size):
+        frames.append(_growth(states, base, recorded, manifest.events.applied))
+        if manifest.events.applied == 0:
+            frames.append(_contents("unchanged", states, base, recorded))
+    return frames
+
+
+def _whole(statistics: Sequence[StateStatistics], states: Sequence[str], size: int) -> bool:
+    return len(statistics) == len(states) and all(len(s.entries) == len(s.digests) == size for s in statistics)
+
+
+def _base(facts: CheckpointFacts, manifest: CheckpointManifest) -> tuple[StateStatistics, ...] | None:
+    if facts.base_statistics is None and facts.record.base is None:
+        whole = KeyGroupRange(0, manifest.schema.max_parallelism - 1)
+        return tuple(empty_statistics(whole) for _ in manifest.schema.states)
+    return facts.base_statistics
+
+
+def _counters(facts: CheckpointFacts) -> Frame:
+    manifest = facts.manifest
+    rows: list[tuple[str, int, int]] = [("manifests in _metadata", 1, int(manifest is not None))]
+    if manifest is not None:
+        events, states = manifest.events, len(manifest.schema.states)
+        size = manifest.schema.max_parallelism
+        subtasks = facts.record.parallelism if states else 0
+        read_back, base = facts.read_back, facts.base_statistics
+        rows += [
+            ("events read, against applied + without key", events.read, events.applied + events.null_key),
+            ("subtasks with state", subtasks, len(facts.ranges)),
+            (f"handles beyond key group {size - 1}", 0, sum(r.end >= size for r in facts.ranges)),
+            ("files looked at", len(manifest.files), len(facts.file_findings)),
+            ("states with statistics", states, len(manifest.statistics)),
+            ("states read back", states, len(read_back or ())),
+        ]
+        rows += [
+            (f"key groups with statistics, {what}", size, len(s.entries))
+            for what, part in (("recorded", manifest.statistics), ("read back", read_back or ()), ("base", base or ()))
+            for s in part
+            if len(s.entries) != size
+        ]
+        if base is not None:
+            rows.append(("states of the base", states, len(base)))
+    table = pd.DataFrame(rows, columns=["counter", "expected", "found"]).astype(str)
+    check = Check("every counter is as expected", Equal("expected", "found"), _say_expected("counter", "counter"))
+    return Frame("counters", ("counter",), table, (check,))
+
+
+def _identity(facts: CheckpointFacts, manifest: CheckpointManifest) -> Frame:
+    record, position = facts.record, manifest.position
+    rows: list[tuple[str, object, object]] = [
+        ("pipeline", record.pipeline, manifest.pipeline),
+        ("checkpoint id", record.checkpoint_id, manifest.checkpoint_id),
+        ("kind", record.kind, manifest.kind),
+        ("strategy", record.strategy, manifest.strategy),
+        ("epoch", record.epoch, manifest.epoch),
+        ("generation", record.generation, manifest.generation),
+        ("base", record.base, manifest.base),
+    ]
+    if record.interval is not None:
+        rows.append(("data interval", _interval(record.interval), _interval(position.interval)))
+    table = pd.DataFrame(rows, columns=["fact", "expected", "found"]).astype(str)
+    check = Check(
+        "_metadata is the one that the catalog asked for",
+        Equal("expected", "found"),
+        _say_expected("_metadata", "fact"),
+    )
+    return Frame("identity", ("fact",), table, (check,))
+
+
+def _key_groups(facts: CheckpointFacts, manifest: CheckpointManifest) -> Frame:
+    size = manifest.schema.max_parallelism
+    expected = 1 if manifest.schema.states else 0
+    table = pd.DataFrame({"key_group": np.arange(size), "handles": key_group_coverage(facts.ranges, size)})
+    check = Check(
+        "every key group is covered by exactly one handle" if expected else "without states there is no handle",
+        OneOf("handles", (expected,)),
+        lambda row: f"covered by {row['handles']} handles, expected {expected}",
+    )
+    return Frame("key_groups", ("key_group",), table, (check,))
+
+
+def _files(findings: Sequence[FileFinding]) -> Frame:
+    rows = [
+        {
+            "file": f.path,
+            "key_groups": str(f.key_group_range),
+            "there": "no" if f.problem == "missing" else "yes",
+            "expected_size": str(f.expected_size),
+            "found_size": None if f.problem == "missing" else str(f.actual_size),
+            "expected_crc32c": f"{f.expected_crc:08x}",
+            "found_crc32c": None if f.problem in ("missing", "size") else _crc(f.actual_crc),
+        }
+        for f in findings
+    ]
+    columns = ["file", "key_groups", "there", "expected_size", "found_size", "expected_crc32c", "found_crc32c"]
+    table = pd.DataFrame(rows, columns=columns, dtype=object)
+    checks = (
+        Check("every file is there", OneOf("there", ("yes",)), lambda row: f"{_file(row)} is missing"),
+        Check(
+            "every file has its size",
+            Equal("expected_size", "found_size"),
+            lambda row: f"{_file(row)}: size expected {row['expected_size']} bytes, found {row['found_size']}",
+        ),
+        Check(
+            "every file has its checksum",
+            Equal("expected_crc32c", "found_crc32c"),
+            lambda row: f"{_file(row)}: crc32c expected {row['expected_crc32c']}, found {row['found_crc32c']}",
+        ),
+    )
+    return Frame("files", ("file", "key_groups"), table, checks)
+
+
+def _contents(
+    name: str, states: Sequence[str], expected: Iterable[StateStatistics], found: Iterable[StateStatistics]
+) -> Frame:
+    """Per state and key group: ``contents`` recorded against read back, ``unchanged`` base against recorded."""
+    parts = [
+        pd.DataFrame(
+            {
+                "state": state,
+                "key_group": np.arange(len(e.entries)),
+                "expected_entries": e.entries.astype(str),
+                "found_entries": f.entries.astype(str),
+                "expected_digest": e.digests.astype(str),
+                "found_digest": f.digests.astype(str),
+            }
+        )
+        for state, e, f in zip(states, expected, found, strict=True)
+    ]
+    empty = ["state", "key_group", "expected_entries", "found_entries", "expected_digest", "found_digest"]
+    table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=empty, dtype=object)
+    suffix, reason = {
+        "contents": ("read back as recorded", ""),
+        "unchanged": ("as in the base, since no event was applied", " although no event was applied"),
+    }[name]
+    checks = (
+        Check(
+            f"the entries of every state and key group are {suffix}",
+            Equal("expected_entries", "found_entries"),
+            lambda row: f"expected {row['expected_entries']} entries, found {row['found_entries']}{reason}",
+        ),
+        Check(
+            f"the content digests of every state and key group are {suffix}",
+            Equal("expected_digest", "found_digest"),
+            lambda row: f"content digest expected {row['expected_digest']}, found {row['found_digest']}{reason}",
+        ),
+    )
+    return Frame(name, ("state", "key_group"), table, checks)
+
+
+def _growth(
+    states: Sequence[str], base: Iterable[StateStatistics], recorded: Iterable[StateStatistics], applied: int
+) -> Frame:
+    """An event has one key, and in map state one user key: it adds one entry to a state at most."""
+    rows = [
+        (state, before.total_entries, after.total_entries, before.total_entries + applied)
+        for state, before, after in zip(states, base, recorded, strict=True)
+    ]
+    table = pd.DataFrame(rows, columns=["state", "base_entries", "entries", "most_entries"])
+    check = Check(
+        "no state grows by more entries than events were applied",
+        AtMost("entries", "most_entries"),
+        lambda row: (
+            f"{row['entries']} entries, expected at most {row['most_entries']} "
+            f"(those of the base and one an applied event)"
+        ),
+    )
+    return Frame("growth", ("state",), table, (check,))
+
+
+def _say_expected(subject: str, column: str) -> Callable[[FoundRow], str]:
+    return lambda row: f"{subject} {row[column]!r}: expected {row['expected']}, found {row['found']}"
+
+
+def _file(row: FoundRow) -> str:
+    return f"file {row['file']} (key groups {row['key_groups']})"
+
+
+def _crc(value: int | None) -> str:
+    return "not read" if value is None else f"{value:08x}"
+
+
+def _interval(interval: DataInterval | None) -> str:
+    return "none" if interval is None else f"[{interval.start_ms}, {interval.end_ms}) ms"

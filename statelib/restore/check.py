@@ -1,0 +1,75 @@
+"""Proof that what was read is what was written: counts and digests, key group by key group."""
+
+import numpy as np
+
+from statelib.backends.entries import add_statistics, check_loaded_rows
+from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
+from statelib.restore.plan import RestoreSource
+from statelib.serializers.rows import StateRows, statistics_of
+
+
+class Tally:
+    """Statistics of the entries that pass by, compared at the end with those recorded.
+
+    ``key_groups``: those that are read from the source. Nothing is counted for a source without
+    recorded statistics."""
+
+    def __init__(self, source: RestoreSource, key_groups: KeyGroupRange) -> None:
+        self._schema = source.schema
+        self._range = key_groups
+        self._width = prefix_width(source.schema.max_parallelism)
+        self.expected = expected_statistics(source, key_groups)
+        self._seen = [empty_statistics(key_groups) for _ in source.schema.states]
+
+    def add(self, state: int, rows: StateRows) -> None:
+        """Raises CorruptStateError (``foreign-key-group``) for an entry outside the key groups."""
+        check_loaded_rows(self._schema.states[state].name, rows, self._schema, self._range)
+        if self.expected is not None and len(rows):
+            self._seen[state] = add_statistics(self._seen[state], statistics_of(rows, self._width, self._range), 1)
+
+    def check(self) -> None:
+        """Raise CorruptStateError (``restore-mismatch``) naming the first state and key group that differ."""
+        if self.expected is not None:
+            check_statistics(self._schema, self.expected, tuple(self._seen))
+
+
+def expected_statistics(source: RestoreSource, key_groups: KeyGroupRange) -> tuple[StateStatistics, ...] | None:
+    """The source's recorded statistics, cut to ``key_groups``; None where none were recorded."""
+    if source.statistics is None:
+        return None
+    if len(source.statistics) != len(source.schema.states):
+        raise InvalidRequestError(
+            f"statistics of {len(source.statistics)} states for a schema of {len(source.schema.states)}",
+            kind="bad-statistics",
+        )
+    return tuple(cut_statistics(s, key_groups) for s in source.statistics)
+
+
+def cut_statistics(statistics: StateStatistics, key_groups: KeyGroupRange) -> StateStatistics:
+    """The part of the key groups; InvalidRequestError (``bad-statistics``) unless all are covered."""
+    covered = statistics.key_group_range
+    if len(key_groups) and (key_groups.start < covered.start or key_groups.end > covered.end):
+        raise InvalidRequestError(
+            f"statistics of key groups {covered} do not cover the key groups {key_groups}", kind="bad-statistics"
+        )
+    cut = slice(key_groups.start - covered.start, key_groups.end + 1 - covered.start)
+    return StateStatistics(key_groups, statistics.entries[cut], statistics.digests[cut])
+
+
+def check_statistics(
+    schema: KeyedStateSchema, expected: tuple[StateStatistics, ...], found: tuple[StateStatistics, ...]
+) -> None:
+    """Raise CorruptStateError (``restore-mismatch``) unless both describe the same entries."""
+    for descriptor, want, have in zip(schema.states, expected, found, strict=True):
+        wrong = np.flatnonzero((want.entries != have.entries) | (want.digests != have.digests))
+        if len(wrong):
+            at = int(wrong[0])
+            raise CorruptStateError(
+                f"state {descriptor.name!r}, key group {want.key_group_range.start + at}: expected"
+                f" {want.entries[at]} entries with digest {want.digests[at]:016x}, read {have.entries[at]} with"
+                f" {have.digests[at]:016x} ({len(wrong)} key groups differ)",
+                kind="restore-mismatch",
+                hint="statelib verify names the damaged file; restore an older checkpoint",
+            )

@@ -1,0 +1,86 @@
+"""The entries behind a handle, whatever its format: what restore, export, diff and verify read.
+
+Source: requirements R25 to R29 (the handle's type says which reader reads it).
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from statelib.backends.rocksdb.stored import scan_stored
+from statelib.errors import InvalidRequestError, UnsupportedError
+from statelib.formats.canonical import iter_canonical, read_header
+from statelib.formats.keyed_header import KeyedHeader, decode_keyed_header
+from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsSavepointStateHandle
+from statelib.model.key_groups import KeyGroupRange
+from statelib.restore.plan import RestoreSource
+from statelib.restore.rocksdb_files import materialise
+from statelib.restore.schemas import check_same_schema
+from statelib.serializers.rows import StateRows
+from statelib.storage.views import StateReader
+
+
+def iter_entries(
+    source: RestoreSource, key_group_range: KeyGroupRange | None = None, scratch_directory: str | None = None
+) -> Iterator[tuple[int, StateRows]]:
+    """(index in ``source.schema.states``, entries) of the key groups that the source holds, all or those wanted.
+
+    Nothing is compared with recorded statistics here. A RocksDB handle is copied to
+    ``scratch_directory``, which must not exist and is removed at the end. Raises
+    InvalidRequestError (``state-schema-changed``) when the stream's own header does not agree with
+    the source's schema; UnsupportedError (``unsupported-handle``, ``timer-state``).
+    """
+    owned = source.handle.key_group_range
+    wanted = owned if key_group_range is None else owned.intersection(key_group_range)
+    match source.handle:
+        case KeyGroupsSavepointStateHandle() as handle:
+            return _canonical(source, handle, wanted)
+        case IncrementalRemoteKeyedStateHandle() as handle:
+            if scratch_directory is None:
+                raise InvalidRequestError(
+                    "a RocksDB snapshot can be read only with a scratch directory to copy it to",
+                    kind="no-scratch-directory",
+                    hint="take a canonical savepoint to change the state backend",
+                )
+            return _rocksdb(source, handle, wanted, Path(scratch_directory))
+        case other:
+            raise UnsupportedError(
+                f"keyed state in a {type(other).__name__}: expected a canonical savepoint or a RocksDB snapshot",
+                kind="unsupported-handle",
+                hint="take a canonical savepoint with Flink",
+            )
+
+
+def _canonical(
+    source: RestoreSource, handle: KeyGroupsSavepointStateHandle, wanted: KeyGroupRange
+) -> Iterator[tuple[int, StateRows]]:
+    def read_range(start: int, stop: int) -> memoryview:
+        return source.reader.read_range(handle.stream, start, stop)
+
+    header = read_header(read_range, handle, source.schema.max_parallelism)
+    order = check_same_schema(source.schema, header.schema)
+    for index, rows in iter_canonical(read_range, handle, header, wanted):
+        yield order[index], rows
+
+
+def _rocksdb(
+    source: RestoreSource, handle: IncrementalRemoteKeyedStateHandle, wanted: KeyGroupRange, scratch: Path
+) -> Iterator[tuple[int, StateRows]]:
+    header = rocksdb_header(handle, source.reader, source.schema.max_parallelism)
+    order = check_same_schema(source.schema, header.schema)
+    names = [state.name for state in header.states]
+    timers = {state.name for state in header.states if state.descriptor is None}
+    try:
+        materialise(handle, source.reader, scratch, with_options=True)
+        for number, rows in scan_stored(str(scratch), names, wanted, source.schema.max_parallelism, timers):
+            index = header.schema_index[number]
+            if index is None:
+                raise UnsupportedError(f"timers in state {names[number]!r}", kind="timer-state")
+            yield order[index], rows
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def rocksdb_header(handle: IncrementalRemoteKeyedStateHandle, reader: StateReader, max_parallelism: int) -> KeyedHeader:
+    """The header in a RocksDB handle's meta stream."""
+    return decode_keyed_header(reader.read(handle.meta), max_parallelism, "RocksDB meta stream")

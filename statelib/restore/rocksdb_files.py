@@ -1,0 +1,38 @@
+"""The files of a RocksDB handle, brought back under RocksDB's own names into one directory."""
+
+from pathlib import Path
+
+from statelib.backends.rocksdb.database import FILE_NAME
+from statelib.errors import CorruptStateError
+from statelib.model.handles import IncrementalRemoteKeyedStateHandle, StreamStateHandle
+from statelib.storage.views import StateReader
+
+
+def materialise(
+    handle: IncrementalRemoteKeyedStateHandle, reader: StateReader, directory: Path, *, with_options: bool
+) -> None:
+    """Copy every file of the handle into ``directory``, which is made and must not exist.
+
+    ``with_options``: also RocksDB's OPTIONS files (needed for a merge operator, otherwise better
+    written anew). Raises CorruptStateError (``bad-file-name``) for a name that is no RocksDB
+    file's, or is given twice, and what the reader raises."""
+    files = rocksdb_files(handle)
+    directory.mkdir(parents=True)
+    for name, stream in files:
+        if with_options or not name.startswith("OPTIONS-"):
+            reader.copy_to(stream, str(directory / name))
+
+
+def rocksdb_files(handle: IncrementalRemoteKeyedStateHandle) -> tuple[tuple[str, StreamStateHandle], ...]:
+    """Shared and private files together; membership says nothing about what they are (section 8.1)."""
+    files = handle.shared + handle.private
+    names = [name for name, _ in files]
+    bad = [name for name in names if not FILE_NAME.fullmatch(name)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if bad or twice:
+        raise CorruptStateError(
+            f"RocksDB handle of checkpoint {handle.checkpoint_id}: expected each RocksDB file name once, found"
+            f" {[name[:100] for name in (bad or twice)[:5]]}",
+            kind="bad-file-name",
+        )
+    return files

@@ -1,0 +1,62 @@
+"""Whether stored state is the state that is wanted: by name, kind and type."""
+
+from statelib.errors import InvalidRequestError
+from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.model.types import Field, ListOf, MapOf, Row, StateType, Tuple
+
+
+def check_same_schema(wanted: KeyedStateSchema, found: KeyedStateSchema) -> tuple[int, ...]:
+    """For each state of ``found`` its index in ``wanted``.
+
+    The names of Row fields do not count (Flink does not store them), nor does the order of the
+    states. Raises InvalidRequestError: ``state-schema-changed`` naming state, expected and found;
+    ``max-parallelism-changed``, because the key groups of all keys would move."""
+    if wanted.max_parallelism != found.max_parallelism:
+        raise InvalidRequestError(
+            f"max_parallelism: expected {wanted.max_parallelism}, the stored state has {found.max_parallelism}",
+            kind="max-parallelism-changed",
+            hint="max_parallelism is fixed for the life of a pipeline's state",
+        )
+    if without_field_names(wanted.key_type) != without_field_names(found.key_type):
+        raise _changed("the key", str(wanted.key_type), str(found.key_type))
+    stored = {d.name: d for d in found.states}
+    for descriptor in wanted.states:
+        if descriptor.name not in stored:
+            raise _changed(f"state {descriptor.name!r}", describe(descriptor), "no such state")
+        if describe(descriptor, names=False) != describe(stored[descriptor.name], names=False):
+            raise _changed(f"state {descriptor.name!r}", describe(descriptor), describe(stored[descriptor.name]))
+    index = {d.name: i for i, d in enumerate(wanted.states)}
+    for descriptor in found.states:
+        if descriptor.name not in index:
+            raise _changed(f"state {descriptor.name!r}", "no such state", describe(descriptor))
+    return tuple(index[d.name] for d in found.states)
+
+
+def describe(descriptor: StateDescriptor, *, names: bool = True) -> str:
+    """A state's kind and types as text; without the names of Row fields when ``names`` is False."""
+    parts = [descriptor.user_key_type, descriptor.value_type, descriptor.namespace_type]
+    types = [t if names else without_field_names(t) for t in parts if t is not None]
+    return f"{descriptor.kind}<{', '.join(map(str, types))}>"
+
+
+def without_field_names(type: StateType) -> StateType:  # noqa: A002 - the noun of the model
+    """The same type with every Row's fields called f0, f1, ..., as Flink's bytes have them."""
+    match type:
+        case Row(fields):
+            return Row(tuple(Field(f"f{i}", without_field_names(f.type)) for i, f in enumerate(fields)))
+        case Tuple(fields):
+            return Tuple(tuple(without_field_names(f) for f in fields))
+        case ListOf(element):
+            return ListOf(without_field_names(element))
+        case MapOf(key, value):
+            return MapOf(without_field_names(key), without_field_names(value))
+        case _:
+            return type
+
+
+def _changed(what: str, expected: str, found: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{what}: the pipeline expects {expected}, the stored state has {found}",
+        kind="state-schema-changed",
+        hint="restore with the definition that wrote the state, or start a new pipeline",
+    )

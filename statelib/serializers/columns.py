@@ -1,0 +1,146 @@
+"""Arrow columns as numpy arrays and back: every touch of an Arrow buffer of this room.
+
+Arrays may be slices: offsets are always taken into account. None of this copies per value.
+"""
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pat
+
+from statelib.errors import InvalidRequestError, UnsupportedError
+from statelib.model.types import StateType
+from statelib.wire.ragged import Offsets, Ragged
+
+MAX_COLUMN_BYTES = 2**31 - 1
+"""Arrow's string, binary, list and map columns have 32-bit offsets."""
+
+_FAMILIES = (
+    ("number", lambda t: pat.is_integer(t) or pat.is_floating(t)),
+    ("string", lambda t: pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t)),
+    ("bytes", lambda t: pat.is_binary(t) or pat.is_large_binary(t) or pat.is_binary_view(t)),
+    ("date", pat.is_date),
+    ("time", pat.is_time),
+    ("instant", lambda t: pat.is_timestamp(t) and t.tz is not None),
+    ("datetime", lambda t: pat.is_timestamp(t) and t.tz is None),
+)
+
+
+def refuse_nulls(values: pa.Array, what: StateType) -> None:
+    """Raise InvalidRequestError (``null-value``) naming the first row that is null."""
+    if values.null_count:
+        row = int(np.argmin(valid_rows(values)))
+        raise InvalidRequestError(
+            f"column of type {what}: expected no null, found {values.null_count}, the first in row {row}",
+            kind="null-value",
+            hint="only fields of a row and values of a map may be null",
+        )
+
+
+def scalar_column(values: pa.Array, arrow_type: pa.DataType, what: StateType) -> pa.Array:
+    """``values`` without nulls and as exactly ``arrow_type``, converted within its family of types only:
+    a string never becomes a number, nor a local time an instant."""
+    if pat.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    refuse_nulls(values, what)
+    if values.type == arrow_type:
+        return values
+    if len(values) and _family(values.type) != _family(arrow_type):
+        raise bad_type(values.type, arrow_type, what)
+    try:
+        return values.cast(arrow_type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequestError(
+            f"column of type {what}: expected values of {arrow_type}, found {values.type}: {error}",
+            kind="bad-value-type",
+        ) from error
+
+
+def bad_type(found: pa.DataType, expected: pa.DataType, what: StateType) -> InvalidRequestError:
+    return InvalidRequestError(f"column of type {what}: expected {expected}, found {found}", kind="bad-value-type")
+
+
+def _family(arrow_type: pa.DataType) -> str:
+    return next((name for name, test in _FAMILIES if test(arrow_type)), str(arrow_type))
+
+
+def valid_rows(values: pa.Array) -> npt.NDArray[np.bool_]:
+    """True where a row is not null."""
+    return np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def numbers(values: pa.Array, dtype: str) -> npt.NDArray[np.generic]:
+    """The raw slots of a fixed-width column, read as ``dtype`` of the same width; a view where possible."""
+    data = values.buffers()[1]
+    if data is None or not len(values):
+        return np.empty(0, dtype)
+    return np.frombuffer(data, dtype, len(values), values.offset * np.dtype(dtype).itemsize)
+
+
+def number_array(slots: npt.NDArray[np.generic], arrow_type: pa.DataType) -> pa.Array:
+    """The inverse of :func:`numbers`."""
+    return pa.Array.from_buffers(arrow_type, len(slots), [None, pa.py_buffer(np.ascontiguousarray(slots))])
+
+
+def byte_rows(values: pa.Array) -> Ragged:
+    """The bytes of a ``string`` or ``binary`` column without nulls; UTF-8 for a string."""
+    _, offsets, data = values.buffers()
+    if offsets is None or not len(values):
+        return Ragged(np.empty(0, np.uint8), np.zeros(len(values) + 1, np.int64))
+    bounds = np.frombuffer(offsets, np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+    return Ragged(np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8), bounds)
+
+
+def byte_array(rows: Ragged, arrow_type: pa.DataType) -> pa.Array:
+    """The inverse of :func:`byte_rows`; for a string the bytes are known to be UTF-8."""
+    data = rows.data[rows.offsets[0] : rows.offsets[-1]]
+    offsets = small_offsets(rows.offsets - rows.offsets[0], arrow_type)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    return pa.Array.from_buffers(arrow_type, len(rows), buffers)
+
+
+def small_offsets(offsets: Offsets, what: object) -> npt.NDArray[np.int32]:
+    """Offsets for Arrow; raises UnsupportedError (``column-too-large``) beyond 2**31 - 1."""
+    if offsets[-1] > MAX_COLUMN_BYTES:
+        raise UnsupportedError(
+            f"column of {what}: expected at most {MAX_COLUMN_BYTES} bytes or elements, found {offsets[-1]}",
+            kind="column-too-large",
+            hint="decode fewer rows at a time",
+        )
+    return offsets.astype(np.int32)
+
+
+def nested_column(values: pa.Array, arrow_type: pa.DataType, what: StateType) -> pa.Array:
+    """A ``list``, ``map`` or ``struct`` column without nulls; only the outermost type is made to fit."""
+    refuse_nulls(values, what)
+    if values.type.id == arrow_type.id:
+        return values
+    if pat.is_large_list(values.type) and pat.is_list(arrow_type):
+        return values.cast(pa.list_(values.type.value_type))
+    if pat.is_null(values.type):
+        return pa.array([], arrow_type)
+    raise bad_type(values.type, arrow_type, what)
+
+
+def list_bounds(values: pa.Array) -> Offsets:
+    """Offsets of a ``list`` or ``map`` column into its (unsliced) children."""
+    return np.asarray(numbers(values.offsets, "i4"), np.int64) if len(values) else np.zeros(1, np.int64)
+
+
+def present(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """The values that are not null, and where they are: the inverse of :func:`with_nulls`."""
+    if not values.null_count:
+        return values, np.ones(len(values), np.bool_)
+    if values.null_count == len(values):
+        return values.slice(0, 0), np.zeros(len(values), np.bool_)
+    valid = values.is_valid()
+    return values.filter(valid), np.asarray(valid.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def with_nulls(values: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
+    """One row an element of ``valid``: the next of ``values`` where true, null elsewhere."""
+    if valid.all():
+        return values
+    if pat.is_null(values.type):
+        return pa.nulls(len(valid))
+    return values.take(pa.array(np.cumsum(valid) - 1, mask=~valid))

@@ -1,0 +1,48 @@
+"""Prove, with Spark and at the wanted parallelism, that a checkpoint restores; change nothing."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from statelib.definition.pipeline import Pipeline
+from statelib.flows.restore import rehearsal_layout
+from statelib.flows.snapshot import RestoreLayout
+from statelib.flows.wiring import Deployment, new_attempt
+from statelib.model.checkpoint import EventCounts, SubtaskReport
+from statelib.spark.driver import run_subtasks
+from statelib.spark.worker import live_backend, task_attempt
+
+
+def rehearse(
+    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, checkpoint: str, parallelism: int | None
+) -> list[SubtaskReport]:
+    """Restore every subtask's range; the restore itself compares counts and digests with the manifest.
+
+    Raises CorruptStateError (``restore-mismatch`` and those of the formats).
+    """
+    layout = rehearsal_layout(deployment, pipeline, checkpoint, parallelism)
+    return run_subtasks(spark, pipeline, len(layout.ranges), None, _task(deployment, pipeline, layout))
+
+
+def _task(
+    deployment: Deployment, pipeline: Pipeline, layout: RestoreLayout
+) -> Callable[[int, int, pa.Table], SubtaskReport]:
+    rehearsal = new_attempt()
+
+    def restore(subtask: int, task: int, _: pa.Table) -> SubtaskReport:
+        attempt = task_attempt(rehearsal, task)
+        with live_backend(pipeline, deployment, layout, subtask, attempt) as backend:
+            return SubtaskReport(
+                subtask=subtask,
+                key_group_range=backend.key_group_range,
+                keyed=None,
+                files=(),
+                statistics=backend.statistics(),
+                events=EventCounts(0, 0, 0),
+                restored_from="remote" if layout.sources[subtask] else "empty",
+                sync_ms=0,
+                async_ms=0,
+            )
+
+    return restore

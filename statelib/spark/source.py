@@ -1,0 +1,72 @@
+"""Read one data interval of a pipeline's source as a Spark DataFrame with the declared columns."""
+
+from datetime import UTC, datetime
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.model.checkpoint import DataInterval
+
+SPARK_TYPES = {
+    "boolean": "boolean", "byte": "tinyint", "short": "smallint", "int": "int", "long": "bigint",
+    "float": "float", "double": "double", "string": "string", "bytes": "binary", "date": "date",
+    "datetime": "timestamp_ntz", "instant": "timestamp",
+}  # fmt: skip
+
+_WIDENINGS = {
+    "tinyint": {"smallint", "int", "bigint", "float", "double"},
+    "smallint": {"int", "bigint", "float", "double"},
+    "int": {"bigint", "double"},
+    "float": {"double"},
+    "date": set(),
+}
+
+
+def read_interval(spark: SparkSession, pipeline: Pipeline, data: str, interval: DataInterval) -> DataFrame:
+    """The events of [start, end): the declared columns, in their declared order and types.
+
+    Raises InvalidRequestError: ``missing-column``, ``column-type``.
+    """
+    source = pipeline.source
+    path = source.location(data, _utc(interval.start_ms), _utc(interval.end_ms))
+    try:
+        frame = spark.read.format(source.format).load(path)
+    except AnalysisException as error:
+        raise NotFoundError(
+            f"pipeline {pipeline.name}: source {path} cannot be read: {error.getCondition()}",
+            kind="no-source",
+            hint="an interval without events needs an empty file with the declared columns",
+        ) from error
+    found = {field.name: field.dataType for field in frame.schema.fields}
+    missing = [name for name in source.columns if name not in found]
+    if missing:
+        raise InvalidRequestError(
+            f"pipeline {pipeline.name}: source {path} has no column {', '.join(missing)}; it has {', '.join(found)}",
+            kind="missing-column",
+            hint="correct source.columns in the pipeline file",
+        )
+    columns = [_column(pipeline, path, name, str(kind), found[name]) for name, kind in source.columns.items()]
+    return frame.select(*columns)
+
+
+def _column(pipeline: Pipeline, path: str, name: str, declared: str, found: DataType) -> Column:
+    wanted, actual = SPARK_TYPES[declared], found.simpleString()
+    column = f.col(f"`{name}`")
+    if actual == wanted:
+        return column
+    if wanted in _WIDENINGS.get(actual, set()):
+        return column.cast(wanted).alias(name)
+    raise InvalidRequestError(
+        f"pipeline {pipeline.name}: column {name} of {path} is {actual}, source.columns declares {declared} "
+        f"({wanted} in Spark)",
+        kind="column-type",
+        hint="correct source.columns in the pipeline file",
+    )
+
+
+def _utc(epoch_ms: int) -> datetime:
+    return datetime.fromtimestamp(epoch_ms / 1000, UTC)

@@ -1,0 +1,51 @@
+"""What the operating system says, as the errors of statelib: one table."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from statelib.errors import (
+    ConflictError,
+    CorruptStateError,
+    InvalidRequestError,
+    NotFoundError,
+    RetryableError,
+    StatelibError,
+)
+
+_STRANGE = (
+    CorruptStateError,
+    "not-a-regular-file",
+    "symbolic links and special files are not followed below a storage's root",
+)
+_FULL = (RetryableError, "storage-full", "free some space, then run the task again")
+_DENIED = (InvalidRequestError, "storage-denied", "check the owner and mode of the storage's directories")
+
+_TABLE: dict[int, tuple[type[StatelibError], str, str]] = {
+    errno.ENOENT: (NotFoundError, "missing-file", ""),
+    # O_NOFOLLOW answers ELOOP for a link in place of a file, ENOTDIR for one in place of a directory
+    errno.ELOOP: _STRANGE,
+    errno.ENOTDIR: _STRANGE,
+    errno.EISDIR: _STRANGE,
+    errno.ENXIO: _STRANGE,
+    errno.EEXIST: (ConflictError, "name-taken", "stored files are never overwritten: each try needs a name of its own"),
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: _FULL,
+    errno.EACCES: _DENIED,
+    errno.EPERM: _DENIED,
+    errno.EROFS: _DENIED,
+    errno.ENAMETOOLONG: (InvalidRequestError, "bad-path", ""),
+    errno.EINVAL: (InvalidRequestError, "bad-path", ""),
+}
+_OTHER = (RetryableError, "storage-io", "run the task again; if it stays, the storage itself is in trouble")
+
+
+@contextmanager
+def storage_errors(what: str) -> Iterator[None]:
+    """Turn an OSError of the body into a typed error; ``what`` names the action and the file."""
+    try:
+        yield
+    except OSError as error:
+        cls, kind, hint = _TABLE.get(error.errno or 0, _OTHER)
+        raise cls(f"{what}: {error.strerror or error}", kind=kind, hint=hint) from error

@@ -1,0 +1,117 @@
+"""What lies in a checkpoint's directory, compared with what should: nothing is changed here."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from statelib.errors import CorruptStateError, NotFoundError
+from statelib.model.checkpoint import FileRecord
+from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
+from statelib.model.key_groups import KeyGroupRange
+from statelib.storage.descriptors import opened_directory, opened_file
+from statelib.storage.failures import storage_errors
+from statelib.storage.reader import DirectoryReader, blocks
+from statelib.storage.uris import local_path
+from statelib.wire.checksum import crc32c
+
+Problem = Literal["", "missing", "size", "checksum"]
+
+
+@dataclass(frozen=True)
+class FileFinding:
+    """One expected file. ``problem`` is '' where all is well. ``actual_size`` is None where no
+    regular file lies (a link does not count), ``actual_crc`` also where the data was not read."""
+
+    path: str
+    key_group_range: KeyGroupRange
+    expected_size: int
+    actual_size: int | None
+    expected_crc: int
+    actual_crc: int | None
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """What a directory holds. ``path`` is relative to it. ``modified_at_ms`` is the storage's
+    clock, epoch milliseconds. ``regular`` is False for links and special files."""
+
+    path: str
+    size_bytes: int
+    modified_at_ms: int
+    regular: bool
+
+
+def verify_files(
+    directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: str | None = None
+) -> list[FileFinding]:
+    """A finding for each record, in order. Sizes always; checksums of what has the right size if ``read_data``.
+
+    Absolute paths must lie below ``directory`` or ``allowed_root``: otherwise InvalidRequestError
+    (``outside-root``), before anything is read."""
+    reader = DirectoryReader(directory, allowed_root=allowed_root)
+    places = [reader.locate(_handle(record)) for record in files]
+    return [_verify(record, *place, read_data) for record, place in zip(files, places, strict=True)]
+
+
+def _handle(record: FileRecord) -> FileStateHandle | RelativeFileStateHandle:
+    """A record's path is a handle's: relative, or an absolute path or URI."""
+    absolute = record.path.startswith(("/", "file:"))
+    return (FileStateHandle if absolute else RelativeFileStateHandle)(record.path, record.size_bytes)
+
+
+def _verify(record: FileRecord, root: str, parts: tuple[str, ...], read_data: bool) -> FileFinding:
+    def finding(problem: Problem, size: int | None = None, crc: int | None = None) -> FileFinding:
+        return FileFinding(record.path, record.key_group_range, record.size_bytes, size, record.crc32c, crc, problem)
+
+    try:
+        with (
+            storage_errors(f"verifying {record.path}"),
+            opened_directory(root, parts[:-1]) as parent,
+            opened_file(parent, parts[-1]) as file,
+        ):
+            size = os.fstat(file).st_size
+            if size != record.size_bytes:
+                return finding("size", size)
+            if not read_data:
+                return finding("", size)
+            crc = 0
+            for block in blocks(file):
+                crc = crc32c(block, crc)
+            return finding("" if crc == record.crc32c else "checksum", size, crc)
+    except (NotFoundError, CorruptStateError):
+        return finding("missing")
+
+
+def list_files(directory: str) -> list[StoredFile]:
+    """All that lies below a directory, subdirectories included, links not followed, by path.
+
+    Raises NotFoundError (``missing-file``) if there is no such directory."""
+    root = local_path(directory)
+    with storage_errors(f"listing {root}"), opened_directory(root) as descriptor:
+        return sorted(_listed(descriptor, ""), key=lambda file: file.path)
+
+
+def _listed(directory: int, prefix: str) -> Iterator[StoredFile]:
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries]
+    for name in names:
+        try:
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            continue  # removed since the directory was read
+        if stat.S_ISDIR(status.st_mode):
+            yield from _listed_below(directory, name, prefix)
+        else:
+            modified_at_ms = status.st_mtime_ns // 1_000_000
+            yield StoredFile(prefix + name, status.st_size, modified_at_ms, stat.S_ISREG(status.st_mode))
+
+
+def _listed_below(parent: int, name: str, prefix: str) -> Iterator[StoredFile]:
+    child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        yield from _listed(child, f"{prefix}{name}/")
+    finally:
+        os.close(child)

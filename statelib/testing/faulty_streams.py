@@ -1,0 +1,66 @@
+"""Checkpoint streams that do something of the test's choice before each operation: fail, wait, count."""
+
+import threading
+from collections.abc import Callable
+
+from statelib.model.handles import StreamStateHandle
+from statelib.storage.views import (
+    CheckpointedStateScope,
+    CheckpointOutputStream,
+    CheckpointStreamFactory,
+    WrittenStream,
+)
+
+Hook = Callable[[int], None]
+"""Called with the number of an operation, from 0, before it happens."""
+
+
+class FaultyStreams:
+    """A :class:`~statelib.storage.views.CheckpointStreamFactory` around a real one. Thread-safe.
+
+    ``operations``: what was asked for so far, in order: ``create``, ``write``, ``finish``."""
+
+    def __init__(self, streams: CheckpointStreamFactory, before: Hook) -> None:
+        self._streams = streams
+        self._before = before
+        self._lock = threading.Lock()
+        self.operations: list[str] = []
+        self.scopes: list[CheckpointedStateScope] = []
+
+    def create_stream(self, scope: CheckpointedStateScope) -> CheckpointOutputStream:
+        self.step("create")
+        self.scopes.append(scope)
+        return _FaultyStream(self._streams.create_stream(scope), self)
+
+    def discard(self, handle: StreamStateHandle) -> None:
+        self._streams.discard(handle)
+
+    def step(self, operation: str) -> None:
+        with self._lock:
+            number = len(self.operations)
+            self.operations.append(operation)
+        self._before(number)
+
+
+class _FaultyStream:
+    def __init__(self, stream: CheckpointOutputStream, owner: FaultyStreams) -> None:
+        self._stream = stream
+        self._owner = owner
+
+    def write(self, data: bytes | memoryview) -> None:
+        self._owner.step("write")
+        self._stream.write(data)
+
+    def position(self) -> int:
+        return self._stream.position()
+
+    def close_and_get_handle(self) -> WrittenStream:
+        self._owner.step("finish")
+        return self._stream.close_and_get_handle()
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def undisturbed(_number: int) -> None:
+    """The hook that does nothing."""

@@ -1,0 +1,94 @@
+"""A small keyed state with every shape that matters, and plain ways to fill and read a backend."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import DOUBLE, LONG, STRING, Field, Row
+from statelib.serializers.keys import encode_keys, key_groups
+from statelib.serializers.rows import StateRows
+from statelib.serializers.values import value_arrow_type
+from statelib.wire.ragged import Ragged, concat
+
+TOTALS = StateDescriptor("totals", StateKind.VALUE, Row((Field("count", LONG), Field("last", STRING))))
+MEANS = StateDescriptor("means", StateKind.REDUCING, DOUBLE)
+VISITS = StateDescriptor("visits", StateKind.LIST, LONG)
+PER_PLACE = StateDescriptor("per_place", StateKind.MAP, LONG, STRING)
+
+
+def sample_schema(max_parallelism: int = 128) -> KeyedStateSchema:
+    """String keys; a value, a reducing, a list and a map state."""
+    return KeyedStateSchema(STRING, max_parallelism, (TOTALS, MEANS, VISITS, PER_PLACE))
+
+
+def all_key_groups(schema: KeyedStateSchema) -> KeyGroupRange:
+    return KeyGroupRange(0, schema.max_parallelism - 1)
+
+
+def serialized(
+    schema: KeyedStateSchema, state: str, keys: Sequence[str], user_keys: Sequence[str] | None = None
+) -> Ragged:
+    """Composite keys of a sample state."""
+    column = pa.array(keys, pa.string())
+    groups = key_groups(schema, column)
+    users = None if user_keys is None else pa.array(user_keys, pa.string())
+    return encode_keys(schema, schema.state(state), column, groups, users)
+
+
+def owned(schema: KeyedStateSchema, keys: Sequence[str], key_group_range: KeyGroupRange) -> list[str]:
+    """Those of the keys that lie in the range."""
+    groups = key_groups(schema, pa.array(keys, pa.string()))
+    return [key for key, group in zip(keys, groups.tolist(), strict=True) if group in key_group_range]
+
+
+def put(
+    backend: KeyedStateBackend,
+    state: str,
+    keys: Sequence[str],
+    values: Sequence[object],
+    user_keys: Sequence[str] | None = None,
+) -> None:
+    """Read, then write ``values[i]`` for ``keys[i]``; None removes the key."""
+    rows = serialized(backend.schema, state, keys, user_keys)
+    column = pa.array(values, value_arrow_type(backend.schema.state(state)))
+    backend.write(backend.read(state, rows), state, column, column.is_null())
+
+
+def got(
+    backend: KeyedStateBackend, state: str, keys: Sequence[str], user_keys: Sequence[str] | None = None
+) -> list[object]:
+    """What the state holds for the keys, None where it holds nothing."""
+    values = backend.read(state, serialized(backend.schema, state, keys, user_keys))
+    assert values.values.is_valid().to_pylist() == values.present.to_pylist() or state == PER_PLACE.name
+    return list(values.values.to_pylist())
+
+
+def fill(backend: KeyedStateBackend, count: int = 300) -> None:
+    """Entries in every state, for those of ``count`` keys that the backend owns."""
+    keys = owned(backend.schema, [f"key-{i}" for i in range(count)], backend.key_group_range)
+    put(backend, "totals", keys, [{"count": i, "last": f"at {i}" if i % 3 else None} for i in range(len(keys))])
+    put(backend, "means", keys, [i / 7 for i in range(len(keys))])
+    put(backend, "visits", keys, [[i] * (i % 4 + 1) for i in range(len(keys))])
+    for place in ("ATL", "JFK"):
+        put(backend, "per_place", keys, list(range(len(keys))), [place] * len(keys))
+
+
+def entries(backend: KeyedStateBackend, state: str) -> dict[bytes, bytes]:
+    """All entries of a state as bytes, by a scan; asserts that no key comes twice."""
+    rows = scanned(backend, state)
+    keys = rows.keys.to_list()
+    assert len(set(keys)) == len(keys)
+    return dict(zip(keys, rows.values.to_list(), strict=True))
+
+
+def all_entries(backend: KeyedStateBackend) -> dict[str, dict[bytes, bytes]]:
+    return {d.name: entries(backend, d.name) for d in backend.schema.states}
+
+
+def scanned(backend: KeyedStateBackend, state: str) -> StateRows:
+    """A whole scan as one batch."""
+    batches = list(backend.scan(state))
+    return StateRows(concat([b.keys for b in batches]), concat([b.values for b in batches]))

@@ -1,0 +1,279 @@
+"""The slow, obvious serializers: one value at a time, written from the format's description.
+
+The vectorised codecs of ``statelib.serializers`` are held equal to these by property tests.
+
+Values are *plain*: int, float, bool, str, bytes, None; a list for arrays, lists, tuples and rows;
+a list of (key, value) pairs for maps. Times are the integers that Arrow holds: days for ``date``,
+nanoseconds of the day for ``time``, nanoseconds since 1970 for ``datetime`` and ``instant``.
+
+Source: flink-formats.md sections 1, 2 and 6.
+"""
+
+import datetime
+import math
+import struct
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import ArrayOf, ListOf, MapOf, Row, StateType, Tuple
+from statelib.serializers.registry import codec_of
+
+Plain = int | float | str | bytes | list["Plain"] | tuple["Plain", "Plain"] | None
+
+_SECOND, _DAY = 10**9, 86_400 * 10**9
+_LAYOUTS = {"boolean": ">?", "byte": ">b", "short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
+
+
+def encode(type_: StateType, value: Plain) -> bytes:
+    """``ser(value)``; only a field of a Row and a value of a map may be None."""
+    if isinstance(type_, Tuple):
+        return b"".join(encode(field, v) for field, v in zip(type_.fields, _items(value), strict=True))
+    if isinstance(type_, Row):
+        return _encode_row(type_, _items(value))
+    if isinstance(type_, ArrayOf | ListOf):
+        return struct.pack(">i", len(_items(value))) + b"".join(encode(type_.element, v) for v in _items(value))
+    if isinstance(type_, MapOf):
+        entries = [encode(type_.key, k) + flagged(type_.value, v) for k, v in _pairs(value)]
+        return struct.pack(">i", len(entries)) + b"".join(entries)
+    if type_.name in _LAYOUTS:
+        return struct.pack(_LAYOUTS[type_.name], value)
+    return _SCALARS[type_.name](value)
+
+
+def flagged(type_: StateType, value: Plain) -> bytes:
+    """The value of a map entry."""
+    return b"\x01" if value is None else b"\x00" + encode(type_, value)
+
+
+def encode_key(
+    schema: KeyedStateSchema, state: StateDescriptor, group: int, parts: tuple[Plain, Plain, Plain]
+) -> bytes:
+    """Composite key of ``parts`` = key, namespace, user key (None where there is none)."""
+    key, namespace, user_key = parts
+    result = group.to_bytes(1 if schema.max_parallelism <= 128 else 2, "big")
+    ambiguous = codec_of(schema.key_type).reported_length < 0 and codec_of(state.namespace_type).reported_length < 0
+    for data in (encode(schema.key_type, key), encode(state.namespace_type, namespace)):
+        size = len(data).to_bytes(max(1, (len(data).bit_length() + 7) // 8), "little")
+        result += data + (size if ambiguous else b"")
+    return result + (b"" if state.user_key_type is None else encode(state.user_key_type, user_key))
+
+
+def encode_value(state: StateDescriptor, value: Plain) -> bytes:
+    if state.kind is StateKind.MAP:
+        return flagged(state.value_type, value)
+    if state.kind is StateKind.LIST:
+        return b",".join(encode(state.value_type, v) for v in _items(value))
+    return encode(state.value_type, value)
+
+
+def java_hash(type_: StateType, value: Plain) -> int:
+    """``hashCode()`` of a key, signed; nulls hash to 0."""
+    return _signed(_hash(type_, value))
+
+
+def key_group(hash_code: int, max_parallelism: int) -> int:
+    """``MathUtils.murmurHash`` and the remainder."""
+    c = hash_code * 0xCC9E2D51 & 0xFFFFFFFF
+    c = _rotate(c, 15) * 0x1B873593 & 0xFFFFFFFF
+    c = (_rotate(c, 13) * 5 + 0xE6546B64 & 0xFFFFFFFF) ^ 4
+    c = (c ^ c >> 16) * 0x85EBCA6B & 0xFFFFFFFF
+    c = (c ^ c >> 13) * 0xC2B2AE35 & 0xFFFFFFFF
+    c = _signed(c ^ c >> 16)
+    return (0 if c == -(2**31) else abs(c)) % max_parallelism
+
+
+def arrow(type_: StateType, values: list[Plain]) -> pa.Array:
+    """Plain values as the Arrow column that the codec of ``type_`` takes."""
+    target = codec_of(type_).arrow_type
+    if isinstance(type_, Tuple | Row):
+        types = type_.fields if isinstance(type_, Tuple) else [field.type for field in type_.fields]
+        columns = [arrow(t, [None if v is None else _items(v)[i] for v in values]) for i, t in enumerate(types)]
+        return pa.StructArray.from_arrays(columns, fields=list(target), mask=_nulls(values))
+    if isinstance(type_, ArrayOf | ListOf):
+        elements = arrow(type_.element, [e for v in values for e in _items(v)])
+        return pa.ListArray.from_arrays(_offsets(values), elements, type=target, mask=_nulls(values))
+    if isinstance(type_, MapOf):
+        keys = arrow(type_.key, [k for v in values for k, _ in _pairs(v)])
+        items = arrow(type_.value, [i for v in values for _, i in _pairs(v)])
+        return pa.MapArray.from_arrays(_offsets(values), keys, items, type=target, mask=_nulls(values))
+    if type_.name in ("date", "time", "datetime", "instant"):
+        return pa.array(values, pa.int32() if type_.name == "date" else pa.int64()).view(target)
+    return pa.array(values, target)
+
+
+def _offsets(values: list[Plain]) -> pa.Array:
+    return pa.array(np.cumsum([0, *(len(_items(v)) for v in values)]).astype(np.int32))
+
+
+def _nulls(values: list[Plain]) -> pa.Array:
+    return pa.array([v is None for v in values], pa.bool_())
+
+
+def _items(value: Plain) -> list[Plain]:
+    if value is None:
+        return []
+    assert isinstance(value, list)
+    return value
+
+
+def _pairs(value: Plain) -> list[tuple[Plain, Plain]]:
+    return [(pair[0], pair[1]) for pair in _items(value) if isinstance(pair, tuple)]
+
+
+def _encode_row(type_: Row, values: list[Plain]) -> bytes:
+    bits = "00" + "".join("1" if v is None else "0" for v in values)
+    bits += "0" * (-len(bits) % 8)
+    mask = bytes(int(bits[i : i + 8], 2) for i in range(0, len(bits), 8))
+    pairs = zip(type_.fields, values, strict=True)
+    return mask + b"".join(encode(field.type, v) for field, v in pairs if v is not None)
+
+
+def _varlen(value: int) -> bytes:
+    result = bytearray()
+    while value >= 0x80:
+        result.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*result, value])
+
+
+def _utf16(value: Plain) -> list[int]:
+    data = str(value).encode("utf-16-be")
+    return [int.from_bytes(data[i : i + 2], "big") for i in range(0, len(data), 2)]
+
+
+def _string(value: Plain) -> bytes:
+    units = _utf16(value)
+    return _varlen(len(units) + 1) + b"".join(map(_varlen, units))
+
+
+def _bytes(value: Plain) -> bytes:
+    assert isinstance(value, bytes)
+    return struct.pack(">i", len(value)) + value
+
+
+def _civil(days: int) -> tuple[int, int, int]:
+    """The calendar repeats every 400 years, which are 146097 days; 0001-01-01 is day -719162."""
+    cycle, rest = divmod(days + 719_162, 146_097)
+    date = datetime.date.fromordinal(rest + 1)
+    return date.year + 400 * cycle, date.month, date.day
+
+
+def _date(value: Plain) -> bytes:
+    return struct.pack(">ibb", *_civil(_number(value)))
+
+
+def _time(value: Plain) -> bytes:
+    seconds, nanos = divmod(_number(value), _SECOND)
+    return struct.pack(">bbbi", seconds // 3600, seconds % 3600 // 60, seconds % 60, nanos)
+
+
+def _datetime(value: Plain) -> bytes:
+    days, nanos = divmod(_number(value), _DAY)
+    return _date(days) + _time(nanos)
+
+
+def _instant(value: Plain) -> bytes:
+    return struct.pack(">qi", *divmod(_number(value), _SECOND))
+
+
+def _number(value: Plain) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+_SCALARS: dict[str, Callable[[Plain], bytes]] = {
+    "string": _string,
+    "bytes": _bytes,
+    "date": _date,
+    "time": _time,
+    "datetime": _datetime,
+    "instant": _instant,
+    "void": lambda _: b"\x00",
+}
+
+
+def _hash(type_: StateType, value: Plain) -> int:
+    if value is None:
+        return 0
+    if isinstance(type_, Tuple):
+        hashes = [_hash(field, v) for field, v in zip(type_.fields, _items(value), strict=True)]
+        return _polynomial(hashes, 0)
+    if isinstance(type_, Row):
+        return _polynomial([_deep(f.type, v) for f, v in zip(type_.fields, _items(value), strict=True)], 1)
+    if isinstance(type_, ListOf):
+        return _polynomial([_hash(type_.element, v) for v in _items(value)], 1)
+    if isinstance(type_, MapOf):
+        return sum(_hash(type_.key, k) ^ _hash(type_.value, v) for k, v in _pairs(value)) & 0xFFFFFFFF
+    assert not isinstance(type_, ArrayOf)
+    return _HASHES[type_.name](value) & 0xFFFFFFFF
+
+
+def _deep(type_: StateType, value: Plain) -> int:
+    """What a field adds to the hash of its Row."""
+    if value is None:
+        return 0
+    if isinstance(type_, ListOf):
+        return _polynomial([_deep(type_.element, v) for v in _items(value)], 1)
+    if isinstance(type_, MapOf):
+        pairs = _pairs(value)
+        return 1 + sum(_deep(type_.key, k) ^ _deep(type_.value, v) for k, v in pairs) & 0xFFFFFFFF
+    return 31 + _hash(type_, value) & 0xFFFFFFFF
+
+
+def _polynomial(hashes: list[int], start: int) -> int:
+    for value in hashes:
+        start = (31 * start + value) & 0xFFFFFFFF
+    return start
+
+
+def _long_hash(value: int) -> int:
+    value &= 2**64 - 1
+    return (value ^ value >> 32) & 0xFFFFFFFF
+
+
+def _bits(value: Plain, layout: str, nan: int) -> int:
+    assert isinstance(value, int | float)
+    return nan if math.isnan(value) else int.from_bytes(struct.pack(layout, value), "big")
+
+
+def _date_hash(value: Plain) -> int:
+    year, month, day = _civil(_number(value))
+    return (year & 0xFFFFF800) ^ ((year << 11) + (month << 6) + day)
+
+
+def _datetime_hash(value: Plain) -> int:
+    days, nanos = divmod(_number(value), _DAY)
+    return (_date_hash(days) ^ _long_hash(nanos)) & 0xFFFFFFFF
+
+
+def _instant_hash(value: Plain) -> int:
+    seconds, nanos = divmod(_number(value), _SECOND)
+    return _long_hash(seconds) + 51 * nanos
+
+
+_HASHES: dict[str, Callable[[Plain], int]] = {
+    "boolean": lambda v: 1231 if v else 1237,
+    "byte": _number,
+    "short": _number,
+    "int": _number,
+    "long": lambda v: _long_hash(_number(v)),
+    "float": lambda v: _bits(v, ">f", 0x7FC00000),
+    "double": lambda v: _long_hash(_bits(v, ">d", 0x7FF8000000000000)),
+    "string": lambda v: _polynomial(_utf16(v), 0),
+    "date": _date_hash,
+    "time": lambda v: _long_hash(_number(v)),
+    "datetime": _datetime_hash,
+    "instant": _instant_hash,
+}
+
+
+def _rotate(value: int, bits: int) -> int:
+    return (value << bits | value >> (32 - bits)) & 0xFFFFFFFF
+
+
+def _signed(value: int) -> int:
+    value &= 0xFFFFFFFF
+    return value - 2**32 if value >= 2**31 else value

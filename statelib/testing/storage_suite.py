@@ -1,0 +1,276 @@
+"""What every checkpoint storage does: subclass :class:`StorageSuite` and get the tests.
+
+Each test says one sentence of the ports in ``statelib.storage.views``.
+"""
+
+import pickle
+import threading
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, NotFoundError, RetryableError
+from statelib.model.ids import AttemptId, CheckpointId
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.views import (
+    CheckpointedStateScope,
+    CheckpointOutputStream,
+    CheckpointStorageCoordinatorView,
+    CheckpointStorageWorkerView,
+    CheckpointStreamFactory,
+    StateReader,
+    StorageReference,
+)
+
+ATTEMPT = AttemptId("0123456789abcdef" * 2)
+OTHER_ATTEMPT = AttemptId("f" * 32)
+ID = CheckpointId(7)
+SIZES = (0, 1, 99, 100, 101, 4095, 4096, 4097, 300_000)
+"""Stream sizes around the inline threshold of 100 bytes that the suite asks for."""
+
+
+class Storage(CheckpointStorageWorkerView, CheckpointStorageCoordinatorView, Protocol):
+    """Both views in one object."""
+
+
+def content(size: int) -> bytes:
+    """Bytes in which a shift or a swapped block shows."""
+    return b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))[:size]
+
+
+class StorageSuite:
+    """Override the three methods; storage may inline streams of up to 100 bytes, or all of them."""
+
+    def make_storage(self, directory: Path) -> Storage:
+        """A new storage that may write below ``directory``."""
+        raise NotImplementedError
+
+    def make_reader(self, reference: StorageReference) -> StateReader:
+        """Reads what was written under ``reference``."""
+        raise NotImplementedError
+
+    def stored_names(self, reference: StorageReference) -> set[str]:
+        """Everything that lies under ``reference`` outside of handles, temporary files included."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def storage(self, tmp_path: Path) -> Storage:
+        return self.make_storage(tmp_path)
+
+    @pytest.fixture
+    def reference(self, storage: Storage) -> StorageReference:
+        return storage.initialize_location(ID)
+
+    @pytest.fixture
+    def streams(self, storage: Storage, reference: StorageReference) -> CheckpointStreamFactory:
+        return storage.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, 0)
+
+    def open(self, streams: CheckpointStreamFactory) -> CheckpointOutputStream:
+        return streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
+
+    # streams
+
+    @pytest.mark.parametrize("size", SIZES)
+    def test_what_was_written_is_read_back(
+        self, streams: CheckpointStreamFactory, reference: StorageReference, size: int
+    ) -> None:
+        data = content(size)
+        stream = self.open(streams)
+        stream.write(data)
+        written = stream.close_and_get_handle()
+        assert written.size_bytes == written.handle.size_bytes == size
+        assert bytes(self.make_reader(reference).read(written.handle)) == data
+
+    def test_the_checksum_is_the_one_of_all_bytes(self, streams: CheckpointStreamFactory) -> None:
+        stream = self.open(streams)
+        stream.write(b"12345")
+        stream.write(memoryview(b"6789"))
+        assert stream.close_and_get_handle().crc32c == 0xE3069283
+
+    @pytest.mark.parametrize("piece", [1, 37, 4096, 70_000])
+    def test_pieces_make_the_same_stream_as_one_write(
+        self, streams: CheckpointStreamFactory, reference: StorageReference, piece: int
+    ) -> None:
+        data = content(150_001)[-20_000 if piece == 1 else 0 :]
+        whole, pieces = self.open(streams), self.open(streams)
+        whole.write(data)
+        for start in range(0, len(data), piece):
+            assert pieces.position() == start
+            pieces.write(data[start : start + piece])
+        one, many = whole.close_and_get_handle(), pieces.close_and_get_handle()
+        assert (one.size_bytes, one.crc32c) == (many.size_bytes, many.crc32c)
+        reader = self.make_reader(reference)
+        assert reader.read(one.handle) == reader.read(many.handle)
+
+    def test_nothing_written_gives_a_handle_of_no_bytes(
+        self, streams: CheckpointStreamFactory, reference: StorageReference
+    ) -> None:
+        written = self.open(streams).close_and_get_handle()
+        assert (written.size_bytes, written.crc32c, self.stored_names(reference)) == (0, 0, set())
+        assert bytes(self.make_reader(reference).read(written.handle)) == b""
+
+    def test_streams_never_share_a_handle(self, storage: Storage, reference: StorageReference) -> None:
+        handles = set()
+        for attempt in (ATTEMPT, OTHER_ATTEMPT):
+            for subtask in (0, 1, 10):
+                streams = storage.resolve_checkpoint_storage_location(ID, reference, attempt, subtask)
+                for size in (10, 10, 500, 500):
+                    stream = self.open(streams)
+                    stream.write(content(size))
+                    handles.add(stream.close_and_get_handle().handle)
+        assert len(handles) == 2 * 3 * 4
+
+    # closing and cancelling
+
+    @pytest.mark.parametrize("size", SIZES)
+    def test_closing_without_a_handle_leaves_nothing(
+        self, streams: CheckpointStreamFactory, reference: StorageReference, size: int
+    ) -> None:
+        stream = self.open(streams)
+        stream.write(content(size))
+        stream.close()
+        stream.close()
+        assert self.stored_names(reference) == set()
+        with pytest.raises(RetryableError) as caught:
+            stream.write(b"x")
+        assert caught.value.kind == "cancelled"
+        with pytest.raises(RetryableError):
+            stream.close_and_get_handle()
+        assert self.stored_names(reference) == set()
+
+    def test_closing_after_the_handle_keeps_the_data(
+        self, streams: CheckpointStreamFactory, reference: StorageReference
+    ) -> None:
+        stream = self.open(streams)
+        stream.write(content(5000))
+        handle = stream.close_and_get_handle().handle
+        stream.close()
+        assert self.make_reader(reference).read(handle) == content(5000)
+        with pytest.raises(InvalidRequestError, match="taken already") as caught:
+            stream.write(b"more")
+        assert caught.value.kind == "stream-finished"
+
+    def test_a_closed_registry_cancels_the_stream(
+        self, streams: CheckpointStreamFactory, reference: StorageReference
+    ) -> None:
+        registry = CloseableRegistry()
+        early, late = self.open(streams), self.open(streams)
+        registry.register(early)
+        early.write(content(5000))
+        registry.close()
+        late.write(content(5000))
+        with pytest.raises(RetryableError):
+            registry.register(late)
+        for stream in (early, late):
+            with pytest.raises(RetryableError):
+                stream.close_and_get_handle()
+        assert self.stored_names(reference) == set()
+
+    def test_cancelling_from_another_thread_ends_the_writing(
+        self, streams: CheckpointStreamFactory, reference: StorageReference
+    ) -> None:
+        stream = self.open(streams)
+        started = threading.Event()
+        errors: list[RetryableError] = []
+
+        def write_until_cancelled() -> None:
+            try:
+                for _ in range(1_000_000):
+                    stream.write(b"")
+                    if stream.position() < 5000:
+                        stream.write(content(50))
+                    started.set()
+            except RetryableError as error:
+                errors.append(error)
+
+        writer = threading.Thread(target=write_until_cancelled)
+        writer.start()
+        started.wait()
+        stream.close()
+        writer.join()
+        assert [error.kind for error in errors] == ["cancelled"]
+        assert self.stored_names(reference) == set()
+
+    @pytest.mark.parametrize("size", [0, 10, 5000])
+    def test_discarding_removes_the_data_and_may_be_repeated(
+        self, streams: CheckpointStreamFactory, reference: StorageReference, size: int
+    ) -> None:
+        stream = self.open(streams)
+        stream.write(content(size))
+        handle = stream.close_and_get_handle().handle
+        streams.discard(handle)
+        streams.discard(handle)
+        assert self.stored_names(reference) == set()
+
+    # reading
+
+    @pytest.mark.parametrize("size", [10, 5000])
+    def test_ranges_are_exact(self, streams: CheckpointStreamFactory, reference: StorageReference, size: int) -> None:
+        stream = self.open(streams)
+        stream.write(content(size))
+        handle, reader = stream.close_and_get_handle().handle, self.make_reader(reference)
+        for start, stop in [(0, size), (0, 0), (size, size), (3, 4), (1, size - 1)]:
+            assert bytes(reader.read_range(handle, start, stop)) == content(size)[start:stop]
+        for start, stop in [(0, size + 1), (-1, 2), (3, 2), (size + 1, size + 1)]:
+            with pytest.raises(CorruptStateError) as caught:
+                reader.read_range(handle, start, stop)
+            assert caught.value.kind == "bad-range"
+
+    @pytest.mark.parametrize("size", [0, 10, 5000])
+    def test_copies_are_new_files(
+        self, streams: CheckpointStreamFactory, reference: StorageReference, tmp_path: Path, size: int
+    ) -> None:
+        stream = self.open(streams)
+        stream.write(content(size))
+        handle, reader = stream.close_and_get_handle().handle, self.make_reader(reference)
+        target = tmp_path / "copy"
+        reader.copy_to(handle, str(target))
+        assert target.read_bytes() == content(size)
+        target.write_bytes(b"precious")
+        with pytest.raises(ConflictError):
+            reader.copy_to(handle, str(target))
+        assert target.read_bytes() == b"precious"
+
+    # metadata and locations
+
+    def test_the_first_metadata_stays(self, storage: Storage, reference: StorageReference) -> None:
+        assert storage.publish_metadata(reference, b"first") == b"first"
+        assert storage.publish_metadata(reference, b"second, longer") == b"first"
+        assert storage.publish_metadata(reference, b"first") == b"first"
+        assert storage.read_metadata(reference) == b"first"
+
+    def test_no_metadata_is_not_found(self, storage: Storage, reference: StorageReference) -> None:
+        with pytest.raises(NotFoundError) as caught:
+            storage.read_metadata(reference)
+        assert caught.value.kind == "no-metadata"
+
+    def test_a_location_can_be_made_again_until_something_is_published(
+        self, storage: Storage, reference: StorageReference
+    ) -> None:
+        assert storage.initialize_location(ID) == reference
+        storage.publish_metadata(reference, b"done")
+        with pytest.raises(ConflictError) as caught:
+            storage.initialize_location(ID)
+        assert caught.value.kind == "location-taken"
+        assert storage.read_metadata(reference) == b"done"
+
+    def test_locations_are_apart(self, storage: Storage, reference: StorageReference) -> None:
+        savepoint = storage.initialize_savepoint_location(ID, None)
+        references = {reference, storage.initialize_location(CheckpointId(70)), savepoint}
+        assert len(references) == 3
+        for number, each in enumerate(sorted(references, key=lambda r: r.directory)):
+            assert storage.publish_metadata(each, b"%d" % number) == b"%d" % number
+
+    def test_a_reference_travels(self, storage: Storage, reference: StorageReference) -> None:
+        shipped = pickle.loads(pickle.dumps(reference))  # noqa: S301 - our own bytes
+        stream = self.open(storage.resolve_checkpoint_storage_location(ID, shipped, ATTEMPT, 3))
+        stream.write(content(500))
+        handle = stream.close_and_get_handle().handle
+        assert self.make_reader(reference).read(handle) == content(500)
+
+    def test_a_location_that_nobody_made_is_not_found(self, storage: Storage, reference: StorageReference) -> None:
+        missing = StorageReference(reference.directory + "-not")
+        with pytest.raises(NotFoundError) as caught:
+            storage.resolve_checkpoint_storage_location(ID, missing, ATTEMPT, 0)
+        assert caught.value.kind == "no-location"

@@ -1,0 +1,232 @@
+"""The contract of a snapshot strategy as tests: subclass it, say how one is made, and run pytest.
+
+The storage under it is the real one on a local directory, made to fail and to wait where needed.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.errors import RetryableError
+from statelib.model.handles import KeyedStateHandle
+from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import KeyedStateSchema
+from statelib.restore.entries import iter_entries
+from statelib.restore.plan import RestoreSource
+from statelib.snapshots.strategy import EMPTY, SnapshotResult, SnapshotStrategy, take_snapshot
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.storage.reader import DirectoryReader
+from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory
+from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
+from statelib.testing.keyed_samples import all_entries, fill, owned, put, sample_schema
+
+_RANGE = KeyGroupRange(32, 95)
+_FIRST = CheckpointId(1)
+
+Entries = dict[str, dict[bytes, bytes]]
+
+
+class Stage:
+    """One checkpoint's storage, a strategy and its backend."""
+
+    def __init__(self, backend: KeyedStateBackend, strategy: SnapshotStrategy[Any], root: Path) -> None:
+        storage = FileSystemCheckpointStorage(str(root), PipelineName("suite"), 0)
+        reference = storage.initialize_location(_FIRST)
+        self.directory = reference.directory
+        self.streams: CheckpointStreamFactory = storage.resolve_checkpoint_storage_location(
+            _FIRST, reference, AttemptId("0" * 32), 0
+        )
+        self.backend = backend
+        self.strategy = strategy
+        self.registry = CloseableRegistry()
+        self.operations: list[str] = []
+        self._root = root
+
+    def files(self) -> list[Path]:
+        """Every file of the storage."""
+        return sorted(p for p in self._root.rglob("*") if p.is_file())
+
+    def take(self, before: Hook = undisturbed, registry: CloseableRegistry | None = None) -> SnapshotResult:
+        """A whole snapshot; :attr:`operations` says what it asked of the storage."""
+        streams = FaultyStreams(self.streams, before)
+        self.operations = streams.operations
+        return take_snapshot(self.strategy, _FIRST, streams, registry or self.registry)
+
+    def rehearse(self) -> list[str]:
+        """The operations of an undisturbed snapshot, whose files are removed again."""
+        self.take()
+        for path in self.files():
+            path.unlink()
+        return self.operations
+
+    def read(self, result: SnapshotResult, scratch: Path) -> Entries:
+        """What a snapshot holds, read back from storage."""
+        assert result.keyed is not None
+        schema = self.backend.schema
+        found: Entries = {d.name: {} for d in schema.states}
+        source = RestoreSource(result.keyed, DirectoryReader(self.directory), schema, None)
+        for state, rows in iter_entries(source, None, str(scratch)):
+            found[schema.states[state].name] |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
+        return found
+
+
+class SnapshotStrategySuite:
+    """What every implementation of :class:`~statelib.snapshots.strategy.SnapshotStrategy` does."""
+
+    handle_type: type[KeyedStateHandle]
+
+    def make_backend(
+        self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path
+    ) -> KeyedStateBackend:
+        """A new, empty backend; ``directory`` does not exist yet and is the backend's own."""
+        raise NotImplementedError
+
+    def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def stage_of(self, tmp_path: Path) -> Iterator[Callable[[KeyedStateSchema], Stage]]:
+        made: list[Stage] = []
+
+        def make(schema: KeyedStateSchema) -> Stage:
+            backend = self.make_backend(schema, _RANGE, tmp_path / "backend")
+            made.append(Stage(backend, self.make_strategy(backend), tmp_path / "storage"))
+            return made[-1]
+
+        yield make
+        for stage in made:
+            stage.strategy.close()
+            stage.backend.close()
+        assert not (tmp_path / "backend").exists()
+
+    @pytest.fixture
+    def stage(self, stage_of: Callable[[KeyedStateSchema], Stage]) -> Stage:
+        stage = stage_of(sample_schema())
+        fill(stage.backend)
+        return stage
+
+    def test_a_snapshot_holds_every_entry(self, stage: Stage, tmp_path: Path) -> None:
+        result = stage.take()
+        assert type(result.keyed) is self.handle_type
+        assert result.keyed.key_group_range == _RANGE
+        assert stage.read(result, tmp_path / "scratch") == all_entries(stage.backend)
+
+    def test_the_result_names_all_files_and_bytes(self, stage: Stage) -> None:
+        result = stage.take()
+        assert sum(s.size_bytes for s in result.streams) == sum(p.stat().st_size for p in stage.files())
+        assert [s.size_bytes for s in result.streams] == [s.handle.size_bytes for s in result.streams]
+
+    def test_all_streams_are_exclusive(self, stage: Stage) -> None:
+        streams = FaultyStreams(stage.streams, undisturbed)
+        take_snapshot(stage.strategy, _FIRST, streams, stage.registry)
+        assert set(streams.scopes) == {CheckpointedStateScope.EXCLUSIVE}
+
+    def test_without_registered_state_the_result_is_empty(self, stage_of: Callable[[KeyedStateSchema], Stage]) -> None:
+        stage = stage_of(KeyedStateSchema(sample_schema().key_type, 128, ()))
+        stage.registry.close()
+        assert stage.take(_forbid) is EMPTY
+        assert stage.files() == []
+
+    def test_registered_states_without_entries_are_not_empty(
+        self, stage_of: Callable[[KeyedStateSchema], Stage], tmp_path: Path
+    ) -> None:
+        stage = stage_of(sample_schema())
+        result = stage.take()
+        assert stage.read(result, tmp_path / "scratch") == {d.name: {} for d in stage.backend.schema.states}
+
+    def test_later_writes_do_not_show(self, stage: Stage, tmp_path: Path) -> None:
+        before = all_entries(stage.backend)
+        resources = stage.strategy.prepare(_FIRST)
+        fill(stage.backend, 100)
+        keys = owned(stage.backend.schema, [f"key-{i}" for i in range(20)], _RANGE)
+        put(stage.backend, "means", keys, [None] * len(keys))
+        result = stage.strategy.run(resources, _FIRST, stage.streams, stage.registry)
+        resources.release()
+        assert all_entries(stage.backend) != before
+        assert stage.read(result, tmp_path / "scratch") == before
+
+    def test_the_backend_may_close_while_a_snapshot_runs(self, stage: Stage, tmp_path: Path) -> None:
+        before = all_entries(stage.backend)
+        resources = stage.strategy.prepare(_FIRST)
+        stage.backend.close()
+        with ThreadPoolExecutor(1) as thread:
+            result = thread.submit(stage.strategy.run, resources, _FIRST, stage.streams, stage.registry).result()
+        resources.release()
+        resources.release()
+        assert not (tmp_path / "backend").exists()
+        assert stage.read(result, tmp_path / "scratch") == before
+
+    def test_one_strategy_takes_many_snapshots(self, stage: Stage, tmp_path: Path) -> None:
+        stage.take()
+        fill(stage.backend, 400)
+        assert stage.read(stage.take(), tmp_path / "scratch") == all_entries(stage.backend)
+
+    def test_a_failure_anywhere_discards_everything(self, stage: Stage) -> None:
+        operations = stage.rehearse()
+        assert operations.count("create") == operations.count("finish") > 0
+        for failing in range(len(operations)):
+            with pytest.raises(OSError, match="disk on fire"):
+                stage.take(_fail_at(failing))
+            assert stage.files() == [], f"after a failure of operation {failing}"
+
+    def test_a_snapshot_can_be_taken_after_a_failed_one(self, stage: Stage, tmp_path: Path) -> None:
+        with pytest.raises(OSError, match="disk on fire"):
+            stage.take(_fail_at(1))
+        assert stage.read(stage.take(), tmp_path / "scratch") == all_entries(stage.backend)
+
+    def test_cancelling_from_another_thread_leaves_nothing(self, stage: Stage) -> None:
+        operations = stage.rehearse()
+        for at in range(len(operations)):
+            registry = CloseableRegistry()
+            with pytest.raises(RetryableError) as caught:
+                stage.take(_cancel_at(at, registry), registry)
+            assert caught.value.kind == "cancelled"
+            assert stage.files() == [], f"after a cancel before operation {at}, {operations[at]}"
+
+    def test_a_snapshot_that_was_cancelled_before_it_began_writes_nothing(self, stage: Stage) -> None:
+        stage.registry.close()
+        with pytest.raises(RetryableError) as caught:
+            stage.take(_forbid)
+        assert caught.value.kind == "cancelled"
+
+    def test_a_snapshot_leaves_nothing_in_the_registry(self, stage: Stage) -> None:
+        stage.take()
+        written = stage.files()
+        stage.registry.close()
+        assert stage.files() == written != []
+
+    def test_statistics_are_those_of_the_stored_entries(self, stage: Stage, tmp_path: Path) -> None:
+        found = stage.read(stage.take(), tmp_path / "scratch")
+        assert [s.total_entries for s in stage.backend.statistics()] == [len(e) for e in found.values()]
+        groups = np.bincount([key[0] for key in found["means"]], minlength=128)[_RANGE.start : _RANGE.end + 1]
+        assert stage.backend.statistics()[1].entries.tolist() == groups.tolist()
+
+
+def _fail_at(failing: int) -> Hook:
+    def before(number: int) -> None:
+        if number == failing:
+            raise OSError("disk on fire")
+
+    return before
+
+
+def _cancel_at(at: int, registry: CloseableRegistry) -> Hook:
+    def before(number: int) -> None:
+        if number == at:
+            other = threading.Thread(target=registry.close)
+            other.start()
+            other.join()
+
+    return before
+
+
+def _forbid(number: int) -> None:
+    raise AssertionError(f"operation {number} on the storage, expected none")

@@ -1,0 +1,74 @@
+"""Hypothesis strategies: state types, and plain values of a type (see ``reference_codecs``)."""
+
+from hypothesis import strategies as st
+
+from statelib.model.types import BYTES, SCALARS, VOID, ArrayOf, Field, ListOf, MapOf, Row, StateType, Tuple
+from statelib.serializers.registry import ARRAY_ELEMENTS
+from statelib.testing.reference_codecs import Plain
+
+_FIELD_NAMES = st.text(st.characters(exclude_characters=":<>,", exclude_categories=["Z", "C"]), min_size=1, max_size=5)
+_UNKEYABLE = (BYTES, VOID)
+
+_CHARACTERS = st.one_of(
+    st.sampled_from("a\0\x7f\x80é日\u3fff\u4000\ud7ff\ue000\uffff😀\U0010ffff"),
+    st.characters(exclude_categories=["Cs"]),
+)
+_TEXT = st.one_of(st.text("ab", max_size=5), st.text(_CHARACTERS, max_size=5), st.integers(100, 400).map("é".__mul__))
+
+
+def _signed(bits: int) -> st.SearchStrategy[Plain]:
+    return st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+_VALUES: dict[str, st.SearchStrategy[Plain]] = {
+    "boolean": st.booleans(),
+    "byte": _signed(8),
+    "short": _signed(16),
+    "int": _signed(32),
+    "long": _signed(64),
+    "float": st.floats(width=32, allow_nan=False),
+    "double": st.floats(allow_nan=False),
+    "string": _TEXT,
+    "bytes": st.binary(max_size=6),
+    "date": st.one_of(st.integers(-800_000, 100_000), _signed(32)),
+    "time": st.integers(0, 86_400 * 10**9 - 1),
+    "datetime": _signed(64),
+    "instant": _signed(64),
+    "void": st.none(),
+}
+
+
+def state_types(*, keyable: bool = False) -> st.SearchStrategy[StateType]:
+    """Any type; with ``keyable`` only those that Flink takes as a key."""
+    scalars = [t for t in SCALARS.values() if not (keyable and t in _UNKEYABLE)]
+    leaves: st.SearchStrategy[StateType] = st.sampled_from(scalars)
+    if not keyable:
+        leaves = st.one_of(leaves, st.sampled_from([ArrayOf(e) for e in ARRAY_ELEMENTS]))
+    return st.recursive(leaves, _composites, max_leaves=5)
+
+
+def _composites(parts: st.SearchStrategy[StateType]) -> st.SearchStrategy[StateType]:
+    names = st.lists(_FIELD_NAMES, min_size=1, max_size=9, unique=True)
+    rows = names.flatmap(lambda n: st.tuples(*(st.builds(Field, st.just(name), parts) for name in n))).map(Row)
+    tuples = st.lists(parts, min_size=1, max_size=4).map(lambda fields: Tuple(tuple(fields)))
+    keys = parts.filter(lambda t: t != VOID)
+    return st.one_of(rows, tuples, st.builds(ListOf, parts), st.builds(MapOf, keys, parts))
+
+
+def plain_values(type_: StateType) -> st.SearchStrategy[Plain]:
+    """Values of a type; fields of rows and values of maps are None at times. No NaN, as it equals nothing."""
+    match type_:
+        case Tuple(fields):
+            return st.tuples(*map(plain_values, fields)).map(list)
+        case Row(fields):
+            return st.tuples(*(_nullable(field.type) for field in fields)).map(list)
+        case ArrayOf(element) | ListOf(element):
+            return st.lists(plain_values(element), max_size=4)
+        case MapOf(key, value):
+            return st.lists(st.tuples(plain_values(key), _nullable(value)), max_size=3)
+        case _:
+            return _VALUES[type_.name]
+
+
+def _nullable(type_: StateType) -> st.SearchStrategy[Plain]:
+    return st.one_of(st.none(), plain_values(type_))

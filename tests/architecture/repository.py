@@ -1,0 +1,53 @@
+"""The files of this repository, as the architecture tests see them."""
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def files() -> list[Path]:
+    """Everything that is or would be committed: tracked, or untracked and not ignored."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+    paths = [ROOT / name for name in listed.decode().split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def modules(*rooms: str) -> Iterator[tuple[str, str, ast.Module]]:
+    """(path, text, syntax tree) of every Python file below the given directories."""
+    found = [path for path in files() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in rooms]
+    assert found, f"no Python file below {rooms}"
+    for path in sorted(found):
+        text = path.read_text()
+        yield str(path.relative_to(ROOT)), text, ast.parse(text)
+
+
+def dotted_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, full name) of all that a module imports or reaches through an import, aliases resolved."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        for local, name in _imported(node):
+            names[local] = name
+            yield node.lineno, name
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name):
+            head, _, rest = ast.unparse(node).partition(".")
+            if head in names:
+                yield node.lineno, f"{names[head]}.{rest}".rstrip(".")
+
+
+def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
+    """(local name, full name) of what one statement imports."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            if alias.asname:
+                yield alias.asname, alias.name
+            else:
+                yield alias.name, alias.name
+                yield alias.name.split(".")[0], alias.name.split(".")[0]
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        for alias in node.names:
+            yield alias.asname or alias.name, f"{node.module}.{alias.name}"

@@ -1,0 +1,79 @@
+"""The import contracts of pyproject.toml hold, and each of them can be broken."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from repository import ROOT, dotted_names, modules
+
+ROOMS = ("statelib", "jobs", "plugins", "dags")
+
+
+def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
+    command = "from importlinter.cli import lint_imports_command; lint_imports_command()"
+    return subprocess.run(
+        [sys.executable, "-c", command, "--no-cache"],
+        cwd=directory,
+        env={**os.environ, "COLUMNS": "200", "PYTHONPATH": str(directory), "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_contracts_hold() -> None:
+    result = lint_imports(ROOT)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "imported", "contract"),
+    [
+        ("statelib/storage/new.py", "statelib.backends.keyed", "rooms of statelib"),
+        ("statelib/model/new.py", "statelib.wire.ragged", "rooms of statelib"),
+        ("statelib/catalog/new.py", "statelib.quality", "rooms of statelib"),
+        ("statelib/spark/new.py", "statelib.testing", "rooms of statelib"),
+        ("statelib/novel/__init__.py", "statelib.errors", "rooms of statelib"),
+        ("jobs/new.py", "statelib.cli", "shells"),
+        ("statelib/flows/new.py", "jobs.snapshot", "shells"),
+        ("statelib/backends/heap/new.py", "statelib.backends.rocksdb.new", "backends are strangers"),
+        ("statelib/coordinator/new.py", "time", "the coordinator only decides"),
+        ("statelib/wire/new.py", "pyarrow.compute", "Arrow starts at serializers"),
+        ("statelib/wire/new.py", "google_crc32c", "google_crc32c lives"),
+        ("statelib/formats/new.py", "cramjam", "cramjam lives"),
+        ("statelib/flows/new.py", "obstore.store", "object store clients"),
+        ("statelib/restore/new.py", "rocksdict", "rocksdict lives"),
+        ("statelib/flows/new.py", "sqlalchemy.orm", "SQL lives"),
+        ("statelib/functions/new.py", "pandas", "Great Expectations and pandas live"),
+        ("statelib/cli/new.py", "yaml", "pydantic and YAML live"),
+        ("statelib/flows/new.py", "pyspark.sql", "Spark lives"),
+        ("statelib/flows/new.py", "rich.table", "typer and rich live"),
+        ("statelib/storage/new.py", "pytest", "test tools live"),
+        ("jobs/new.py", "airflow.sdk", "Airflow lives"),
+    ],
+)
+def test_contracts_can_be_broken(tmp_path: Path, module: str, imported: str, contract: str) -> None:
+    for room in ROOMS:
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "statelib/backends/rocksdb/new.py").touch()
+    (tmp_path / module).parent.mkdir(exist_ok=True)
+    (tmp_path / module).write_text(f"import {imported}\n")
+    result = lint_imports(tmp_path)
+    assert result.returncode == 1, result.stdout + result.stderr
+    broken = [line for line in result.stdout.splitlines() if " BROKEN" in line]
+    assert any(line.startswith(contract) for line in broken), result.stdout
+
+
+def test_arrows_file_systems_are_opened_in_storage_only() -> None:
+    """import-linter sees only the first part of a library's name."""
+    found = [
+        f"{path}:{line} {name}"
+        for path, _, tree in modules(*ROOMS)
+        for line, name in dotted_names(tree)
+        if (name + ".").startswith("pyarrow.fs.") and not path.startswith("statelib/storage/")
+    ]
+    assert found == []

@@ -1,0 +1,31 @@
+"""Files and functions stay small enough to be read at once."""
+
+import ast
+
+from repository import modules
+
+ROOMS = ("statelib", "jobs", "dags", "plugins", "tests")
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 50
+
+
+def long_functions(tree: ast.Module) -> list[tuple[str, int]]:
+    """(name, lines) of the functions that are too long, decorators not counted."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    sizes = [(node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions]
+    return [(name, size) for name, size in sizes if size > MAX_FUNCTION_LINES]
+
+
+def test_files_have_at_most_400_lines() -> None:
+    sizes = {path: len(text.splitlines()) for path, text, _ in modules(*ROOMS)}
+    assert {path: size for path, size in sizes.items() if size > MAX_FILE_LINES} == {}
+
+
+def test_functions_have_at_most_50_lines() -> None:
+    assert [(path, *function) for path, _, tree in modules(*ROOMS) for function in long_functions(tree)] == []
+
+
+def test_the_ruler_is_right() -> None:
+    body = "    pass\n"
+    assert long_functions(ast.parse("@d\ndef f():\n" + body * 49)) == []
+    assert long_functions(ast.parse("class C:\n  async def f():\n" + body * 50)) == [("f", 51)]

@@ -1,0 +1,148 @@
+"""What the catalog's tests share: databases to run on, and short words for requests and facts."""
+
+import getpass
+import importlib.util
+import itertools
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Select, create_engine, text
+
+from statelib.catalog.catalog import Catalog
+from statelib.model.checkpoint import DataInterval, EventCounts, FileRecord, SnapshotKind
+from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.record import BeginRequest, CheckpointRecord, CommitFacts
+
+PIPE = PipelineName("flights")
+DAY_MS = 86_400_000
+_ticks = itertools.count(1_000)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """The socket directory of a cluster for this session."""
+    reason = why_no_postgresql()
+    if reason:
+        pytest.skip(reason)
+    with postgresql_server() as directory:
+        yield directory
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a new, empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/catalog.db"
+    directory, name = request.getfixturevalue("postgresql"), f"t{uuid.uuid4().hex}"
+    admin = create_engine(f"postgresql+psycopg://postgres@/postgres?host={directory}", isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    admin.dispose()
+    return f"postgresql+psycopg://postgres@/{name}?host={directory}"
+
+
+@pytest.fixture
+def catalog(url: str) -> Catalog:
+    made = Catalog(url, clock)
+    made.migrate()
+    return made
+
+
+def rows(url: str, statement: Select) -> list[tuple]:
+    """What a query finds, past the catalog's own code."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        found = [tuple(row) for row in connection.execute(statement)]
+    engine.dispose()
+    return found
+
+
+def clock() -> int:
+    return next(_ticks)
+
+
+def locate(checkpoint_id: CheckpointId) -> str:
+    return f"file:/state/flights/chk-{checkpoint_id}"
+
+
+def day(number: int) -> DataInterval:
+    return DataInterval(number * DAY_MS, (number + 1) * DAY_MS)
+
+
+def request(
+    number: int | None, key: str | None = None, pipeline: PipelineName = PIPE, owner: str = "run-1"
+) -> BeginRequest:
+    """A checkpoint of day ``number``; a savepoint if None."""
+    kind = SnapshotKind.SAVEPOINT if number is None else SnapshotKind.CHECKPOINT
+    interval = None if number is None else day(number)
+    return BeginRequest(pipeline, kind, interval, "full", 2, owner, key or f"day-{number}")
+
+
+def attempt(number: int) -> AttemptId:
+    return AttemptId(f"{number:032x}")
+
+
+def facts(number: int, files: tuple[FileRecord, ...] | None = None) -> CommitFacts:
+    """Facts of attempt ``number``, with one file of that attempt."""
+    own = FileRecord(f"file:/state/{attempt(number)}-0-0", 10 + number, 0xF0000000 + number, 0, KeyGroupRange(0, 127))
+    return CommitFacts(
+        attempt(number), 7, 70, EventCounts(9, 8, 1), "file:/docs", 0xFFFFFFFF, 60, (own,) if files is None else files
+    )
+
+
+def complete(catalog: Catalog, number: int, pipeline: PipelineName = PIPE, key: str | None = None) -> CheckpointRecord:
+    """Begin and commit the checkpoint of day ``number``."""
+    record = catalog.begin(request(number, key, pipeline), locate)
+    unique = record.checkpoint_id * 1000 + record.epoch + (0 if pipeline == PIPE else 500_000)
+    return catalog.commit(pipeline, record.checkpoint_id, record.epoch, facts(unique))
+
+
+def why_no_postgresql() -> str:
+    """A reason to skip, or '' if a throw-away cluster can be made."""
+    if not _initdb():
+        return "no PostgreSQL server binaries (initdb) on this machine"
+    if importlib.util.find_spec("psycopg") is None:
+        return "no PostgreSQL driver: psycopg is not installed"
+    if os.geteuid() == 0 and not _postgres_user():
+        return "PostgreSQL refuses to run as root and there is no user 'postgres'"
+    return ""
+
+
+@contextmanager
+def postgresql_server() -> Iterator[str]:
+    """The socket directory of a new cluster, which is gone afterwards."""
+    user = "postgres" if os.geteuid() == 0 else getpass.getuser()
+    binaries = Path(_initdb()).parent
+    # Not below pytest's own directory: only its owner may enter that, and root may not run initdb.
+    directory = tempfile.mkdtemp(prefix="pg-")
+    shutil.chown(directory, user)
+    run = {"user": user if os.geteuid() == 0 else None, "cwd": directory, "stdout": subprocess.DEVNULL}
+    subprocess.run(
+        [binaries / "initdb", "-D", f"{directory}/data", "-U", "postgres", "-A", "trust", "-N"], check=True, **run
+    )
+    options = f"-c listen_addresses='' -c unix_socket_directories={directory} -c fsync=off"
+    control = [binaries / "pg_ctl", "-D", f"{directory}/data", "-w"]
+    subprocess.run([*control, "-l", f"{directory}/log", "-o", options, "start"], check=True, **run)
+    try:
+        yield directory
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], check=True, **run)
+        shutil.rmtree(directory)
+
+
+def _initdb() -> str:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+    return str(found[-1]) if found else shutil.which("initdb") or ""
+
+
+def _postgres_user() -> bool:
+    return any(entry.pw_name == "postgres" for entry in pwd.getpwall())

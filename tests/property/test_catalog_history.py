@@ -1,0 +1,145 @@
+"""The catalog against a small model, over random histories with zombies, lost tasks and restores."""
+
+import itertools
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from statelib.catalog.catalog import Catalog
+from statelib.coordinator.invariants import history_violations
+from statelib.errors import ConflictError
+from statelib.model.checkpoint import DataInterval, EventCounts, SnapshotKind
+from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
+from statelib.model.record import BeginRequest, CheckpointState, CommitFacts
+
+PIPE = PipelineName("p")
+DAYS = st.integers(0, 3)
+
+
+@dataclass
+class Model:
+    """What should be in the catalog: each id's state, base, kind and day, and where the pipeline stands."""
+
+    states: dict[int, str] = field(default_factory=dict)
+    bases: dict[int, int | None] = field(default_factory=dict)
+    days: dict[int, int | None] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    attempts: dict[int, str] = field(default_factory=dict)
+    head: int | None = None
+    epoch: int = 0
+    generation: int = 0
+
+    def lineage(self) -> list[int]:
+        chain, at = [], self.head
+        while at is not None:
+            chain.append(at)
+            at = self.bases[at]
+        return chain
+
+    def applied(self, day: int) -> int | None:
+        return next((i for i in self.lineage() if self.days[i] == day), None)
+
+    def abort(self, *, savepoints: bool) -> None:
+        for number, state in self.states.items():
+            if state == "PENDING" and (savepoints or self.days[number] is not None):
+                self.states[number] = "ABORTED"
+
+    def begin(self, day: int | None) -> int:
+        if day is not None:
+            self.abort(savepoints=False)
+            self.epoch += 1
+        number = len(self.states) + 1
+        self.states[number], self.bases[number], self.days[number] = "PENDING", self.head, day
+        self.epochs[number] = self.epoch
+        return number
+
+
+class History(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory()
+        ticks = itertools.count()
+        self.catalog = Catalog(f"sqlite:///{Path(self.directory.name)}/c.db", lambda: next(ticks))
+        self.catalog.migrate()
+        self.model = Model()
+
+    def teardown(self) -> None:
+        self.directory.cleanup()
+
+    @rule(day=DAYS)
+    def begin(self, day: int) -> None:
+        interval = DataInterval(day, day + 1)
+        request = BeginRequest(PIPE, SnapshotKind.CHECKPOINT, interval, "full", 1, "o", f"k{day}")
+        record = self.catalog.begin(request, lambda number: f"file:/{number}")
+        done = self.model.applied(day)
+        assert record.checkpoint_id == (self.model.begin(day) if done is None else done)
+
+    @rule()
+    def begin_savepoint(self) -> None:
+        number = self.model.begin(None)
+        request = BeginRequest(PIPE, SnapshotKind.SAVEPOINT, None, "full", 1, "o", f"s{number}")
+        assert self.catalog.begin(request, lambda n: f"file:/{n}").checkpoint_id == number
+
+    @precondition(lambda self: self.model.states)
+    @rule(pick=st.integers(0), attempt=st.integers(1, 2))
+    def commit(self, pick: int, attempt: int) -> None:
+        """Any id, any time: a superseded coordinator does not know that it is one."""
+        model, number = self.model, 1 + pick % len(self.model.states)
+        mark = AttemptId(f"{number * 10 + attempt:032x}")
+        facts = CommitFacts(mark, 1, 1, EventCounts(0, 0, 0), "", 0, 0, ())
+        wins = model.states[number] == "PENDING"
+        repeated = model.states[number] == "COMPLETED" and model.attempts[number] == mark
+        try:
+            record = self.catalog.commit(PIPE, CheckpointId(number), Epoch(model.epochs[number]), facts)
+        except ConflictError as error:
+            if error.kind != "fenced" or wins or repeated:
+                raise
+            return
+        assert wins or repeated
+        assert record.attempt == mark
+        if wins:
+            model.states[number], model.attempts[number] = "COMPLETED", mark
+            if model.days[number] is not None:
+                model.head = number
+
+    @precondition(lambda self: self.model.states)
+    @rule(pick=st.integers(0))
+    def abort(self, pick: int) -> None:
+        number = 1 + pick % len(self.model.states)
+        self.catalog.abort(PIPE, CheckpointId(number), "test")
+        if self.model.states[number] == "PENDING":
+            self.model.states[number] = "ABORTED"
+
+    @precondition(lambda self: "COMPLETED" in self.model.states.values())
+    @rule(pick=st.integers(0))
+    def restore(self, pick: int) -> None:
+        model = self.model
+        completed = [number for number, state in model.states.items() if state == "COMPLETED"]
+        target = completed[pick % len(completed)]
+        self.catalog.restore(PIPE, CheckpointId(target), None, "o")
+        model.abort(savepoints=True)
+        model.head, model.epoch, model.generation = target, model.epoch + 1, model.generation + 1
+
+    @invariant()
+    def the_catalog_is_the_model(self) -> None:
+        head, records = self.catalog.head(PIPE), self.catalog.list(PIPE)
+        assert (head.head, head.epoch, head.generation) == (self.model.head, self.model.epoch, self.model.generation)
+        assert {r.checkpoint_id: r.state for r in records} == self.model.states
+        assert {r.checkpoint_id: r.base for r in records} == self.model.bases
+        assert history_violations(head, records) == []
+        if head.head is not None:
+            assert [r.checkpoint_id for r in self.catalog.lineage(PIPE, head.head)] == self.model.lineage()
+        for day in {0, self.model.days.get(len(self.model.days)) or 1}:
+            record = self.catalog.applied(PIPE, DataInterval(day, day + 1))
+            assert (record and record.checkpoint_id) == self.model.applied(day)
+            assert record is None or record.state is CheckpointState.COMPLETED
+
+
+@pytest.mark.timeout(300)
+class TestHistory(History.TestCase):
+    settings = settings(max_examples=20, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))

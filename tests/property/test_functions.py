@@ -1,0 +1,153 @@
+"""Declared states against the plainest thing that could work: a loop over all events of each key."""
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statelib.definition.pipeline import Pipeline
+from statelib.testing.local_run import LocalRun
+
+SCHEMA = pa.schema(
+    [
+        ("k", pa.string()),
+        ("u", pa.int64()),
+        ("n", pa.int64()),
+        ("x", pa.float64()),
+        ("s", pa.string()),
+        ("t", pa.int64()),
+    ]
+)
+BOUNDS = [-1.0, 0.0, 2.5]
+FIELDS: dict[str, dict[str, object]] = {
+    "events": {"agg": "count"},
+    "numbers": {"agg": "count", "of": "x"},
+    "total": {"agg": "sum", "of": "n"},
+    "sum_x": {"agg": "sum", "of": "x"},
+    "least": {"agg": "min", "of": "x"},
+    "most": {"agg": "max", "of": "s"},
+    "mean": {"agg": "avg", "of": "x"},
+    "first": {"agg": "first", "of": "s", "by": ["t", "n"]},
+    "last": {"agg": "last", "of": "s", "by": ["t"]},
+    "all": {"agg": "collect", "of": "x"},
+    "each": {"agg": "distinct", "of": "s"},
+    "spread": {"agg": "histogram", "of": "x", "bounds": BOUNDS},
+}
+STATES: dict[str, dict[str, object]] = {
+    "row": {"kind": "value", "fields": FIELDS},
+    "map": {"kind": "map", "user_key": "u", "fields": {"events": FIELDS["events"], "last": FIELDS["last"]}},
+    "counts": {"kind": "map", "user_key": "u", "value": {"agg": "sum", "of": "n"}},
+    "least": {"kind": "reducing", "value": {"agg": "min", "of": "s"}},
+    "spread": {"kind": "aggregating", "value": FIELDS["spread"]},
+    "list": {"kind": "list", "value": {"agg": "collect", "of": "n"}},
+}
+
+Event = dict[str, object]
+small = st.integers(-3, 3)
+EVENT = st.fixed_dictionaries(
+    {
+        "k": st.sampled_from(["a", "b", "ä", ""]),
+        "u": st.none() | st.integers(0, 2),
+        "n": st.none() | small,
+        "x": st.none() | st.sampled_from([-2.0, -1.0, -0.0, 0.0, 2.5, 3.0, math.nan]),
+        "s": st.none() | st.sampled_from(["", "p", "q", "\N{SNOWMAN}"]),
+        "t": st.none() | st.integers(0, 3),
+    }
+)
+
+
+def pipeline(key: list[str]) -> Pipeline:
+    columns = {"k": "string", "u": "long", "n": "long", "x": "double", "s": "string", "t": "long"}
+    source = {"path": "x", "columns": columns}
+    return Pipeline.model_validate(
+        {"name": "p", "source": source, "key": key, "on_null_key": "drop", "states": STATES, "backend": "heap"}
+    )
+
+
+def of(events: list[Event], column: object) -> list[object]:
+    """The values of a column; NaN is no value and -0.0 is 0.0."""
+    values = [e[str(column)] for e in events]
+    return [v + 0.0 if isinstance(v, float) else v for v in values if v is not None and v == v]
+
+
+def picked(events: list[Event], spec: dict[str, object], choose: Callable[..., object]) -> object:
+    columns = [*spec["by"], spec["of"]]
+    rows = [tuple(e[c] for c in columns) for e in events if all(e[c] is not None for c in columns)]
+    if not rows:
+        return None
+    *order, value = choose(rows)
+    return {"value": value, **{f"by_{c}": v for c, v in zip(columns, order, strict=False)}}
+
+
+def aggregate(events: list[Event], spec: dict[str, object]) -> object:
+    agg = spec["agg"]
+    if agg == "count":
+        return len(of(events, spec["of"])) if "of" in spec else len(events)
+    if agg in ("first", "last"):
+        return picked(events, spec, min if agg == "first" else max)
+    values = of(events, spec["of"])
+    if not values:
+        return None
+    if agg == "histogram":
+        bounds = [-math.inf, *BOUNDS, math.inf]
+        return [sum(low < v <= high for v in values) for low, high in pairwise(bounds)]
+    return {
+        "sum": sum,
+        "min": min,
+        "max": max,
+        "avg": lambda v: {"sum": sum(v), "count": len(v)},
+        "collect": sorted,
+        "distinct": lambda v: sorted(set(v)),
+    }[agg](values)
+
+
+def groups(events: list[Event], columns: list[str]) -> dict[object, list[Event]]:
+    found: dict[object, list[Event]] = {}
+    for event in events:
+        key = tuple(event[c] for c in columns)
+        if None not in key:
+            found.setdefault(key if len(key) > 1 else key[0], []).append(event)
+    return found
+
+
+def expected(events: list[Event], state: dict[str, object]) -> object:
+    """Of the events of one key; None where the state holds nothing."""
+    if "user_key" in state:
+        inner = {k: v for k, v in state.items() if k != "user_key"}
+        entries = {u: expected(e, inner) for u, e in groups(events, [state["user_key"]]).items()}
+        return {u: e for u, e in entries.items() if e is not None} or None
+    if "value" in state:
+        return aggregate(events, state["value"])
+    return {name: aggregate(events, spec) for name, spec in state["fields"].items()}
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(EVENT, max_size=40), st.randoms(use_true_random=False), st.sampled_from([["k"], ["k", "u"], ["u"]]))
+def test_declared_states_equal_a_loop_over_the_events(events, random, key):
+    """However the events are ordered and cut into batches."""
+    run = LocalRun(pipeline(key))
+    delivered = random.sample(events, len(events))
+    while delivered:
+        size = random.randint(1, len(delivered))
+        batch, delivered = delivered[:size], delivered[size:]
+        run.apply(pa.Table.from_pylist(batch, SCHEMA))
+    for name, state in STATES.items():
+        of_each = {k: expected(e, state) for k, e in groups(events, key).items()}
+        assert run.state(name) == {k: v for k, v in of_each.items() if v is not None}, name
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(EVENT, max_size=30), st.randoms(use_true_random=False))
+def test_the_same_events_make_the_same_bytes(events, random):
+    """Digests of the state do not depend on order and batches either."""
+    whole, cut = LocalRun(pipeline(["k"])), LocalRun(pipeline(["k"]))
+    whole.apply(pa.Table.from_pylist(events, SCHEMA))
+    shuffled = random.sample(events, len(events))
+    at = random.randint(0, len(events))
+    for batch in (shuffled[:at], shuffled[at:]):
+        cut.apply(pa.Table.from_pylist(batch, SCHEMA))
+    for a, b in zip(whole.backend.statistics(), cut.backend.statistics(), strict=True):
+        assert a.same_content(b)

@@ -1,0 +1,153 @@
+"""What is special about the RocksDB backend: its directory, its leases, its native checkpoints."""
+
+from pathlib import Path
+
+import pytest
+
+from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
+from statelib.backends.rocksdb.database import FILE_NAME
+from statelib.backends.rocksdb.leases import Leases
+from statelib.backends.rocksdb.stored import key_group_bounds, scan_stored
+from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.model.ids import CheckpointId
+from statelib.model.key_groups import KeyGroupRange
+from statelib.testing.keyed_samples import all_key_groups, entries, fill, put, sample_schema
+
+SCHEMA = sample_schema()
+STATES = [d.name for d in SCHEMA.states]
+UID = "5a7b0000-0000-0000-0000-000000000000"
+ONE = CheckpointId(1)
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> RocksDBKeyedStateBackend:
+    backend = RocksDBKeyedStateBackend(SCHEMA, all_key_groups(SCHEMA), str(tmp_path / "backend"), UID)
+    fill(backend, 40)
+    return backend
+
+
+def test_a_directory_with_content_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("mine")
+    with pytest.raises(InvalidRequestError) as caught:
+        RocksDBKeyedStateBackend(SCHEMA, all_key_groups(SCHEMA), str(tmp_path), UID)
+    assert caught.value.kind == "directory-not-empty"
+    assert [p.name for p in tmp_path.iterdir()] == ["precious"]
+
+
+def test_a_native_checkpoint_holds_rocksdbs_files_and_nothing_else(backend: RocksDBKeyedStateBackend) -> None:
+    checkpoint = backend.checkpoint(ONE)
+    names = [name for name, _ in checkpoint.files]
+    assert all(FILE_NAME.fullmatch(name) for name in names)
+    assert sum(name.endswith(".sst") for name in names) == 4
+    assert sum(name.startswith("MANIFEST-") for name in names) == 1
+    assert "CURRENT" in names
+    checkpoint.release()
+    backend.close()
+
+
+def test_a_native_checkpoint_can_be_read_after_the_backend_moved_on(
+    backend: RocksDBKeyedStateBackend, tmp_path: Path
+) -> None:
+    before = entries(backend, "means")
+    checkpoint = backend.checkpoint(ONE)
+    put(backend, "means", ["key-1", "new"], [None, 1.0])
+    found = {}
+    for state, rows in scan_stored(str(checkpoint.directory), STATES, KeyGroupRange(0, 127), 128):
+        if STATES[state] == "means":
+            found |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
+    assert found == before
+    checkpoint.release()
+    backend.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_directory_stays_until_the_last_checkpoint_is_released(
+    backend: RocksDBKeyedStateBackend, tmp_path: Path
+) -> None:
+    first, second = backend.checkpoint(ONE), backend.checkpoint(CheckpointId(2))
+    backend.close()
+    first.release()
+    first.release()
+    assert not first.directory.exists()
+    assert second.directory.exists()
+    second.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_an_earlier_try_left_is_replaced(backend: RocksDBKeyedStateBackend) -> None:
+    left = Path(backend.directory) / "chk-1"
+    left.mkdir()
+    (left / "000999.sst").write_bytes(b"junk")
+    checkpoint = backend.checkpoint(ONE)
+    assert "000999.sst" not in [name for name, _ in checkpoint.files]
+    checkpoint.release()
+    backend.close()
+
+
+def test_a_checkpoint_that_fails_gives_the_database_back(backend: RocksDBKeyedStateBackend, tmp_path: Path) -> None:
+    (Path(backend.directory) / "chk-1").write_text("a file where the directory should be")
+    with pytest.raises(CorruptStateError):
+        backend.checkpoint(ONE)
+    backend.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_checkpoint_of_a_closed_backend(backend: RocksDBKeyedStateBackend) -> None:
+    backend.close()
+    with pytest.raises(InvalidRequestError) as caught:
+        backend.checkpoint(ONE)
+    assert caught.value.kind == "backend-closed"
+
+
+def test_a_damaged_block_is_an_error_and_not_a_short_scan(backend: RocksDBKeyedStateBackend) -> None:
+    checkpoint = backend.checkpoint(ONE)
+    damaged = next(Path(path) for name, path in checkpoint.files if name.endswith(".sst"))
+    data = bytearray(damaged.read_bytes())
+    data[20] ^= 1
+    damaged.unlink()  # it is a hard link: the live database keeps the good file
+    damaged.write_bytes(data)
+    with pytest.raises(CorruptStateError, match="chk-1") as caught:
+        for _ in scan_stored(str(checkpoint.directory), STATES, None, 128):
+            pass
+    assert caught.value.kind == "corrupt-rocksdb"
+    checkpoint.release()
+    backend.close()
+
+
+def test_opening_what_is_no_database_removes_it(tmp_path: Path) -> None:
+    directory = tmp_path / "backend"
+    database_directory(str(directory)).mkdir(parents=True)
+    (database_directory(str(directory)) / "CURRENT").write_text("MANIFEST-000001\n")
+    with pytest.raises(CorruptStateError) as caught:
+        RocksDBKeyedStateBackend.open_existing(SCHEMA, all_key_groups(SCHEMA), str(directory), UID, ())
+    assert caught.value.kind == "corrupt-rocksdb"
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize(
+    ("key_groups", "max_parallelism", "bounds"),
+    [
+        (KeyGroupRange(0, 127), 128, (b"\x00", b"\x80")),
+        (KeyGroupRange(5, 5), 128, (b"\x05", b"\x06")),
+        (KeyGroupRange(255, 255), 300, (b"\x00\xff", b"\x01\x00")),
+        (KeyGroupRange(0, 32767), 32768, (b"\x00\x00", b"\x80\x00")),
+        (KeyGroupRange(7, 6), 128, (b"\x07", b"\x07")),
+    ],
+)
+def test_key_group_bounds(key_groups: KeyGroupRange, max_parallelism: int, bounds: tuple[bytes, bytes]) -> None:
+    assert key_group_bounds(key_groups, max_parallelism) == bounds
+
+
+def test_leases_dispose_once_when_all_are_back() -> None:
+    disposed: list[str] = []
+    leases = Leases(lambda: disposed.append("now"))
+    leases.take()
+    leases.take()
+    leases.close()
+    leases.close()
+    leases.give_back()
+    assert disposed == []
+    leases.give_back()
+    assert disposed == ["now"]
+    with pytest.raises(InvalidRequestError):
+        leases.take()

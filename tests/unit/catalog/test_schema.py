@@ -1,0 +1,108 @@
+"""Schema versions and catalog URLs: the migrations make what the code expects, and nothing else is worked on."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine, text
+
+import statelib.catalog
+from statelib.catalog.catalog import Catalog
+from statelib.catalog.migration import REVISION
+from statelib.catalog.schema import METADATA
+from statelib.errors import InvalidRequestError, RetryableError, UnsupportedError
+from statelib.model.ids import PipelineName
+
+PIPE = PipelineName("p")
+MIGRATIONS = Path(statelib.catalog.__file__).parent / "migrations"
+
+
+def made(tmp_path: Path) -> tuple[str, Catalog]:
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    return url, Catalog(url, lambda: 0)
+
+
+def test_the_migrations_make_the_tables_that_the_code_uses(tmp_path: Path):
+    url, catalog = made(tmp_path)
+    catalog.migrate()
+    with create_engine(url).connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+
+
+def test_the_newest_migration_is_the_one_the_code_asks_for():
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    assert ScriptDirectory.from_config(config).get_heads() == [REVISION]
+
+
+def test_a_catalog_that_was_never_migrated_is_refused_by_name(tmp_path: Path):
+    _, catalog = made(tmp_path)
+    with pytest.raises(InvalidRequestError, match="expected schema 0001, found none") as refusal:
+        catalog.list()
+    assert (refusal.value.kind, refusal.value.hint) == ("catalog-not-migrated", "statelib catalog migrate")
+    catalog.migrate()
+    catalog.migrate()
+    assert catalog.list() == []
+
+
+def test_a_catalog_of_a_newer_statelib_is_left_alone(tmp_path: Path):
+    url, catalog = made(tmp_path)
+    catalog.migrate()
+    with create_engine(url).begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    for call in (Catalog(url, lambda: 0).list, Catalog(url, lambda: 0).migrate):
+        with pytest.raises(UnsupportedError, match="found 9999") as refusal:
+            call()
+        assert refusal.value.kind == "catalog-schema-unknown"
+
+
+def test_migrating_what_is_current_does_not_load_alembic(tmp_path: Path):
+    url, catalog = made(tmp_path)
+    catalog.migrate()
+    code = (
+        "import sys; from statelib.catalog.catalog import Catalog\n"
+        "Catalog(sys.argv[1], lambda: 0).migrate()\n"
+        "assert 'alembic' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code, url], check=True, cwd=Path(statelib.catalog.__file__).parents[2])
+
+
+def test_sqlite_waits_syncs_and_keeps_its_references(tmp_path: Path):
+    from statelib.catalog.engine import open_engine, transaction
+
+    url, _ = made(tmp_path)
+    with transaction(open_engine(url)) as connection:
+        found = [
+            connection.execute(text(f"PRAGMA {p}")).scalar() for p in ("busy_timeout", "synchronous", "foreign_keys")
+        ]
+    assert found == [30_000, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("mysql://host/db", "bad-catalog-url"),
+        ("not a url", "bad-catalog-url"),
+        ("nonsense+driver://x", "bad-catalog-url"),
+        ("sqlite://", "bad-catalog-url"),
+        ("sqlite:///:memory:", "bad-catalog-url"),
+        ("postgresql+nodriver://u:hunter2@host/db", "bad-catalog-url"),
+    ],
+)
+def test_other_urls_are_refused_without_showing_passwords(url: str, kind: str):
+    with pytest.raises(InvalidRequestError) as refusal:
+        Catalog(url, lambda: 0)
+    assert refusal.value.kind == kind
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_a_database_that_cannot_be_reached_is_worth_a_retry(tmp_path: Path):
+    catalog = Catalog(f"sqlite:///{tmp_path}/no/such/directory/catalog.db", lambda: 0)
+    with pytest.raises(RetryableError, match="unable to open") as refusal:
+        catalog.head(PIPE)
+    assert refusal.value.kind == "catalog-unavailable"

@@ -1,0 +1,104 @@
+"""Which sets of acknowledgements make a checkpoint, and what is said about those that do not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from statelib.coordinator.acknowledgements import check_acknowledgements
+from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.model.checkpoint import EventCounts, FileRecord, SubtaskReport
+from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
+from statelib.model.key_groups import KeyGroupRange, subtask_range
+from statelib.model.state import StateStatistics
+
+PARALLELISM, GROUPS = 3, 10
+
+
+def report(subtask: int, parallelism: int = PARALLELISM) -> SubtaskReport:
+    owned = subtask_range(subtask, parallelism, GROUPS)
+    handle = KeyGroupsSavepointStateHandle(owned, (0,) * len(owned), ByteStreamStateHandle("s", b""))
+    file = FileRecord(f"f{subtask}", 1, 2, subtask, owned)
+    counts = StateStatistics(owned, np.ones(len(owned), np.int64), np.ones(len(owned), np.uint64))
+    return SubtaskReport(subtask, owned, handle, (file,), (counts,), EventCounts(5, 4, 1), "empty", 0, 0)
+
+
+def reports() -> list[SubtaskReport]:
+    return [report(i) for i in range(PARALLELISM)]
+
+
+def refused(bad: list[SubtaskReport]) -> CorruptStateError:
+    with pytest.raises(CorruptStateError) as refusal:
+        check_acknowledgements(bad, PARALLELISM, GROUPS)
+    return refusal.value
+
+
+def test_a_whole_set_in_any_order_is_accepted():
+    check_acknowledgements(reports()[::-1], PARALLELISM, GROUPS)
+    check_acknowledgements([report(i, GROUPS) for i in range(GROUPS)], GROUPS, GROUPS)
+
+
+def test_missing_subtasks_are_named():
+    error = refused([report(1)])
+    assert error.kind == "missing-acknowledgement"
+    assert "subtasks 0, 2: expected 3, found 1" in error.message
+    assert refused([]).kind == "missing-acknowledgement"
+
+
+def test_a_subtask_that_acknowledged_twice_is_named():
+    error = refused([*reports(), report(2)])
+    assert (error.kind, "subtask 2 acknowledged 2 times" in error.message) == ("duplicate-acknowledgement", True)
+
+
+@pytest.mark.parametrize("subtask", [-1, PARALLELISM])
+def test_an_unknown_subtask_is_refused(subtask: int):
+    assert refused([*reports(), replace(report(2), subtask=subtask)]).kind == "unknown-subtask"
+
+
+def test_a_bad_parallelism_is_the_callers_fault():
+    with pytest.raises(InvalidRequestError):
+        check_acknowledgements([], 11, GROUPS)
+
+
+def shifted(report: SubtaskReport, part: str) -> SubtaskReport:
+    """The report with one part that covers one key group less."""
+    less = KeyGroupRange(report.key_group_range.start, report.key_group_range.end - 1)
+    if part == "handle":
+        return replace(report, keyed=replace(report.keyed, key_group_range=less))
+    if part == "file":
+        return replace(report, files=(replace(report.files[0], key_group_range=less),))
+    if part == "statistics":
+        return replace(report, statistics=(replace(report.statistics[0], key_group_range=less),))
+    return replace(report, key_group_range=less)
+
+
+@pytest.mark.parametrize("part", ["report", "handle", "file", "statistics"])
+def test_each_part_must_cover_exactly_the_subtasks_key_groups(part: str):
+    error = refused([report(0), shifted(report(1), part), report(2)])
+    assert error.kind == "wrong-key-groups"
+    assert "subtask 1" in error.message
+    assert "covers key groups 4-5, expected 4-6" in error.message
+
+
+def test_a_file_of_another_subtask_is_refused():
+    bad = replace(report(1), files=(replace(report(1).files[0], subtask=0),))
+    error = refused([report(0), bad, report(2)])
+    assert (error.kind, "f1 belongs to subtask 0" in error.message) == ("wrong-key-groups", True)
+
+
+def test_subtasks_must_report_the_same_number_of_states():
+    error = refused([report(0), report(1), replace(report(2), statistics=())])
+    assert (error.kind, error.message) == ("states-differ", "subtask 2 reports 0 states, subtask 0 reports 1")
+
+
+def test_entries_without_a_handle_are_refused():
+    assert refused([report(0), replace(report(1), keyed=None), report(2)]).kind == "state-without-handle"
+    owned = subtask_range(1, PARALLELISM, GROUPS)
+    none = StateStatistics(owned, np.zeros(len(owned), np.int64), np.zeros(len(owned), np.uint64))
+    empty = replace(report(1), keyed=None, files=(), statistics=(none,))
+    check_acknowledgements([report(0), empty, report(2)], PARALLELISM, GROUPS)
+
+
+def test_lost_events_are_counted():
+    error = refused([report(0), report(1), replace(report(2), events=EventCounts(6, 4, 1))])
+    assert (error.kind, "subtask 2 read 6 events" in error.message) == ("events-lost", True)

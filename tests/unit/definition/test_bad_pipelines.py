@@ -1,0 +1,139 @@
+# ruff: noqa: E501  (a table: one mistake a line)
+"""Every mistake in a pipeline file is one error that says where and what."""
+
+import pytest
+
+from statelib.definition.pipeline import load_pipeline
+from statelib.errors import InvalidRequestError
+
+GOOD = """\
+name: flights
+schedule: {cron: "@daily", start: 2013-01-01, end: 2013-12-31}
+source:
+  path: "{data}/flights/{start:%Y-%m-%d}"
+  columns:
+    tailnum: string
+    dest: string
+    distance: long
+    blob: bytes
+    time_hour: instant
+key: [tailnum]
+states:
+  activity:
+    kind: value
+    fields:
+      flights: {agg: count}
+      last_dest: {agg: last, of: dest, by: time_hour}
+  per_dest: {kind: map, user_key: dest, value: {agg: count}}
+  longest: {kind: reducing, value: {agg: max, of: distance}}
+  spread: {kind: aggregating, value: {agg: histogram, of: distance, bounds: [100, 1000]}}
+  seen: {kind: list, value: {agg: distinct, of: dest}}
+  custom: {kind: value, fields: {streak: long}, function: my.module:update}
+backend: rocksdb
+parallelism: 2
+max_parallelism: 128
+checkpoint: {strategy: full}
+"""
+
+CASES = {
+    "typo in a top key": ("parallelism: 2", "paralelism: 2", 24, "paralelism: unknown key, did you mean 'parallelism'?"),
+    "typo further down": ("{kind: map, user_key: dest", "{kind: map, userkey: dest", 18, "states.per_dest.userkey: unknown key, did you mean 'user_key'?"),
+    "unlike any key": ("{strategy: full}", "{strategy: full, xyzzy: 1}", 26, "checkpoint.xyzzy: unknown key, known are strategy, inline_threshold_bytes"),
+    "path is not for files": ("parallelism: 2", "path: x", 24, "path: unknown key"),
+    "missing key": ("backend: rocksdb\n", "", 1, "backend: is missing"),
+    "unknown aggregate": ("{agg: count}\n      last", "{agg: cuont}\n      last", 16, "states.activity.fields.flights.agg: unknown aggregate 'cuont', did you mean 'count'?; known are count, sum, min, max, avg, first, last, collect, distinct, histogram"),
+    "undeclared column": ("of: dest, by", "of: destt, by", 17, "states.activity.fields.last_dest.of: column 'destt' is not in source.columns, did you mean 'dest'?; declared are tailnum, dest,"),
+    "undeclared order": ("by: time_hour", "by: [distance, hour]", 17, "states.activity.fields.last_dest.by: column 'hour' is not in source.columns"),
+    "no order": (", by: time_hour", "", 17, "states.activity.fields.last_dest: last needs 'by'"),
+    "order where there is none": ("{agg: count}}", "{agg: count, by: dest}}", 18, "states.per_dest.value.by: count has no order"),
+    "order twice": ("by: time_hour", "by: [time_hour, time_hour]", 17, "states.activity.fields.last_dest.by: expected each column once"),
+    "wrong type": ("{agg: max, of: distance}", "{agg: sum, of: dest}", 19, "states.longest.value.of: sum takes a column of type byte, short, int, long, float, double; dest is string"),
+    "no column": ("{agg: max, of: distance}", "{agg: max}", 19, "states.longest.value: max needs 'of'"),
+    "too much parallelism": ("parallelism: 2", "parallelism: 129", 24, "parallelism: 129 is more than max_parallelism, 128"),
+    "parallelism of nothing": ("parallelism: 2", "parallelism: 0", 24, "parallelism: expected greater than or equal to 1, found 0"),
+    "parallelism beyond Flink's": ("max_parallelism: 128", "max_parallelism: 32769", 25, "max_parallelism: expected less than or equal to 32768, found 32769"),
+    "parallelism of truth": ("parallelism: 2", "parallelism: true", 24, "parallelism: expected a valid integer, found True"),
+    "key of bytes": ("key: [tailnum]", "key: [blob]", 11, "key.0: column blob is bytes, which cannot be a key; key types are boolean,"),
+    "key undeclared": ("key: [tailnum]", "key: [tailnum, tail]", 11, "key.1: column 'tail' is not in source.columns, did you mean 'tailnum'?"),
+    "key twice": ("key: [tailnum]", "key: [tailnum, tailnum]", 11, "key.1: column 'tailnum' is given twice"),
+    "no key": ("key: [tailnum]", "key: []", 11, "key: expected 1 to 25 columns, found 0"),
+    "user key of bytes": ("user_key: dest", "user_key: blob", 18, "states.per_dest.user_key: column blob is bytes, which cannot be a key"),
+    "user key missing": ("user_key: dest, ", "", 18, "states.per_dest: a map state needs 'user_key'"),
+    "user key of no map": ("{kind: reducing,", "{kind: reducing, user_key: dest,", 19, "states.longest.user_key: only a map state has one, not a reducing state"),
+    "unknown type": ("distance: long", "distance: lung", 8, "source.columns.distance: "),
+    "column of nothing": ("blob: bytes", "blob: void", 9, "source.columns.blob: type void holds nothing"),
+    "duplicate state": ("  seen: {", "  longest: {", 21, "states.longest: given twice, first on line 19"),
+    "duplicate key": ("parallelism: 2", "name: other", 24, "name: given twice, first on line 1"),
+    "forbidden state name": ("  seen: {", "  default: {", 21, "states.default: expected a state name other than '' and 'default'"),
+    "no such kind": ("kind: list", "kind: set", 21, "states.seen.kind: expected 'value', 'list', 'map', 'reducing' or 'aggregating', found 'set'"),
+    "list of sums": ("{agg: distinct, of: dest}", "{agg: sum, of: distance}", 21, "states.seen.value.agg: a list state takes collect, distinct, found 'sum'"),
+    "reducing to a mean": ("{agg: max, of: distance}", "{agg: avg, of: distance}", 19, "states.longest.value.agg: a reducing state takes count, sum, min, max, found 'avg'"),
+    "reducing fields": ("{kind: reducing, value: {agg: max, of: distance}}", "{kind: reducing, fields: {a: {agg: count}}}", 19, "states.longest.fields: a reducing state takes one 'value' instead of fields"),
+    "nothing held": (", value: {agg: count}}", "}", 18, "states.per_dest: expected 'value' or 'fields'"),
+    "both held": ("user_key: dest, value", "user_key: dest, fields: {a: {agg: count}}, value", 18, "states.per_dest: expected either 'value' or 'fields', found both"),
+    "no bounds": (", bounds: [100, 1000]", "", 20, "states.spread.value: histogram needs 'bounds'"),
+    "falling bounds": ("[100, 1000]", "[100, 100]", 20, "states.spread.value.bounds: expected ascending numbers, found 100, 100"),
+    "endless bounds": ("[100, 1000]", "[100, .inf]", 20, "states.spread.value.bounds.1: expected a finite number, found inf"),
+    "bounds of a maximum": ("{agg: max, of: distance}", "{agg: max, of: distance, bounds: [1]}", 19, "states.longest.value.bounds: max has none"),
+    "aggregate and type": ("{agg: max, of: distance}", "{agg: max, of: distance, type: long}", 19, "states.longest.value.type: follows from the aggregate"),
+    "type without function": ("{agg: count}\n      last", "long\n      last", 16, "states.activity.fields.flights: a type alone is for states with a function; expected 'agg'"),
+    "aggregate with function": ("{streak: long}", "{streak: {agg: count}}", 22, "states.custom.fields.streak: expected a type"),
+    "field is a key": ("{streak: long}", "{tailnum: long}", 22, "states.custom.fields.tailnum: is also a key column"),
+    "bad field type": ("{streak: long}", "{streak: lung}", 22, "states.custom.fields.streak: "),
+    "function for a list": ("custom: {kind: value", "custom: {kind: list", 22, "states.custom.kind: a function takes a value state, found a list state"),
+    "no function": ("my.module:update", "my.module.update", 22, "states.custom.function: expected package.module:name, found 'my.module.update'"),
+    "later strategy": ("{strategy: full}", "{strategy: incremental}", 26, "checkpoint.strategy: 'incremental' is not available yet; backend rocksdb takes full, canonical"),
+    "no such strategy": ("{strategy: full}", "{strategy: ful}", 26, "checkpoint.strategy: backend rocksdb takes full, canonical, found 'ful', did you mean 'full'?"),
+    "too much inline": ("{strategy: full}", "{inline_threshold_bytes: 1048577}", 26, "checkpoint.inline_threshold_bytes: expected less than or equal to 1048576, found 1048577"),
+    "heap is canonical": ("backend: rocksdb", "backend: heap", 26, "checkpoint.strategy: backend heap takes canonical, found 'full'"),
+    "no such backend": ("backend: rocksdb", "backend: forst", 23, "backend: expected 'heap' or 'rocksdb', found 'forst'"),
+    "no such placeholder": ("{start:%Y-%m-%d}", "{day}", 4, "source.path: unknown placeholder {day}; known are {data}, {start}, {end}"),
+    "attribute of a placeholder": ("{start:%Y-%m-%d}", "{start.year}", 4, "source.path: unknown placeholder {start.year}, did you mean 'start'?"),
+    "broken template": ("{start:%Y-%m-%d}", "{start", 4, "source.path: not a template: "),
+    "bad name": ("name: flights", "name: a/b", 1, "name: pipeline name 'a/b': expected letters"),
+    "end before start": ("end: 2013-12-31", "end: 2012-12-31", 2, "schedule.end: 2012-12-31 00:00:00+00:00 is before start"),
+    "no date": ("start: 2013-01-01", "start: soon", 2, "schedule.start: expected a valid datetime"),
+    "checks": ("parallelism: 2", "checks: [rows]", 24, "checks: a pipeline's own checks are not available yet"),
+    "YAML's own truth": ("    distance: long", "    on: long", 8, "source.columns: key 'on': expected text (put it in quotes)"),
+    "broken YAML": ("key: [tailnum]", "key: [tailnum", 12, "not valid YAML: "),
+    "no columns": ("  columns:\n", "  columns: {}\n  kolumns:\n", 6, "source.kolumns: unknown key, did you mean 'columns'?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_mistake_is_one_clear_error(tmp_path, case):
+    old, new, line, expected = CASES[case]
+    assert GOOD.count(old) >= 1
+    path = tmp_path / "flights.yaml"
+    path.write_text(GOOD.replace(old, new, 1))
+    with pytest.raises(InvalidRequestError) as caught:
+        load_pipeline(path)
+    assert caught.value.kind == "bad-pipeline"
+    assert caught.value.message.startswith(f"{path}:{line}: {expected}")
+    assert "\n" not in caught.value.message
+
+
+def test_the_good_one_is_good(tmp_path):
+    path = tmp_path / "flights.yaml"
+    path.write_text(GOOD)
+    assert len(load_pipeline(path).schema().states) == 6
+
+
+def test_several_mistakes_have_a_line_each_in_order(tmp_path):
+    path = tmp_path / "flights.yaml"
+    path.write_text(GOOD.replace("key: [tailnum]", "key: [tail]").replace("of: distance}", "of: far}"))
+    with pytest.raises(InvalidRequestError) as caught:
+        load_pipeline(path)
+    lines = caught.value.message.splitlines()
+    assert [line.removeprefix(f"{path}:").split(": ")[:2] for line in lines] == [
+        ["11", "key.0"],
+        ["19", "states.longest.value.of"],
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "just text", "- a\n- list\n", "---\n"])
+def test_a_file_that_is_no_mapping(tmp_path, text):
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidRequestError, match=r"x\.yaml:[12]: expected a mapping with the keys of a pipeline"):
+        load_pipeline(path)

@@ -1,0 +1,48 @@
+import pytest
+
+from statelib.definition.document import read_document
+
+
+def test_data_and_lines():
+    document = read_document("a: 1\nb:\n  c: [x, y]\n  d:\n    - p\n    - q\n")
+    assert document.data == {"a": 1, "b": {"c": ["x", "y"], "d": ["p", "q"]}}
+    assert document.problems == ()
+    lines = {("a",): 1, ("b",): 2, ("b", "c"): 3, ("b", "c", 1): 3, ("b", "d"): 4, ("b", "d", 1): 6}
+    assert {where: document.line(where) for where in lines} == lines
+
+
+def test_an_unknown_field_is_on_the_line_of_what_is_around_it():
+    document = read_document("a: 1\nb:\n  c: 2\n")
+    assert document.line(("b", "missing", "too")) == 2
+    assert document.line(("missing",)) == 1
+
+
+def test_anchors_and_merge_keys_work():
+    document = read_document("a: &x {p: 1, q: 2}\nb: {<<: *x, q: 3}\n")
+    assert document.problems == ()
+    assert document.data == {"a": {"p": 1, "q": 2}, "b": {"p": 1, "q": 3}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [*a]",
+        "x: " + "[" * 30 + "]" * 30,
+        "a: &a [1,1,1,1,1,1,1,1,1,1]\n"
+        + "\n".join(f"{b}: &{b} [{','.join([f'*{a}'] * 10)}]" for a, b in zip("abcdef", "bcdefg", strict=True)),
+    ],
+    ids=["endless", "deep", "exploding"],
+)
+def test_what_explodes_is_a_problem(text):
+    document = read_document(text)
+    assert document.data is None
+    assert "larger than a pipeline file can be" in document.problems[0].text
+
+
+@pytest.mark.parametrize(
+    "text", ["a: [1", "a: b: c", "a: 2013-99-99", "a: !!python/object:os.x {}", "a: 1\n---\nb: 2\n"]
+)
+def test_what_is_no_yaml_is_a_problem(text):
+    document = read_document(text)
+    assert document.data is None
+    assert document.problems[0].text.startswith("not valid YAML: ")

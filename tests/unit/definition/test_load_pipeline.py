@@ -1,0 +1,170 @@
+import pickle
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from statelib.definition.pipeline import Pipeline, load_pipeline, load_pipelines
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.model.state import StateKind
+
+ROOT = Path(__file__).parents[3]
+SHIPPED = ROOT / "dags" / "pipelines"
+
+SMALL = """\
+name: small
+source:
+  path: "{data}/x/{start:%Y-%m-%d}"
+  columns: {k: string, v: long, t: instant}
+key: k
+states:
+  total: {kind: value, value: {agg: sum, of: v}}
+backend: rocksdb
+"""
+
+
+MEAN = "row<sum: double, count: long>"
+
+
+def small(tmp_path: Path, text: str = SMALL, name: str = "small.yaml") -> Path:
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_shipped_pipelines_load():
+    pipelines, errors = load_pipelines(SHIPPED)
+    assert errors == []
+    assert [p.name for p in pipelines] == ["aircraft_activity", "carrier_streaks", "route_delays"]
+    assert [Path(p.path).stem for p in pipelines] == [p.name for p in pipelines]
+
+
+def test_schema_of_aircraft_activity():
+    schema = load_pipeline(SHIPPED / "aircraft_activity.yaml").schema()
+    activity, per_dest = schema.states
+    assert (str(schema.key_type), schema.max_parallelism) == ("string", 128)
+    assert (activity.name, activity.kind, activity.user_key_type) == ("activity", StateKind.VALUE, None)
+    assert str(activity.value_type) == (
+        "row<flights: long, distance: long, dep_delay: double, arr_delay: double, first_seen: instant, "
+        "last_seen: instant, last_dest: row<value: string, by_time_hour: instant, by_flight: long>>"
+    )
+    assert (per_dest.kind, str(per_dest.user_key_type), str(per_dest.value_type)) == (StateKind.MAP, "string", "long")
+
+
+def test_schema_of_route_delays():
+    schema = load_pipeline(SHIPPED / "route_delays.yaml").schema()
+    assert str(schema.key_type) == "tuple<string, string, string>"
+    assert {s.name: (s.kind.value, str(s.value_type)) for s in schema.states} == {
+        "worst_arr_delay": ("reducing", "double"),
+        "best_arr_delay": ("reducing", "double"),
+        "minutes_flown": ("reducing", "double"),
+        "delays": (
+            "aggregating",
+            "row<flights: long, departed: long, dep_delay: MEAN, arr_delay: MEAN, air_time: MEAN>".replace(
+                "MEAN", MEAN
+            ),
+        ),
+        "arr_delay_histogram": ("aggregating", "array<long>"),
+    }
+
+
+def test_a_list_state_holds_elements(tmp_path):
+    text = SMALL.replace("{kind: value, value: {agg: sum, of: v}}", "{kind: list, value: {agg: collect, of: v}}")
+    (state,) = load_pipeline(small(tmp_path, text)).schema().states
+    assert (state.kind, str(state.value_type)) == (StateKind.LIST, "long")
+
+
+def test_what_may_be_left_out(tmp_path):
+    pipeline = load_pipeline(small(tmp_path))
+    assert (pipeline.parallelism, pipeline.max_parallelism, pipeline.key) == (1, 128, ("k",))
+    assert (pipeline.on_null_key, pipeline.on_gap, pipeline.schedule) == ("fail", "fail", None)
+    assert (pipeline.checkpoint.strategy, pipeline.checkpoint.inline_threshold_bytes) == ("full", 20 * 1024)
+    assert (pipeline.retries.count, pipeline.retries.delay_s) == (2, 10)
+    heap = load_pipeline(small(tmp_path, SMALL.replace("rocksdb", "heap")))
+    assert heap.checkpoint.strategy == "canonical"
+    inlined = load_pipeline(small(tmp_path, SMALL + "checkpoint: {inline_threshold_bytes: 0}\n"))
+    assert (inlined.checkpoint.strategy, inlined.checkpoint.inline_threshold_bytes) == ("full", 0)
+
+
+def test_times_are_utc(tmp_path):
+    text = SMALL + 'schedule: {cron: "@daily", start: 2013-01-01, end: "2013-12-31T12:00:00+02:00"}\n'
+    schedule = load_pipeline(small(tmp_path, text)).schedule
+    assert schedule is not None
+    assert (schedule.start, schedule.end) == (datetime(2013, 1, 1, tzinfo=UTC), datetime(2013, 12, 31, 10, tzinfo=UTC))
+    assert schedule.catchup is False
+
+
+def test_the_location_of_an_interval(tmp_path):
+    source = load_pipeline(small(tmp_path)).source
+    day = datetime(2013, 2, 3, tzinfo=UTC)
+    assert source.location("/srv/data", day, day.replace(day=4)) == "/srv/data/x/2013-02-03"
+
+
+def test_a_pipeline_survives_copying(tmp_path):
+    for path in (*SHIPPED.iterdir(), small(tmp_path)):
+        pipeline = load_pipeline(path)
+        copies = (
+            Pipeline.model_validate(pipeline.model_dump()),
+            Pipeline.model_validate_json(pipeline.model_dump_json()),
+            pickle.loads(pickle.dumps(pipeline)),
+        )
+        for copy in copies:
+            assert copy == pipeline
+            assert hash(copy) == hash(pipeline)
+            assert copy.schema() == pipeline.schema()
+    assert len({load_pipeline(path) for path in SHIPPED.iterdir() for _ in range(2)}) == 3
+
+
+def test_functions_are_one_a_state_and_picklable():
+    for path in SHIPPED.iterdir():
+        pipeline = load_pipeline(path)
+        functions = pipeline.functions()
+        assert [f.state for f in functions] == [s.name for s in pipeline.schema().states]
+        assert pickle.loads(pickle.dumps(functions)) == functions
+
+
+def test_loading_imports_neither_arrow_nor_user_code():
+    code = (
+        "import sys; from statelib.definition.pipeline import load_pipelines; "
+        f"assert len(load_pipelines({str(SHIPPED)!r})[0]) == 3; "
+        "print([m for m in sys.modules if m.split('.')[0] in ('pyarrow', 'pandas', 'pyspark', 'rocksdict', 'jobs')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_missing_file_and_directory_are_not_found(tmp_path):
+    with pytest.raises(NotFoundError, match=r"no pipeline file .*nothing\.yaml"):
+        load_pipeline(tmp_path / "nothing.yaml")
+    with pytest.raises(NotFoundError, match="no directory"):
+        load_pipelines(tmp_path / "nothing")
+
+
+def test_a_bad_file_does_not_hide_the_others(tmp_path):
+    small(tmp_path, SMALL, "a.yaml")
+    small(tmp_path, "name: [", "b.yaml")
+    small(tmp_path, SMALL.replace("small", "other"), "c.yml")
+    small(tmp_path, "not a pipeline", "notes.txt")
+    pipelines, errors = load_pipelines(tmp_path)
+    assert [p.name for p in pipelines] == ["small", "other"]
+    (error,) = errors
+    assert error.path == str(tmp_path / "b.yaml")
+    assert "not valid YAML" in error.message
+
+
+def test_a_name_serves_one_file(tmp_path):
+    small(tmp_path, SMALL, "a.yaml")
+    small(tmp_path, SMALL, "b.yaml")
+    pipelines, (error,) = load_pipelines(tmp_path)
+    assert [Path(p.path).name for p in pipelines] == ["a.yaml"]
+    assert error.path.endswith("b.yaml")
+    assert "a.yaml already" in error.message
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_bytes(b"name: \xff\xfe")
+    with pytest.raises(InvalidRequestError, match="cannot be read"):
+        load_pipeline(path)

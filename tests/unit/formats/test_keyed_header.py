@@ -1,0 +1,147 @@
+"""The keyed header: exact bytes, round trips, timers, damage."""
+
+import pytest
+
+from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.formats.keyed_header import MetaKind, decode_header, decode_keyed_header, encode_header
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import BYTES, INT, LONG, STRING, Field, Row, Tuple
+from statelib.wire.writer import Writer
+
+LONG_SNAPSHOT = "org.apache.flink.api.common.typeutils.base.LongSerializer$LongSerializerSnapshot"
+VOID_NAMESPACE = "org.apache.flink.runtime.state.VoidNamespaceSerializer$VoidNamespaceSerializerSnapshot"
+TIMER = "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot"
+VALUE = StateDescriptor("v", StateKind.VALUE, LONG)
+ALL = KeyedStateSchema(
+    Tuple((STRING, LONG)),
+    300,
+    (
+        StateDescriptor("row", StateKind.VALUE, Row((Field("f0", LONG), Field("f1", STRING)))),
+        StateDescriptor("list", StateKind.LIST, INT),
+        StateDescriptor("map", StateKind.MAP, Tuple((LONG, LONG)), STRING),
+        StateDescriptor("sum", StateKind.REDUCING, LONG),
+        StateDescriptor("Ünï\0😀", StateKind.AGGREGATING, BYTES),
+    ),
+)
+
+
+def simple(writer: Writer, name: str) -> None:
+    writer.utf(name)
+    writer.i32(3)
+
+
+def long_value_state(kind: str = "VALUE", ordinal: int = 0) -> bytes:
+    writer = Writer()
+    writer.utf("v")
+    writer.i32(ordinal)
+    writer.i32(1)
+    writer.utf("KEYED_STATE_TYPE")
+    writer.utf(kind)
+    writer.i32(2)
+    for role, snapshot in (("NAMESPACE_SERIALIZER", VOID_NAMESPACE), ("VALUE_SERIALIZER", LONG_SNAPSHOT)):
+        writer.utf(role)
+        writer.i32(2)
+        simple(writer, snapshot)
+    return writer.getvalue()
+
+
+def timer_state(name: str) -> bytes:
+    writer = Writer()
+    writer.utf(name)
+    writer.i32(3)
+    writer.i32(0)
+    writer.i32(1)
+    writer.utf("VALUE_SERIALIZER")
+    writer.i32(2)
+    simple(writer, TIMER)
+    for number in (0x000DE704, 2, 0x001457FD, 1, 2):
+        writer.i32(number)
+    simple(writer, LONG_SNAPSHOT)
+    simple(writer, VOID_NAMESPACE)
+    return writer.getvalue()
+
+
+def header(*states: bytes, compressed: bool = False, version: int = 6) -> bytes:
+    writer = Writer()
+    writer.i32(version)
+    writer.bool(compressed)
+    writer.i32(2)
+    simple(writer, LONG_SNAPSHOT)
+    writer.i16(len(states))
+    for state in states:
+        writer.put(state)
+    return writer.getvalue()
+
+
+def test_exact_bytes_of_the_smallest() -> None:
+    schema = KeyedStateSchema(LONG, 128, (VALUE,))
+    data = encode_header(schema, compressed=False)
+    assert data == header(long_value_state())
+    assert len(data) == 363
+
+
+def test_round_trip_of_every_kind() -> None:
+    for compressed in (False, True):
+        data = encode_header(ALL, compressed)
+        assert decode_header(data + b"entries", 300) == (ALL, compressed, len(data))
+
+
+def test_no_states() -> None:
+    schema = KeyedStateSchema(STRING, 128, ())
+    assert decode_header(encode_header(schema, False), 128)[0] == schema
+
+
+def test_field_names_are_not_stored() -> None:
+    named = StateDescriptor("row", StateKind.VALUE, Row((Field("flights", LONG),)))
+    data = encode_header(KeyedStateSchema(LONG, 128, (named,)), False)
+    (found,) = decode_header(data, 128)[0].states
+    assert found.value_type == Row((Field("f0", LONG),))
+
+
+def test_timers_keep_their_state_ids() -> None:
+    data = header(timer_state("_timer_state/event_user-timers"), long_value_state(), timer_state("_timer_state/x"))
+    found = decode_keyed_header(data, 128)
+    assert [state.kind for state in found.states] == [
+        MetaKind.PRIORITY_QUEUE,
+        MetaKind.KEY_VALUE,
+        MetaKind.PRIORITY_QUEUE,
+    ]
+    assert found.schema_index == (None, 0, None)
+    assert found.schema.states == (VALUE,)
+    assert found.states[0].name == "_timer_state/event_user-timers"
+    assert found.size_bytes == len(data)
+
+
+def test_key_value_v2_holds_the_list_element() -> None:
+    found = decode_keyed_header(header(long_value_state("LIST", ordinal=4)), 128)
+    assert found.schema.states == (StateDescriptor("v", StateKind.LIST, LONG),)
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (header(version=5), UnsupportedError, "version 5, expected 6"),
+        (header(long_value_state(ordinal=5)), CorruptStateError, "type 5"),
+        (header(long_value_state(ordinal=1)), CorruptStateError, "OPERATOR in a keyed stream"),
+        (header(long_value_state("FOLDING")), UnsupportedError, "'v' of kind 'FOLDING'"),
+        (header(long_value_state("LIST")), CorruptStateError, "serializer of long"),
+        (header(long_value_state("MAP")), CorruptStateError, "serializer of long"),
+    ],
+)
+def test_refused(data: bytes, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        decode_header(data, 128)
+
+
+def test_every_cut_is_noticed() -> None:
+    data = encode_header(ALL, True)
+    for size in range(len(data)):
+        with pytest.raises(CorruptStateError):
+            decode_header(data[:size], 300)
+
+
+def test_cut_timers_are_noticed() -> None:
+    data = header(timer_state("t"))
+    for size in range(len(data)):
+        with pytest.raises(CorruptStateError):
+            decode_header(data[:size], 128)

@@ -1,0 +1,45 @@
+import numpy as np
+import pyarrow as pa
+
+from statelib.functions.grouping import group_rows, pick_rows, reduce_groups
+
+
+def test_groups_are_numbered_by_first_appearance():
+    found = group_rows([pa.array(["b", "a", "b", "c", "a"])])
+    assert found.codes.tolist() == [0, 1, 0, 2, 1]
+    assert found.first.tolist() == [0, 1, 3]
+
+
+def test_groups_of_several_columns_and_of_structs():
+    left, right = pa.array([1, 1, 2, 2, 1]), pa.array(["x", "y", "x", "x", "x"])
+    expected = [0, 1, 2, 2, 0]
+    assert group_rows([left, right]).codes.tolist() == expected
+    assert group_rows([pa.StructArray.from_arrays([left, right], ["f0", "f1"])]).codes.tolist() == expected
+
+
+def test_a_sliced_struct_keeps_its_own_rows():
+    whole = pa.StructArray.from_arrays([pa.array([9, 1, 1, 2]), pa.array([9, 1, 1, 1])], ["f0", "f1"])
+    assert group_rows([whole.slice(1)]).codes.tolist() == [0, 0, 1]
+
+
+def test_numbers_are_the_same_if_their_bits_are():
+    nan = float("nan")
+    assert group_rows([pa.array([0.0, -0.0, nan, 0.0, nan])]).codes.tolist() == [0, 1, 2, 0, 2]
+    assert group_rows([pa.array([0.0, -0.0], pa.float32())]).codes.tolist() == [0, 1]
+
+
+def test_no_rows_make_no_groups():
+    found = group_rows([pa.array([], pa.int64()), pa.array([], pa.string())])
+    assert (found.size, len(found.codes)) == (0, 0)
+
+
+def test_reduce_groups_has_null_for_groups_without_values():
+    values, codes = pa.array([5, 1, 7]), np.array([2, 2, 0])
+    assert reduce_groups(values, codes, 4, "max").to_pylist() == [7, None, 5, None]
+    assert reduce_groups(values, codes, 4, "sum").to_pylist() == [7, None, 6, None]
+
+
+def test_pick_rows_compares_column_after_column():
+    columns = [pa.array([1, 2, 2, 2]), pa.array(["z", "a", "c", "b"])]
+    assert pick_rows(columns, np.array([0, 0, 0, 0]), 2, "max").tolist() == [2, -1]
+    assert pick_rows(columns, np.array([0, 0, 0, 0]), 2, "min").tolist() == [0, -1]

@@ -1,0 +1,128 @@
+import sys
+from types import ModuleType
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError
+from statelib.testing.local_run import LocalRun
+
+MODULE = "statelib_test_user_functions"
+
+
+@pytest.fixture
+def local(monkeypatch):
+    """A run whose user function is whatever the test hands in."""
+
+    def make(function, key="k") -> LocalRun:
+        module = ModuleType(MODULE)
+        module.update = function
+        monkeypatch.setitem(sys.modules, MODULE, module)
+        state = {"kind": "value", "fields": {"n": "long", "who": "string"}, "function": f"{MODULE}:update"}
+        source = {"path": "x", "columns": {"k": "string", "n": "long"}}
+        return LocalRun(
+            Pipeline.model_validate(
+                {"name": "p", "source": source, "key": key, "states": {"s": state}, "backend": "heap"}
+            )
+        )
+
+    return make
+
+
+def events(*rows: tuple[str, int]) -> pa.Table:
+    return pa.table({"k": [k for k, _ in rows], "n": pa.array([n for _, n in rows], pa.int64())})
+
+
+def add(batch: pa.Table, state: pa.Table) -> pa.Table:
+    sums = batch.group_by("k").aggregate([("n", "sum")])
+    joined = state.join(sums, "k")
+    total = pc.add(pc.fill_null(joined["n"], 0), joined["n_sum"])
+    return pa.table({"who": joined["k"], "n": total, "k": joined["k"]})
+
+
+def test_a_function_sees_its_state_and_changes_it(local):
+    seen = []
+
+    def update(batch, state):
+        seen.append((batch.to_pydict(), state.to_pydict()))
+        return add(batch, state)
+
+    run = local(update)
+    run.apply(events(("b", 1), ("a", 2), ("b", 3)))
+    run.apply(events(("c", 5), ("a", 7)))
+    assert run.state("s") == {"a": {"n": 9, "who": "a"}, "b": {"n": 4, "who": "b"}, "c": {"n": 5, "who": "c"}}
+    assert seen[0] == (
+        {"k": ["b", "a", "b"], "n": [1, 2, 3]},
+        {"k": ["b", "a"], "n": [None, None], "who": [None, None]},
+    )
+    assert seen[1][1] == {"k": ["c", "a"], "n": [None, 2], "who": [None, "a"]}
+
+
+def test_rows_of_nulls_delete_and_missing_rows_keep(local):
+    run = local(add)
+    run.apply(events(("a", 1), ("b", 2), ("c", 3)))
+
+    def forget_a(_batch, _state):
+        none = pa.array([None, None, None])
+        return pa.table({"k": ["a", "new", "c"], "n": none.cast(pa.int64()), "who": pa.array([None, None, "still"])})
+
+    sys.modules[MODULE].update = forget_a
+    run.apply(events(("b", 1), ("a", 1), ("new", 1), ("c", 1)))
+    assert run.state("s") == {"b": {"n": 2, "who": "b"}, "c": {"n": None, "who": "still"}}
+
+
+def test_a_function_may_return_nothing_new(local):
+    run = local(lambda _batch, state: state.slice(0, 0))
+    run.apply(events(("a", 1)))
+    assert run.state("s") == {}
+
+
+def test_a_function_is_not_called_without_events(local):
+    run = local(lambda _batch, _state: pytest.fail("called"))
+    run.apply(events(("a", 1)).slice(0, 0))
+
+
+def test_a_key_of_several_columns(local):
+    def update(batch, state):
+        assert state.column_names == ["n2", "k", "n", "who"]
+        return state.set_column(3, "who", state["k"])
+
+    source = {"path": "x", "columns": {"k": "string", "n2": "long"}}
+    run = local(update)
+    state = run.pipeline.model_dump()["states"]
+    run = LocalRun(
+        Pipeline.model_validate({"name": "p", "source": source, "key": ["n2", "k"], "states": state, "backend": "heap"})
+    )
+    run.apply(pa.table({"k": ["a", "b", "a"], "n2": [1, 1, 1]}))
+    assert run.state("s") == {(1, "a"): {"n": None, "who": "a"}, (1, "b"): {"n": None, "who": "b"}}
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        (None, "expected a pyarrow.Table, found NoneType"),
+        ({"k": ["a"], "n": [1]}, r"expected the columns \['k', 'n', 'who'\], found \['k', 'n'\]"),
+        ({"k": ["a"], "n": ["many"], "who": ["x"]}, "expected the types .*n: int64.*found .*n: string"),
+        ({"k": ["a"], "n": [1.5], "who": ["x"]}, "expected the types"),
+        ({"k": ["a", "z"], "n": [1, 1], "who": ["x", "x"]}, "key k='z' is not among the 2 keys"),
+        ({"k": ["b", "a", "b"], "n": [1, 1, 1], "who": ["x"] * 3}, "key k='b' is there 2 times, expected once"),
+        ({"k": pa.array([None], pa.string()), "n": [1], "who": ["x"]}, "key column k is null in 1 rows"),
+    ],
+)
+def test_a_bad_result_is_refused(local, result, message):
+    run = local(lambda _batch, _state: None if result is None else pa.table(result))
+    with pytest.raises(
+        InvalidRequestError, match=f"result of function {MODULE}:update for state s: {message}"
+    ) as caught:
+        run.apply(events(("a", 1), ("b", 1)))
+    assert caught.value.kind == "bad-function-result"
+    assert run.state("s") == {}
+
+
+def test_an_error_of_the_function_comes_through_with_a_note(local):
+    run = local(lambda batch, _state: batch["missing"])
+    with pytest.raises(KeyError) as caught:
+        run.apply(events(("a", 1)))
+    assert caught.value.__notes__ == [f"in function {MODULE}:update of state s"]

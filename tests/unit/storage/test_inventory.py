@@ -1,0 +1,87 @@
+"""What lies there against what should."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.model.checkpoint import FileRecord
+from statelib.model.key_groups import KeyGroupRange
+from statelib.storage.inventory import FileFinding, StoredFile, list_files, verify_files
+from statelib.wire.checksum import crc32c
+
+DATA = b"0123456789" * 200_000
+RANGE = KeyGroupRange(0, 63)
+
+
+def record(path: str, data: bytes = DATA) -> FileRecord:
+    return FileRecord(path, len(data), crc32c(data), 0, RANGE)
+
+
+def test_findings_are_in_order_and_say_what_is_wrong(tmp_path: Path) -> None:
+    flipped = bytearray(DATA)
+    flipped[-1] ^= 1
+    for name, data in {"good": DATA, "short": DATA[:-1], "flipped": flipped, "absolute": DATA}.items():
+        (tmp_path / name).write_bytes(data)
+    (tmp_path / "link").symlink_to("good")
+    os.mkfifo(tmp_path / "fifo")
+    paths = ["good", "gone", "short", "flipped", f"file:{tmp_path}/absolute", "link", "fifo", "good/x"]
+    found = verify_files(str(tmp_path), [record(path) for path in paths], read_data=True)
+    size, crc = len(DATA), crc32c(DATA)
+    assert found[0] == FileFinding("good", RANGE, size, size, crc, crc, "")
+    assert found[1] == FileFinding("gone", RANGE, size, None, crc, None, "missing")
+    assert found[2] == FileFinding("short", RANGE, size, size - 1, crc, None, "size")
+    assert found[3] == FileFinding("flipped", RANGE, size, size, crc, crc32c(bytes(flipped)), "checksum")
+    assert [finding.problem for finding in found[4:]] == ["", "missing", "missing", "missing"]
+    assert [finding.path for finding in found] == paths
+
+
+def test_sizes_alone_are_verified_without_reading(tmp_path: Path) -> None:
+    (tmp_path / "flipped").write_bytes(bytes(len(DATA)))
+    (tmp_path / "empty").touch()
+    found = verify_files(str(tmp_path), [record("flipped"), record("empty"), record("empty", b"")], read_data=False)
+    assert [(f.problem, f.actual_size, f.actual_crc) for f in found] == [
+        ("", len(DATA), None),
+        ("size", 0, None),
+        ("", 0, None),
+    ]
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "file:/etc/passwd"])
+def test_nothing_outside_is_looked_at(tmp_path: Path, path: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        verify_files(str(tmp_path), [record("gone"), record(path)], read_data=True)
+    assert caught.value.kind == "outside-root"
+
+
+def test_an_allowed_root_widens_absolute_paths(tmp_path: Path) -> None:
+    (tmp_path / "shared").write_bytes(DATA)
+    found = verify_files(f"{tmp_path}/chk-1", [record(f"{tmp_path}/shared")], True, allowed_root=str(tmp_path))
+    assert [f.problem for f in found] == [""]
+
+
+def test_list_files(tmp_path: Path) -> None:
+    away = tmp_path / "away"
+    root = tmp_path / "root"
+    (root / "chk-1" / "deep").mkdir(parents=True)
+    (root / "empty").mkdir()
+    away.mkdir()
+    (away / "x").touch()
+    for path, size in {"chk-1/b": 3, "chk-1/deep/c": 0, "a": 1}.items():
+        (root / path).write_bytes(bytes(size))
+        os.utime(root / path, ns=(0, 1_700_000_000_123_999_999))
+    (root / "link").symlink_to(away)
+    found = list_files(f"file:{root}")
+    assert [(f.path, f.regular) for f in found] == [
+        ("a", True),
+        ("chk-1/b", True),
+        ("chk-1/deep/c", True),
+        ("link", False),
+    ]
+    assert found[1] == StoredFile("chk-1/b", 3, 1_700_000_000_123, True)
+
+
+def test_listing_what_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        list_files(str(tmp_path / "missing"))
