@@ -107,7 +107,7 @@ def routes_expected(flights: pl.DataFrame) -> pl.DataFrame:
     return flights.group_by(ROUTE).agg(
         pl.col("arr_delay").max().alias("worst_arr_delay"),
         pl.col("arr_delay").min().alias("best_arr_delay"),
-        pl.col("distance").sum().alias("distance_flown"),
+        _sum("air_time").alias("minutes_flown"),
         pl.len().cast(pl.Int64).alias("flights"),
         pl.col("dep_delay").count().cast(pl.Int64).alias("departed"),
         *averages,
@@ -116,7 +116,7 @@ def routes_expected(flights: pl.DataFrame) -> pl.DataFrame:
 
 
 def routes_found(checkpoint: Checkpoint) -> pl.DataFrame:
-    scalars = ("worst_arr_delay", "best_arr_delay", "distance_flown")
+    scalars = ("worst_arr_delay", "best_arr_delay", "minutes_flown")
     tables = [_route_state(checkpoint, name).rename({"value": name}) for name in scalars]
     delays = _route_state(checkpoint, "delays").unnest("value")
     for name in ("dep_delay", "arr_delay", "air_time"):

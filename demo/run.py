@@ -17,8 +17,9 @@ from demo.places import Places, Ports, environment
 from demo.prepare import raw_flights, write_days
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import deployment
+from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import PipelineName
-from statelib.model.record import CheckpointState
+from statelib.model.record import CheckpointRecord, CheckpointState
 
 AIRCRAFT, ROUTES = "aircraft_activity", "route_delays"
 FIRST, LAST = "2013-01-01", "2013-01-07"
@@ -154,17 +155,21 @@ def _conclude(places: Places, say: Say) -> int:
     say("comparing with polars over the raw flights")
     comparisons = compare_all(raw_flights(), END, found)
     completed = [r for r in catalog.list(None) if r.state is CheckpointState.COMPLETED]
-    reports = [r.report for r in completed if r.report]
     command = [sys.executable, "-m", "statelib", "checkpoints", "list"]
     subprocess.run(command, env={**env, "COLUMNS": "160"}, check=False)  # noqa: S603
-    _print_end(places, comparisons, reports)
+    _print_end(places, comparisons, sorted(completed, key=lambda r: r.completed_at_ms or 0))
     return 1 if any(c.different for c in comparisons) else 0
 
 
-def _print_end(places: Places, comparisons: list[Comparison], reports: list[str]) -> None:
-    print(f"\nQuality reports: {places.docs}\n  the newest: {reports[-1] if reports else 'none'}")
-    print("Next: `make up` shows these runs in Airflow's UI and takes new ones;")
-    print(f"      `.work/venv/bin/statelib inspect {places.state}/{AIRCRAFT}/...` looks into a checkpoint.\n")
+def _print_end(places: Places, comparisons: list[Comparison], completed: list[CheckpointRecord]) -> None:
+    newest = completed[-1]
+    savepoints = sum(r.kind is SnapshotKind.SAVEPOINT for r in completed)
+    print(f"\nThe quality report of each checkpoint lies under {places.docs}; the newest:\n  {newest.report}")
+    print("What to open next:")
+    print("  make up                                        these runs in Airflow's UI, and new ones")
+    print(f"  .work/venv/bin/statelib checkpoints show {newest.pipeline}/{newest.checkpoint_id}")
+    print(f"  .work/venv/bin/statelib inspect {newest.directory}\n")
+    print(f"{len(completed) - savepoints} checkpoints and {savepoints} savepoint are registered.")
     for result in comparisons:
         if result.different:
             print(f"DIFFERENT  {result.what}: {result.different:,} of {result.keys:,} keys")

@@ -175,11 +175,18 @@ class Catalog:
             return _get(connection, pipeline, checkpoint_id)
 
     def restore(
-        self, pipeline: PipelineName, checkpoint_id: CheckpointId, parallelism: int | None, owner: str
+        self,
+        pipeline: PipelineName,
+        checkpoint_id: CheckpointId,
+        parallelism: int | None,
+        owner: str,
+        *,
+        claim: bool = False,
     ) -> PipelineHead:
         """Let the pipeline stand on a COMPLETED checkpoint or savepoint, in a new generation.
 
         Takes the epoch and aborts all that is pending. ``parallelism`` None keeps what is set.
+        ``claim``: from now on the system owns the checkpoint's files, and may delete them in time.
         Raises NotFoundError; InvalidRequestError (``not-completed``, ``bad-parallelism``).
         """
         if parallelism is not None and parallelism < 1:
@@ -196,6 +203,8 @@ class Catalog:
             leases.take_epoch(connection, pipeline, owner, now_ms)
             reason = f"superseded by the restore of {checkpoint_id} by {owner}"
             leases.supersede(connection, pipeline, reason, _BOTH)
+            if claim:
+                holdings.claim(connection, pipeline, checkpoint_id)
             return leases.restore_head(connection, pipeline, checkpoint_id, parallelism)
 
     def import_savepoint(

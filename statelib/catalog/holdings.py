@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, and_, case, insert, select, text, update
 
-from statelib.catalog.schema import ATTEMPT, FILE, REF
+from statelib.catalog.schema import ATTEMPT, CHECKPOINT, FILE, REF
 from statelib.errors import ConflictError
 from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
@@ -80,6 +80,17 @@ def record_files(
     refs = [{"pipeline": pipeline, "checkpoint_id": checkpoint_id, "file_id": f.path} for f in files]
     connection.execute(insert(REF), refs)
     _check_files(connection, pipeline, checkpoint_id, files)
+
+
+def claim(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> None:
+    """Make the system the owner of a checkpoint and of the files it refers to."""
+    held = select(REF.c.file_id).where(REF.c.pipeline == pipeline, REF.c.checkpoint_id == checkpoint_id)
+    connection.execute(update(FILE).where(FILE.c.file_id.in_(held)).values(owner=Owner.SYSTEM))
+    connection.execute(
+        update(CHECKPOINT)
+        .where(CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.checkpoint_id == checkpoint_id)
+        .values(owner=Owner.SYSTEM)
+    )
 
 
 def _check_files(

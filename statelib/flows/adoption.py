@@ -5,13 +5,11 @@ from statelib.flows.checkpoint import commit_facts
 from statelib.flows.opened import Checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
-from statelib.model.record import CheckpointRecord, Owner
+from statelib.model.record import CheckpointRecord
 
 
-def adopt_snapshot(
-    deployment: Deployment, pipeline: PipelineName, opened: Checkpoint, owner: Owner
-) -> CheckpointRecord:
-    """Register the snapshot under a new id. ``owner`` USER: its files are never deleted by us.
+def adopt_snapshot(deployment: Deployment, pipeline: PipelineName, opened: Checkpoint) -> CheckpointRecord:
+    """Register the snapshot under a new id. Its files stay its user's until a restore claims them.
 
     Raises UnsupportedError (``foreign-snapshot``) for one that statelib did not write.
     """
@@ -28,5 +26,4 @@ def adopt_snapshot(
         parallelism=opened.keyed_operator().parallelism,
         interval=opened.manifest.position.interval,
         facts=commit_facts(opened, ""),
-        owner=owner,
     )

@@ -13,7 +13,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.handles import FileStateHandle, stream_handles
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
-from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, Owner, PipelineHead
+from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
 
 
 @dataclass(frozen=True)
@@ -134,9 +134,9 @@ def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan,
     name = PipelineName(pipeline.name)
     checkpoint_id = plan.checkpoint_id
     if checkpoint_id is None:
-        owned = Owner.SYSTEM if plan.claim_mode == ClaimMode.CLAIM else Owner.USER
-        checkpoint_id = adopt_snapshot(deployment, name, open_checkpoint(plan.directory), owned).checkpoint_id
-    return catalog.restore(name, CheckpointId(checkpoint_id), plan.parallelism, owner)
+        checkpoint_id = adopt_snapshot(deployment, name, open_checkpoint(plan.directory)).checkpoint_id
+    claim = plan.claim_mode == ClaimMode.CLAIM
+    return catalog.restore(name, CheckpointId(checkpoint_id), plan.parallelism, owner, claim=claim)
 
 
 def _abandoned(catalog: Catalog, head: PipelineHead, record: CheckpointRecord | None) -> tuple[int, ...]:

@@ -1,19 +1,13 @@
 """What the catalog's tests share: databases to run on, and short words for requests and facts."""
 
-import getpass
-import importlib.util
 import itertools
-import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from postgresql_server import DATABASE_USER, NoServer, postgresql_server
 from sqlalchemy import Select, create_engine, text
 
 from statelib.catalog.catalog import Catalog
@@ -30,10 +24,11 @@ _ticks = itertools.count(1_000)
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
     """The socket directory of a cluster for this session."""
-    reason = why_no_postgresql()
-    if reason:
-        pytest.skip(reason)
-    with postgresql_server() as directory:
+    with ExitStack() as stack:
+        try:
+            directory = stack.enter_context(postgresql_server())
+        except NoServer as reason:
+            pytest.skip(str(reason))
         yield directory
 
 
@@ -43,11 +38,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/catalog.db"
     directory, name = request.getfixturevalue("postgresql"), f"t{uuid.uuid4().hex}"
-    admin = create_engine(f"postgresql+psycopg://postgres@/postgres?host={directory}", isolation_level="AUTOCOMMIT")
+    server = f"postgresql+psycopg://{DATABASE_USER}@"
+    admin = create_engine(f"{server}/postgres?host={directory}", isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
     admin.dispose()
-    return f"postgresql+psycopg://postgres@/{name}?host={directory}"
+    return f"{server}/{name}?host={directory}"
 
 
 @pytest.fixture
@@ -104,45 +100,3 @@ def complete(catalog: Catalog, number: int, pipeline: PipelineName = PIPE, key: 
     record = catalog.begin(request(number, key, pipeline), locate)
     unique = record.checkpoint_id * 1000 + record.epoch + (0 if pipeline == PIPE else 500_000)
     return catalog.commit(pipeline, record.checkpoint_id, record.epoch, facts(unique))
-
-
-def why_no_postgresql() -> str:
-    """A reason to skip, or '' if a throw-away cluster can be made."""
-    if not _initdb():
-        return "no PostgreSQL server binaries (initdb) on this machine"
-    if importlib.util.find_spec("psycopg") is None:
-        return "no PostgreSQL driver: psycopg is not installed"
-    if os.geteuid() == 0 and not _postgres_user():
-        return "PostgreSQL refuses to run as root and there is no user 'postgres'"
-    return ""
-
-
-@contextmanager
-def postgresql_server() -> Iterator[str]:
-    """The socket directory of a new cluster, which is gone afterwards."""
-    user = "postgres" if os.geteuid() == 0 else getpass.getuser()
-    binaries = Path(_initdb()).parent
-    # Not below pytest's own directory: only its owner may enter that, and root may not run initdb.
-    directory = tempfile.mkdtemp(prefix="pg-")
-    shutil.chown(directory, user)
-    run = {"user": user if os.geteuid() == 0 else None, "cwd": directory, "stdout": subprocess.DEVNULL}
-    subprocess.run(
-        [binaries / "initdb", "-D", f"{directory}/data", "-U", "postgres", "-A", "trust", "-N"], check=True, **run
-    )
-    options = f"-c listen_addresses='' -c unix_socket_directories={directory} -c fsync=off"
-    control = [binaries / "pg_ctl", "-D", f"{directory}/data", "-w"]
-    subprocess.run([*control, "-l", f"{directory}/log", "-o", options, "start"], check=True, **run)
-    try:
-        yield directory
-    finally:
-        subprocess.run([*control, "-m", "immediate", "stop"], check=True, **run)
-        shutil.rmtree(directory)
-
-
-def _initdb() -> str:
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-    return str(found[-1]) if found else shutil.which("initdb") or ""
-
-
-def _postgres_user() -> bool:
-    return any(entry.pw_name == "postgres" for entry in pwd.getpwall())

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import catalog_kit
 import pytest
-from catalog_kit import PIPE, attempt, complete, day, facts, locate, request
+from catalog_kit import PIPE, attempt, complete, day, facts, locate, request, rows
 from sqlalchemy import create_engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from statelib.catalog.catalog import Catalog
-from statelib.catalog.schema import CHECKPOINT
+from statelib.catalog.schema import CHECKPOINT, FILE, REF
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, Owner
@@ -40,6 +40,23 @@ def test_a_foreign_savepoint_can_be_imported_into_a_new_pipeline(catalog: Catalo
     )
     assert (record.checkpoint_id, record.epoch) == (1, 0)
     assert catalog.restore(PIPE, record.checkpoint_id, 2, "operator").head == 1
+
+
+def test_claiming_makes_the_system_own_checkpoint_and_files(url: str, catalog: Catalog):
+    saved = catalog.begin(request(None), locate) if complete(catalog, 0) else None
+    assert saved is not None
+    saved = catalog.commit(PIPE, saved.checkpoint_id, saved.epoch, facts(60))
+    assert (saved.owner, owners(url, saved.checkpoint_id)) == (Owner.USER, {"USER"})
+    catalog.restore(PIPE, saved.checkpoint_id, None, "operator")
+    assert catalog.get(PIPE, saved.checkpoint_id).owner is Owner.USER
+    catalog.restore(PIPE, saved.checkpoint_id, None, "operator", claim=True)
+    assert catalog.get(PIPE, saved.checkpoint_id).owner is Owner.SYSTEM
+    assert owners(url, saved.checkpoint_id) == {"SYSTEM"}
+
+
+def owners(url: str, checkpoint_id: CheckpointId) -> set[str]:
+    mine = select(REF.c.file_id).where(REF.c.pipeline == PIPE, REF.c.checkpoint_id == checkpoint_id)
+    return {owner for (owner,) in rows(url, select(FILE.c.owner).where(FILE.c.file_id.in_(mine)))}
 
 
 def test_listing_is_newest_first_and_filtered(catalog: Catalog):

@@ -79,7 +79,7 @@ def test_checkpoint_runs_begin_snapshot_check_register_on_real_intervals(shipped
     assert dag["tasks"]["register"]["after"] == ["abort"]
     assert dag["tasks"]["register"]["outlets"] == [f"statelib://{name}/state"]
     assert dag["timetable"] == "CronDataIntervalTimetable"
-    assert (dag["start"][:10], dag["end"][:10], dag["catchup"]) == ("2013-01-01", "2013-12-31", False)
+    assert (dag["start"][:10], dag["end"][:10], dag["catchup"]) == ("2013-01-01", "2014-01-01", False)
     assert (dag["tasks"]["snapshot"]["retries"], dag["tasks"]["snapshot"]["delay_s"]) == (2, 10.0)
     assert name in dag["doc"]
 
