@@ -145,6 +145,10 @@ class AirflowClient:
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         return {task["task_id"]: task["state"] for task in self._tasks(dag_id, run_id)}
 
+    def tries(self, run: Run) -> dict[str, int]:
+        """Number of the last try of each task."""
+        return {task["task_id"]: task["try_number"] for task in self._tasks(run.dag_id, run.run_id)}
+
     def xcom(self, run: Run, task_id: str, key: str = "return_value") -> Any:
         """What a task left behind; None if it left nothing."""
         path = f"{_path(run.dag_id, run.run_id)}/{task_id}/xcomEntries/{key}"

@@ -3,7 +3,7 @@
 import typer
 
 from statelib.cli import checkpoints, pipelines, snapshots
-from statelib.cli.output import Json, errors, print_json
+from statelib.cli.output import Json, errors, line, print_json
 from statelib.flows.wiring import deployment
 
 app = typer.Typer(
@@ -21,13 +21,15 @@ catalog = typer.Typer(no_args_is_help=True, help="The catalog itself.")
 app.add_typer(catalog, name="catalog")
 
 
-@catalog.command()
+@catalog.command(epilog="Example: statelib catalog migrate")
 def migrate(as_json: Json = False) -> None:
     """Bring the catalog to the schema of this version; does nothing if it is there already."""
     with errors(as_json):
-        here = deployment()
-        here.catalog()
-        print_json({"catalog": "current"}) if as_json else typer.echo("catalog is current")
+        deployment().catalog()
+    if as_json:
+        print_json({"catalog": "current"})
+    else:
+        line("catalog is current")
 
 
 if __name__ == "__main__":

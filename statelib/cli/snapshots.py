@@ -7,65 +7,89 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from statelib.cli.checkpoints import describe, print_snapshot
-from statelib.cli.output import Json, PipelineOption, count, err, errors, out, print_json, size, table
+from statelib.cli.described import describe, print_snapshot
+from statelib.cli.output import Json, PipelineOption, count, err, errors, line, note, print_json, size
 from statelib.errors import InvalidRequestError
 from statelib.flows.inspection import (
     Verification,
+    check_pipeline,
     completed,
+    completed_record,
     export_lines,
     export_parquet,
+    is_id,
     resolve,
-    verify,
+    verify_at,
+    writing,
 )
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import Deployment, deployment
-from statelib.model.ids import PipelineName
 
 Snapshot = Annotated[str, typer.Argument(help="<pipeline>/<id>, or the path of a snapshot directory.")]
 State = Annotated[str | None, typer.Option("--state", help="Only this state.")]
+Operator = Annotated[str | None, typer.Option("--operator", help="Only this operator: its uid, or its id in hex.")]
 
 
 def inspect_(snapshot: Snapshot, as_json: Json = False) -> None:
     """Show operators, states, types and files of any snapshot, also of Flink's own."""
     with errors(as_json):
-        opened = open_checkpoint(snapshot) if Path(snapshot).exists() else resolve(deployment(), snapshot)
+        opened = _open(snapshot)
         if as_json:
             print_json(describe(opened))
         else:
             print_snapshot(opened)
 
 
+def _open(snapshot: str) -> Checkpoint:
+    """A path needs no deployment; what is no path is looked up in the catalog."""
+    path = _path(snapshot)
+    return open_checkpoint(path) if path else resolve(deployment(), snapshot)
+
+
+def _path(snapshot: str) -> str:
+    """The absolute path that is meant, '' for an id."""
+    if is_id(snapshot) and not Path(snapshot).exists():
+        return ""
+    return snapshot if ":" in snapshot and not Path(snapshot).exists() else str(Path(snapshot).absolute())
+
+
 def export(
     snapshot: Snapshot,
     form: Annotated[str, typer.Option("--format", help="jsonl (typed JSON lines) or parquet.")] = "jsonl",
     state: State = None,
+    operator: Operator = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File (jsonl) or directory (parquet).")] = None,
 ) -> None:
-    """Write every entry of a snapshot out as text or as Parquet."""
+    """Write every entry of a snapshot out as text or as Parquet; overwrites nothing."""
     with errors():
-        opened = open_checkpoint(snapshot) if Path(snapshot).exists() else resolve(deployment(), snapshot)
+        if form not in ("jsonl", "parquet"):
+            raise InvalidRequestError(f"format {form!r}: expected jsonl or parquet", kind="bad-format")
+        opened = _open(snapshot)
+        if operator is not None:
+            opened = opened.select(operator)
         if form == "jsonl":
             _export_lines(opened, state, output)
-        elif form == "parquet":
-            if output is None:
-                raise InvalidRequestError(
-                    "parquet is written to a directory", kind="no-output", hint="add -o DIRECTORY"
-                )
-            for path in export_parquet(opened, state, output):
-                out.print(str(path))
-        else:
-            raise InvalidRequestError(f"format {form!r}: expected jsonl or parquet", kind="bad-format")
+            return
+        if output is None:
+            raise InvalidRequestError("parquet is written to a directory", kind="no-output", hint="add -o DIRECTORY")
+        for path in export_parquet(opened, state, output):
+            line(str(path))
 
 
 def _export_lines(opened: Checkpoint, state: str | None, output: Path | None) -> None:
-    target = output.open("x", encoding="utf-8") if output else sys.stdout
+    lines = export_lines(opened, state)
+    if output is None:
+        for text in lines:
+            sys.stdout.write(text + "\n")
+        return
+    with writing(output):
+        target = output.open("x", encoding="utf-8")
     try:
-        for line in export_lines(opened, state):
-            target.write(line + "\n")
-    finally:
-        if output:
-            target.close()
+        with writing(output), target:
+            target.writelines(text + "\n" for text in lines)
+    except BaseException:
+        output.unlink()
+        raise
 
 
 def verify_(
@@ -76,8 +100,7 @@ def verify_(
 ) -> None:
     """Prove that snapshots are whole: files, sizes, checksums, counts, digests. Exit status 1 if not."""
     with errors(as_json):
-        here = None if snapshot and Path(snapshot).exists() else deployment()
-        results = _verify_all(_targets(here, snapshot, pipeline), read_data, here)
+        results = _verify_all(snapshot, pipeline, read_data)
     if as_json:
         print_json(results)
     else:
@@ -86,28 +109,40 @@ def verify_(
         raise typer.Exit(1)
 
 
-def _targets(here: Deployment | None, snapshot: str | None, pipeline: str | None) -> list[str]:
-    if snapshot and here is None:
-        return [snapshot]
-    assert here is not None
-    if snapshot:
-        return [resolve(here, snapshot).directory]
-    return [r.directory for r in completed(here, PipelineName(pipeline) if pipeline else None)]
-
-
-def _verify_all(targets: list[str], read_data: bool, here: Deployment | None) -> list[Verification]:
-    scratch = here.work_directory if here else None
-    with Progress(console=err, transient=True) as progress:
+def _verify_all(snapshot: str | None, pipeline: str | None, read_data: bool) -> list[Verification]:
+    if snapshot and pipeline:
+        raise InvalidRequestError(
+            f"both the snapshot {snapshot} and the pipeline {pipeline} are given: expected one of them",
+            kind="bad-target",
+        )
+    path = _path(snapshot) if snapshot else ""
+    if path:
+        return [verify_at(path, own=False, read_data=read_data)]
+    here = deployment()
+    targets = _targets(here, snapshot, pipeline)
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
         return [
-            verify(open_checkpoint(target), read_data=read_data, scratch=scratch)
+            verify_at(target, own=True, read_data=read_data, scratch=here.work_directory)
             for target in progress.track(targets, description="verifying")
         ]
 
 
+def _targets(here: Deployment, snapshot: str | None, pipeline: str | None) -> list[str]:
+    if snapshot:
+        return [completed_record(here, snapshot).directory]
+    records = completed(here, check_pipeline(here, pipeline) if pipeline else None)
+    return [r.directory for r in sorted(records, key=lambda r: (r.pipeline, r.checkpoint_id))]
+
+
 def _print_verified(results: list[Verification]) -> None:
-    rows = [
-        [r.directory, count(r.files), size(r.size_bytes), count(r.entries), "; ".join(r.problems) or "whole"]
-        for r in results
-    ]
-    columns = [("snapshot", ""), ("files", "right"), ("bytes", "right"), ("entries", "right"), ("result", "")]
-    table("Verified", columns, rows)
+    for result in results:
+        state = "DAMAGED" if result.problems else "whole"
+        files = "file " if result.files == 1 else "files"
+        amounts = (
+            f"{count(result.files):>5} {files}  {size(result.size_bytes):>10}  {count(result.entries):>12} entries"
+        )
+        line(f"{state:<8}{amounts}  {result.directory}")
+        for problem in result.problems:
+            line(f"    {problem}")
+    damaged = sum(bool(result.problems) for result in results)
+    note(f"{len(results)} verified, {damaged} damaged")

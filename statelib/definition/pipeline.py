@@ -130,7 +130,8 @@ def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[Definiti
             continue
         first = pipelines.setdefault(pipeline.name, pipeline)
         if first is not pipeline:
-            message = f"{path}: name: {pipeline.name!r} is the name of {first.path} already"
+            line = read_document(_read(path)).line(("name",))
+            message = f"{path}:{line}: name: {pipeline.name!r} is the name of {first.path} already"
             errors.append(DefinitionError(str(path), message))
     return list(pipelines.values()), errors
 

@@ -1,44 +1,91 @@
 """Look at what is there: list, show, inspect, verify, export. Changes nothing."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statelib.errors import InvalidRequestError, StatelibError
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
 from statelib.flows.facts import read_statistics
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.formats.typed_json import entry_lines
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.storage.inventory import verify_files
+from statelib.storage.inventory import FileFinding, verify_files
+from statelib.storage.uris import local_path
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What :func:`verify` found of one snapshot; no problems = whole."""
+    """What :func:`verify` found of one snapshot; no problems = whole. ``entries`` is None where nothing tells."""
 
     directory: str
     files: int
     size_bytes: int
-    entries: int
+    entries: int | None
     problems: tuple[str, ...]
 
 
 def resolve(deployment: Deployment, text: str) -> Checkpoint:
-    """A snapshot by ``<pipeline>/<id>``, or by the path of its directory or ``_metadata`` file."""
+    """A snapshot by ``<pipeline>/<id>``, or by the path of its directory or ``_metadata`` file.
+
+    Raises as :func:`parse_checkpoint`, :func:`completed_record` and :func:`open_checkpoint` do."""
+    if not is_id(text):
+        return open_checkpoint(text)
+    return open_checkpoint(completed_record(deployment, text).directory, own=True)
+
+
+def completed_record(deployment: Deployment, text: str) -> CheckpointRecord:
+    """The record of ``<pipeline>/<id>``; InvalidRequestError (``not-completed``) unless it is complete."""
+    record = deployment.catalog().get(*parse_checkpoint(text))
+    if record.state is not CheckpointState.COMPLETED:
+        reason = f": {record.reason}" if record.reason else ""
+        raise InvalidRequestError(
+            f"checkpoint {text} is {record.state.lower()}{reason}",
+            kind="not-completed",
+            hint="statelib checkpoints list shows those that are complete",
+        )
+    return record
+
+
+def is_id(text: str) -> bool:
+    """Whether the text is meant as ``<pipeline>/<id>``; what begins like a path or a URI is not."""
+    return not text.startswith(("/", ".")) and ":" not in text
+
+
+def parse_checkpoint(text: str) -> tuple[PipelineName, CheckpointId]:
+    """``<pipeline>/<id>``; InvalidRequestError (``ambiguous-id``, ``bad-checkpoint``, ``bad-name``)."""
     pipeline, _, number = text.rpartition("/")
-    if number.isdecimal() and pipeline and "/" not in pipeline:
-        record = deployment.catalog().get(PipelineName(pipeline), CheckpointId(int(number)))
-        return open_checkpoint(record.directory, own=True)
-    if number.isdecimal() and not pipeline:
+    if text.isdecimal():
         raise InvalidRequestError(
             f"checkpoint {text!r}: ids count per pipeline", kind="ambiguous-id", hint=f"write <pipeline>/{text}"
         )
-    return open_checkpoint(text)
+    if not (number.isascii() and number.isdecimal() and 0 < int(number[:20]) < 1 << 63) or not pipeline:
+        raise InvalidRequestError(
+            f"checkpoint {text!r}: expected <pipeline>/<id>, such as aircraft_activity/4, or an absolute path",
+            kind="bad-checkpoint",
+            hint="statelib checkpoints list shows the ids",
+        )
+    return pipeline_name(pipeline), CheckpointId(int(number))
+
+
+def check_pipeline(deployment: Deployment, name: str) -> PipelineName:
+    """The name, once it is sure that there are checkpoints or a file of that pipeline.
+
+    Raises NotFoundError (``no-pipeline``)."""
+    known = set(deployment.catalog().pipelines())
+    if name not in known:
+        known |= {PipelineName(p.name) for p in deployment.pipelines()}
+    if name not in known:
+        raise NotFoundError(
+            f"pipeline {name!r} is neither in the catalog nor in {deployment.pipelines_directory}: "
+            f"known are {', '.join(sorted(known)) or 'none'}",
+            kind="no-pipeline",
+        )
+    return PipelineName(name)
 
 
 def lineage_of_head(deployment: Deployment, pipeline: PipelineName) -> tuple[CheckpointId, ...]:
@@ -52,35 +99,57 @@ def completed(deployment: Deployment, pipeline: PipelineName | None) -> list[Che
     return [r for r in deployment.catalog().list(pipeline) if r.state is CheckpointState.COMPLETED]
 
 
+def verify_at(directory: str, *, own: bool, read_data: bool = True, scratch: str | None = None) -> Verification:
+    """As :func:`verify`, of a snapshot that is still to be opened: a damaged ``_metadata`` is the problem found,
+    and so is a missing one where statelib is known to have written it (``own``)."""
+    try:
+        opened = open_checkpoint(directory, own=own)
+    except CorruptStateError as error:
+        return Verification(directory, 0, 0, 0, (error.message,))
+    except NotFoundError as error:
+        if not own:
+            raise
+        return Verification(directory, 0, 0, 0, (error.message,))
+    return verify(opened, read_data=read_data, scratch=scratch)
+
+
 def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = None) -> Verification:
     """Check that every file is there with its size; with ``read_data`` also every checksum, and
-    every entry's count and digest, key group by key group."""
+    every entry's count and digest, key group by key group.
+
+    Raises UnsupportedError for state of Flink's that cannot be read."""
     files = opened.manifest.files if opened.manifest else ()
     findings = verify_files(opened.directory, files, read_data=read_data)
-    problems = [
-        f"{f.path} (key groups {f.key_group_range}): {f.problem}, "
-        f"expected {f.expected_size} bytes, found {f.actual_size}"
-        for f in findings
-        if f.problem
-    ]
-    entries = sum(s.total_entries for s in opened.manifest.statistics) if opened.manifest else 0
+    problems = [_problem(opened.directory, finding) for finding in findings if finding.problem]
+    entries = sum(s.total_entries for s in opened.manifest.statistics) if opened.manifest else None
     if read_data and not problems:
-        read, entries = _read_back(opened, scratch)
-        problems += read
+        read = [_read_back(part, scratch) for part in opened.each_operator()]
+        problems += [problem for found, _ in read for problem in found]
+        entries = sum(total for _, total in read)
     size = opened.metadata_size_bytes + sum(f.size_bytes for f in files)
     return Verification(opened.directory, len(files) + 1, size, entries, tuple(problems))
+
+
+def _problem(directory: str, finding: FileFinding) -> str:
+    wrong = {
+        "missing": f"expected {finding.expected_size} bytes, found no file",
+        "size": f"expected {finding.expected_size} bytes, found {finding.actual_size}",
+        "checksum": f"expected crc32c {finding.expected_crc:08x}, found {finding.actual_crc or 0:08x}",
+    }
+    place = finding.path if finding.path.startswith(("/", "file:")) else f"{local_path(directory)}/{finding.path}"
+    return f"{place} (key groups {finding.key_group_range}): {wrong[finding.problem]}"
 
 
 def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int]:
     try:
         found = read_statistics(opened, scratch)
-    except StatelibError as error:
-        return [str(error)], 0
+    except (CorruptStateError, NotFoundError) as error:
+        return [error.message], 0
     total = sum(s.total_entries for s in found)
     recorded = opened.manifest.statistics if opened.manifest else found
     problems = [
-        f"state {descriptor.name}: entries or digests differ from the manifest "
-        f"({expected.total_entries} entries recorded, {actual.total_entries} found)"
+        f"{local_path(opened.directory)}: state {descriptor.name}: expected {expected.total_entries} entries and "
+        f"their digests as in the manifest, found {actual.total_entries} entries"
         for descriptor, expected, actual in zip(opened.schema().states, recorded, found, strict=True)
         if not expected.same_content(actual)
     ]
@@ -88,27 +157,62 @@ def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int]
 
 
 def export_lines(opened: Checkpoint, state: str | None, scratch: str | None = None) -> Iterator[str]:
-    """Every entry as a typed JSON line."""
-    schema = opened.schema()
-    operator = opened.keyed_operator()
-    name = operator.uid or (opened.manifest.pipeline if opened.manifest else operator.operator_id.hex())
-    for state_name, table in opened.tables(state, scratch):
-        yield from entry_lines(name, schema, schema.state(state_name), table)
+    """Every entry as a typed JSON line, of every operator with keyed state unless one is selected.
+
+    Raises InvalidRequestError (``unknown-state``), and UnsupportedError for types that are not known, before the
+    first line."""
+    parts = [part for part in opened.each_operator() if opened.selected in (None, part.selected)]
+    if state is not None:
+        parts = _with_state(parts, state)
+    for part, schema in [(part, part.schema()) for part in parts]:
+        name = part.operator_name(part.keyed_operator())
+        for state_name, table in part.tables(state, scratch):
+            yield from entry_lines(name, schema, schema.state(state_name), table)
+
+
+def _with_state(parts: list[Checkpoint], state: str) -> list[Checkpoint]:
+    found = [part for part in parts if state in {s.name for s in part.schema().states}]
+    if not found:
+        known = sorted({s.name for part in parts for s in part.schema().states})
+        raise InvalidRequestError(
+            f"state {state!r} is not in the snapshot: known states are {', '.join(known) or 'none'}",
+            kind="unknown-state",
+        )
+    return found
 
 
 def export_parquet(opened: Checkpoint, state: str | None, target: Path, scratch: str | None = None) -> list[Path]:
-    """One Parquet file a state, ``<target>/<state>.parquet``; refuses to overwrite one."""
+    """One Parquet file a state, ``<target>/<state>.parquet``, of the operator with keyed state.
+
+    Raises InvalidRequestError (``target-exists``, ``bad-target``, ``unknown-state``): refuses to overwrite a file.
+    """
     schema = opened.schema()
-    names = [s.name for s in schema.states if state in (None, s.name)]
-    paths = {name: target / f"{name}.parquet" for name in names}
+    wanted = schema.states if state is None else (schema.state(state),)
+    paths = {descriptor.name: target / _file_name(descriptor.name) for descriptor in wanted}
     for path in paths.values():
         if path.exists():
             raise InvalidRequestError(f"{path} exists already", kind="target-exists", hint="choose an empty directory")
-    target.mkdir(parents=True, exist_ok=True)
+    with writing(target):
+        target.mkdir(parents=True, exist_ok=True)
     for name, path in paths.items():
-        _write(path, opened.to_arrow(name, scratch))
+        table = opened.to_arrow(name, scratch)
+        with writing(path), path.open("xb") as file:
+            pq.write_table(table, file, compression="zstd")
     return list(paths.values())
 
 
-def _write(path: Path, table: pa.Table) -> None:
-    pq.write_table(table, path, compression="zstd")
+def _file_name(state: str) -> str:
+    """Flink allows any text as a name of a state; a file gets one that stays in its directory."""
+    return state.replace("%", "%25").replace("/", "%2F").replace("\0", "%00") + ".parquet"
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns what the operating system says of a user's output into InvalidRequestError (``bad-target``,
+    ``target-exists``)."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise InvalidRequestError(f"{path} exists already", kind="target-exists", hint="choose another") from error
+    except OSError as error:
+        raise InvalidRequestError(f"writing {path}: {error.strerror or error}", kind="bad-target") from error

@@ -2,14 +2,16 @@
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
 
-from statelib.errors import InvalidRequestError, NotFoundError
-from statelib.formats.keyed_header import decode_header
+from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
+from statelib.formats.keyed_header import decode_keyed_header
 from statelib.formats.manifest import read_checkpoint_file
+from statelib.formats.operator_id import operator_id
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, OperatorState, SourcePosition
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyedStateHandle
 from statelib.model.key_groups import KeyGroupRange
@@ -26,12 +28,14 @@ from statelib.storage.uris import local_path, to_uri
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What :func:`open_checkpoint` gives. ``manifest`` is None for a snapshot of Flink's own."""
+    """What :func:`open_checkpoint` gives. ``manifest`` is None for a snapshot of Flink's own.
+    ``selected``: the id of the operator to look at, None = the only one with keyed state."""
 
     directory: str
     metadata: CheckpointMetadata
     manifest: CheckpointManifest | None
     metadata_bytes: bytes = field(repr=False)
+    selected: bytes | None = None
 
     @property
     def metadata_size_bytes(self) -> int:
@@ -42,16 +46,46 @@ class Checkpoint:
         return self.metadata.operators
 
     def keyed_operator(self) -> OperatorState:
-        """The one operator with keyed state; InvalidRequestError (``ambiguous-operator``) if there are several."""
-        keyed = [o for o in self.operators if any(s.keyed for _, s in o.subtasks)]
+        """The operator to look at: InvalidRequestError (``ambiguous-operator``) where several hold keyed
+        state and none is selected."""
+        keyed = [o for o in self.operators if _holds_keyed_state(o) and self.selected in (None, o.operator_id)]
         if len(keyed) > 1:
-            names = ", ".join(o.uid or o.operator_id.hex() for o in keyed)
-            raise InvalidRequestError(f"{self.directory}: operators {names} hold state", kind="ambiguous-operator")
+            names = ", ".join(map(self.operator_name, keyed))
+            raise InvalidRequestError(
+                f"{self.directory}: several operators hold keyed state: {names}",
+                kind="ambiguous-operator",
+                hint="choose one with --operator",
+            )
         if keyed:
             return keyed[0]
         if not self.operators:
             raise NotFoundError(f"{self.directory}: no operator with keyed state", kind="no-operator")
         return self.operators[0]
+
+    def operator_name(self, operator: OperatorState) -> str:
+        """The uid where it is known (metadata before version 5 has none, but our own manifest tells), else the id
+        in hex."""
+        if operator.uid:
+            return operator.uid
+        if self.manifest and operator_id(self.manifest.pipeline) == operator.operator_id:
+            return self.manifest.pipeline
+        return operator.operator_id.hex()
+
+    def each_operator(self) -> tuple["Checkpoint", ...]:
+        """This checkpoint once for each operator with keyed state, with that operator selected."""
+        return tuple(replace(self, selected=o.operator_id) for o in self.operators if _holds_keyed_state(o))
+
+    def select(self, name: str) -> "Checkpoint":
+        """With the operator of that uid or hex id; NotFoundError (``no-operator``) naming those there are."""
+        parts = self.each_operator()
+        for part in parts:
+            operator = part.keyed_operator()
+            if name in (self.operator_name(operator), operator.operator_id.hex()):
+                return part
+        known = ", ".join(self.operator_name(part.keyed_operator()) for part in parts) or "none"
+        raise NotFoundError(
+            f"{self.directory}: no operator {name!r} with keyed state: there are {known}", kind="no-operator"
+        )
 
     def handles(self) -> tuple[KeyedStateHandle, ...]:
         return tuple(s.keyed for _, s in self.keyed_operator().subtasks if s.keyed is not None)
@@ -70,7 +104,8 @@ class Checkpoint:
             raise NotFoundError(f"{self.directory}: no operator with keyed state", kind="no-operator")
         handle = handles[0]
         stream = handle.meta if isinstance(handle, IncrementalRemoteKeyedStateHandle) else handle.stream
-        return decode_header(self.reader().read(stream), operator.max_parallelism)[0]
+        what = f"{self.directory}: keyed state of operator {self.operator_name(operator)}"
+        return decode_keyed_header(self.reader().read(stream), operator.max_parallelism, what).schema
 
     def sources(self) -> tuple[RestoreSource, ...]:
         """One a handle, ready to restore from, with the statistics that its entries must have."""
@@ -92,7 +127,7 @@ class Checkpoint:
 
     def rows(self, scratch: str | None = None) -> Iterator[tuple[int, StateRows]]:
         """(state index, serialized entries) batch by batch, from storage, verified."""
-        with tempfile.TemporaryDirectory(dir=scratch, prefix="statelib-read-") as directory:
+        with _located(self.directory), tempfile.TemporaryDirectory(dir=scratch, prefix="statelib-read-") as directory:
             for number, source in enumerate(self.sources()):
                 yield from iter_entries(source, None, str(Path(directory) / str(number)))
 
@@ -104,13 +139,31 @@ class Checkpoint:
         for index, rows in self.rows(scratch):
             descriptor = schema.states[index]
             if len(rows) and state in (None, descriptor.name):
-                yield descriptor.name, to_table(schema, descriptor, rows)
+                with _located(f"{self.directory}: state {descriptor.name}"):
+                    table = to_table(schema, descriptor, rows)
+                yield descriptor.name, table
 
     def to_arrow(self, state: str, scratch: str | None = None) -> pa.Table:
         """All entries of one state: ``key_group, key[, user_key], value``."""
         schema = self.schema()
         empty = to_table(schema, schema.state(state), NO_ROWS)
         return pa.concat_tables([empty, *(table for _, table in self.tables(state, scratch))])
+
+
+@contextmanager
+def _located(where: str) -> Iterator[None]:
+    """Puts in front of an error where it happened, unless it names the place itself."""
+    try:
+        yield
+    except StatelibError as error:
+        place = local_path(where.partition(": ")[0])
+        if place in error.message:
+            raise
+        raise type(error)(f"{where}: {error.message}", kind=error.kind, hint=error.hint) from error
+
+
+def _holds_keyed_state(operator: OperatorState) -> bool:
+    return any(subtask.keyed for _, subtask in operator.subtasks)
 
 
 def to_table(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> pa.Table:

@@ -77,5 +77,9 @@ def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before anything imports Great Expectations
     missing = [f"{name} ({meaning})" for name, meaning in VARIABLES.items() if not environ.get(name)]
     if missing:
-        raise InvalidRequestError(f"not set in the environment: {'; '.join(missing)}", kind="missing-setting")
+        raise InvalidRequestError(
+            f"not set in the environment: {'; '.join(missing)}",
+            kind="missing-setting",
+            hint="export them in the shell, or in the environment of Airflow's workers",
+        )
     return Deployment(*(environ[name] for name in VARIABLES))

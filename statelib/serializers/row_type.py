@@ -18,7 +18,8 @@ from statelib.serializers.spans import require, spread
 from statelib.wire.ragged import Bytes, Ragged, from_fixed, join
 
 _KIND_BITS = 2
-"""In front of a Row's null bits: 00 is INSERT, the only kind a state of statelib holds."""
+"""In front of a Row's null bits, low bit first: 00 is INSERT, the only kind a state of statelib holds."""
+_KINDS = ("INSERT (+I)", "UPDATE_BEFORE (-U)", "UPDATE_AFTER (+U)", "DELETE (-D)")
 
 
 @dataclass(frozen=True)
@@ -134,8 +135,11 @@ class RowCodec:
         bits = np.unpackbits(data[cursor[:, None] + np.arange(size)], axis=1).astype(np.bool_)
         other = np.flatnonzero(bits[:, :_KIND_BITS].any(axis=1))
         if len(other):
+            low, high = bits[other[0], :_KIND_BITS].tolist()
             raise UnsupportedError(
-                f"{self.type} in row {other[0]}: expected RowKind INSERT, found another kind", kind="row-kind"
+                f"{self.type} in row {other[0]}: expected RowKind {_KINDS[0]}, found {_KINDS[low + 2 * high]}",
+                kind="row-kind",
+                hint="statelib keeps no change logs: write rows of kind INSERT into the state",
             )
         return bits[:, _KIND_BITS : _KIND_BITS + len(self.fields)], cursor + size
 

@@ -1,0 +1,75 @@
+"""A small deployment for the command line: a heap and a RocksDB pipeline, with every state of a checkpoint."""
+
+import dataclasses
+from pathlib import Path
+
+import pyarrow as pa
+from worlds import checkpoint_of, day, new_deployment, publish_here
+
+from statelib.flows.checkpoint import abort, begin, register
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.wiring import VARIABLES, Deployment
+from statelib.model.record import ClaimMode
+
+SALES = """\
+name: sales
+source: {path: "{data}/x", columns: {shop: string, item: string, amount: long}}
+key: [shop]
+states:
+  total: {kind: value, fields: {sold: {agg: count}, amount: {agg: sum, of: amount}}}
+  per_item: {kind: map, user_key: item, value: {agg: count}}
+  items: {kind: list, value: {agg: distinct, of: item}}
+backend: heap
+parallelism: 2
+checkpoint: {inline_threshold_bytes: 1}
+"""
+TOURS = """\
+name: tours
+source: {path: "{data}/x", columns: {shop: string, item: string, amount: long}}
+key: [shop, item]
+states:
+  best: {kind: reducing, value: {agg: max, of: amount}}
+backend: rocksdb
+parallelism: 2
+"""
+
+
+def sales(first: int) -> pa.Table:
+    """Six events of three shops."""
+    numbers = range(first, first + 6)
+    return pa.table(
+        {
+            "shop": [f"shop-{n % 3}" for n in numbers],
+            "item": [["tea", "café"][n % 2] for n in numbers],
+            "amount": pa.array(list(numbers), pa.int64()),
+        }
+    )
+
+
+def open_shop(root: Path) -> Deployment:
+    """sales: 1 and 2 completed, 3 aborted, 4 a savepoint; restored to 1; 5 completed from 1, 6 pending.
+    tours: 1 completed."""
+    pipelines = root / "pipelines"
+    pipelines.mkdir(parents=True)
+    (pipelines / "sales.yaml").write_text(SALES)
+    (pipelines / "tours.yaml").write_text(TOURS)
+    here = new_deployment(root, root, pipelines)
+    pipeline = here.pipeline("sales")
+    checkpoint_of(here, "sales", 1, sales(0))
+    checkpoint_of(here, "sales", 2, sales(6))
+    third = begin(here, pipeline, day(3), "test").checkpoint_id
+    abort(here, "sales", third, "a reason to stop")
+    saved = begin_savepoint(here, pipeline, format="canonical", target=None, note="before", owner="test", key="k")
+    publish_here(here, pipeline, saved.checkpoint_id)
+    register(here, pipeline, saved.checkpoint_id)
+    apply_restore(here, pipeline, plan_restore(here, pipeline, "1", None, ClaimMode.NO_CLAIM), "test")
+    checkpoint_of(here, "sales", 2, sales(100))
+    begin(here, pipeline, day(3), "test")
+    checkpoint_of(here, "tours", 1, sales(0))
+    return here
+
+
+def environment(here: Deployment) -> dict[str, str]:
+    """What the command line reads it from."""
+    return dict(zip(VARIABLES, dataclasses.astuple(here), strict=True))

@@ -1,0 +1,38 @@
+"""Call the command line in this process, as against the small deployment of :mod:`shop`."""
+
+from typing import Any
+
+import click
+from shop import environment
+from typer.testing import CliRunner, Result
+
+from statelib.cli.main import app
+from statelib.flows.wiring import VARIABLES, Deployment
+
+
+def call(here: Deployment | None, *words: object, columns: int | None = None) -> Result:
+    """What a command prints and returns. Without a deployment no variable is set; without columns it is a pipe."""
+    env: dict[str, Any] = dict.fromkeys(VARIABLES) | (environment(here) if here else {})
+    env["COLUMNS"] = str(columns) if columns else None
+    result = CliRunner().invoke(app, [str(word) for word in words], env=env)
+    assert result.exception is None or isinstance(result.exception, SystemExit | click.exceptions.Exit), result.output
+    assert "Traceback" not in result.output
+    return result
+
+
+def said(here: Deployment | None, *words: object, columns: int | None = None) -> str:
+    """What a command that succeeds prints."""
+    result = call(here, *words, columns=columns)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def refused(here: Deployment | None, *words: object, status: int = 2) -> str:
+    """The one line of a command that fails, without its hint; nothing but it is printed."""
+    result = call(here, *words)
+    assert (result.exit_code, result.stdout) == (status, "")
+    first, *rest = result.stderr.splitlines()
+    assert first.startswith("statelib: ")
+    assert len(rest) <= 1
+    assert all(line.startswith("  hint: ") for line in rest)
+    return first

@@ -1,0 +1,164 @@
+"""A real Airflow (scheduler, SQLite), real spark-submit: a driver killed, a run cleared, a file lost in between."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import polars as pl
+import psutil
+import pytest
+
+from demo.airflow_client import AirflowClient, Run
+from demo.airflow_process import RunningAirflow, airflow, exclusive, free_ports, migrate
+from demo.compare import aircraft_expected, aircraft_found, difference
+from demo.places import Places
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.wiring import Deployment, deployment
+from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointRecord, CheckpointState
+
+NAME = PipelineName("aircraft_activity")
+DAG = f"{NAME}.checkpoint"
+PATIENCE_S = 240.0
+T = TypeVar("T")
+
+pytestmark = pytest.mark.timeout(900)
+
+
+class World:
+    """A running Airflow over a deployment of its own."""
+
+    def __init__(self, places: Places, running: RunningAirflow) -> None:
+        self.places = places
+        self.client: AirflowClient = running.client
+        self.here: Deployment = deployment(running.environment)
+
+    def records(self) -> list[CheckpointRecord]:
+        return sorted(self.here.catalog().list(NAME), key=lambda r: r.checkpoint_id)
+
+    def completed(self) -> list[CheckpointRecord]:
+        return [r for r in self.records() if r.state is CheckpointState.COMPLETED]
+
+    def wait(self, day: str) -> Run:
+        """The run of a day, when it has ended."""
+        run = next(r for r in self.client.runs(DAG) if r.start and str(r.start.date()) == day)
+        return self.client.wait_for_run(DAG, run.run_id, PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[World]:
+    root = tmp_path_factory.mktemp("airflow")
+    pipelines = root / "pipelines"
+    pipelines.mkdir()
+    places = Places(work=root / "work", pipelines=pipelines)
+    text = (places.checkout / "dags" / "pipelines" / f"{NAME}.yaml").read_text()
+    (pipelines / f"{NAME}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
+    places.make_directories()
+    (places.data / "flights").symlink_to(data / "flights")
+    with exclusive(places):
+        migrate(places)
+        with airflow(places, free_ports()) as running:
+            running.client.wait_for_dags({DAG})
+            yield World(places, running)
+
+
+def test_three_days_with_a_dead_driver_a_cleared_run_and_a_lost_file(world: World, flights: pl.DataFrame) -> None:
+    """One story, because starting Airflow is dear and each part needs the one before."""
+    client = world.client
+    client.backfill(DAG, "2013-01-01", "2013-01-02")
+    kill(wait_for(lambda: driver(2), "the Spark driver of checkpoint 2"))
+    for day in ("2013-01-01", "2013-01-02"):
+        run = world.wait(day)
+        assert run.state == "success", client.failed_log(run)
+    assert client.tries(run)["snapshot"] == 2, "the killed try and Airflow's retry"
+    assert [r.checkpoint_id for r in world.records()] == [1, 2], "exactly one checkpoint for each interval"
+    assert_state(world, flights, days=2)
+
+    before = world.records()
+    client.clear(DAG, run.run_id)
+    again = world.wait("2013-01-02")
+    assert again.state == "success", client.failed_log(again)
+    assert client.xcom(again, "begin", "checkpoint_id") == 2
+    assert client.task_states(DAG, again.run_id)["snapshot"] == "skipped"
+    assert world.records() == before
+
+    client.backfill(DAG, "2013-01-03", "2013-01-03")
+    lost = wait_for(lambda: published_file(world, 3), "the metadata of checkpoint 3")
+    lost.unlink()
+    failed = world.wait("2013-01-03")
+    assert failed.state == "failed"
+    log = client.failed_log(failed)
+    assert lost.name in log
+    assert "key groups" in log
+    aborted = world.records()[-1]
+    assert (aborted.checkpoint_id, aborted.state) == (3, CheckpointState.ABORTED)
+    assert client.tries(failed)["check_completeness"] == 1, "a broken checkpoint is not worth a retry"
+
+    client.clear(DAG, failed.run_id)
+    mended = world.wait("2013-01-03")
+    assert mended.state == "success", client.failed_log(mended)
+    last = world.completed()[-1]
+    assert (last.checkpoint_id, last.base) == (4, 2)
+    assert_state(world, flights, days=3)
+    assert asset_extra(client) == {"id": 4, "bytes": last.size_bytes, "keys": last.entries}
+
+
+def asset_extra(client: AirflowClient) -> dict[str, int]:
+    """What the newest asset event says."""
+    events = client.call("GET", "/assets/events?order_by=-timestamp&limit=1")["asset_events"]
+    return {key: events[0]["extra"][key] for key in ("id", "bytes", "keys")}
+
+
+def assert_state(world: World, flights: pl.DataFrame, days: int) -> None:
+    head = world.here.catalog().head(NAME).head
+    assert head is not None
+    found = aircraft_found(open_checkpoint(world.here.catalog().get(NAME, head).directory))
+    seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, 1 + days, tzinfo=UTC))
+    result = difference("aircraft", aircraft_expected(seen), found, ["tailnum"])
+    assert result.different == 0, result.examples
+
+
+def published_file(world: World, number: int) -> Path | None:
+    """A data file of a checkpoint whose metadata is there."""
+    directory = world.places.state / NAME / f"chk-{number}"
+    if not (directory / "_metadata").exists():
+        return None
+    manifest = open_checkpoint(str(directory)).manifest
+    assert manifest is not None
+    return directory / manifest.files[0].path
+
+
+def driver(number: int) -> psutil.Process | None:
+    """The JVM that spark-submit became for a checkpoint, once it runs our Python code."""
+    for process in psutil.process_iter(["cmdline"]):
+        line = process.info["cmdline"] or []
+        if "java" in line[:1] or (line and line[0].endswith("/java")):
+            arguments = " ".join(line)
+            ours = "jobs/snapshot.py" in arguments and arguments.endswith(f"--checkpoint-id {number}")
+            if ours and f"{NAME}.yaml" in arguments and _children(process):
+                return process
+    return None
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        return [c for c in process.children() if "python" in c.name()]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def kill(process: psutil.Process) -> None:
+    os.kill(process.pid, signal.SIGKILL)
+
+
+def wait_for(find: Callable[[], T | None], what: str) -> T:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        if (found := find()) is not None:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"no {what} after {PATIENCE_S:.0f} s")

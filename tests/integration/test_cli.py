@@ -1,0 +1,238 @@
+"""The command line on a real deployment: what there is, and how it answers a mistake."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import typer
+from foreign import KEYED, savepoint, write_several_operators
+from shop import environment, open_shop
+from shop_cli import call, refused, said
+from worlds import CHECKOUT
+
+from statelib.cli.main import app
+from statelib.flows.wiring import VARIABLES, Deployment
+
+KINDS = savepoint("1.20.5/kinds-hashmap-canonical-p1")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    return open_shop(tmp_path_factory.mktemp("shop"))
+
+
+def listed(here: Deployment, *words: str) -> list[tuple[str, int, str, bool]]:
+    records = json.loads(said(here, "checkpoints", "list", "--json", *words))
+    return [(r["pipeline"], r["checkpoint_id"], r["state"], r["in_head_lineage"]) for r in records]
+
+
+def test_list_is_in_order_and_marks_the_history_of_the_head(shop: Deployment) -> None:
+    completed = [
+        ("sales", 1, "COMPLETED", True),
+        ("sales", 2, "COMPLETED", False),
+        ("sales", 4, "COMPLETED", False),
+        ("sales", 5, "COMPLETED", True),
+        ("tours", 1, "COMPLETED", True),
+    ]
+    assert listed(shop) == completed
+    assert listed(shop, "-p", "tours") == completed[-1:]
+    unfinished = [("sales", 3, "ABORTED", False), ("sales", 6, "PENDING", False)]
+    assert listed(shop, "--all") == sorted(completed + unfinished)
+
+
+@pytest.mark.parametrize("columns", [None, 100, 80, 20])
+def test_the_list_is_readable_at_any_width(shop: Deployment, columns: int | None) -> None:
+    lines = said(shop, "checkpoints", "list", "--all", columns=columns).splitlines()
+    rows = [line.split() for line in lines if re.match(r" *\d+ ", line)]
+    assert [row[0] for row in rows] == ["1", "2", "3", "4", "5", "6", "1"]
+    assert [row[1] == "*" for row in rows] == [True, False, False, False, True, False, True]
+    assert [row[-1] for row in rows if len(row) < 10 and row[-1].isalpha()] == ["aborted", "pending"]
+    assert sum("2013-01-02" in row for row in rows) == 2
+    if columns is None or columns >= 80:
+        assert max(map(len, lines)) <= (columns or 100)
+    assert ("strategy" in lines[2]) is (columns in (None, 100))
+    assert [line for line in lines if line in ("sales", "tours")] == ["sales", "tours"]
+
+
+def test_an_empty_list_says_so(shop: Deployment, tmp_path: Path) -> None:
+    empty = environment(shop) | {"STATELIB_CATALOG": f"sqlite:///{tmp_path}/new.db"}
+    here = Deployment(*(empty[name] for name in VARIABLES))
+    assert json.loads(said(here, "checkpoints", "list", "--json")) == []
+    result = call(here, "checkpoints", "list")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no completed checkpoints\n")
+    assert said(here, "checkpoints", "list", "-p", "sales") == ""
+
+
+def test_an_unknown_pipeline_is_told_apart_from_an_empty_one(shop: Deployment) -> None:
+    for command in (["checkpoints", "list"], ["verify"]):
+        line = refused(shop, *command, "-p", "sails")
+        assert "'sails'" in line
+        assert line.endswith("known are sales, tours")
+
+
+def test_show_tells_the_record_and_what_is_in_it(shop: Deployment) -> None:
+    shown = said(shop, "checkpoints", "show", "sales/5", columns=80)
+    for words in (
+        r"^kind +checkpoint, canonical, parallelism 2$", r"^interval +2013-01-02 00:00:00 to 2013-01-03 00:00:00 UTC$",
+        r"^base +sales/1$", r"^events +6 read, 6 applied, 0 no key$", r"^contents +12 entries, ",
+        r"^Operator sales: parallelism 2 of 128, key string$", r"^total +value +- +row<sold: long, amount: long> +3$",
+        r"^per_item +map +string +long +6$", r"^items +list +- +string +3$", r"^ +1 +64-127 +KeyGroupsSavepoint\w+ *$",
+        r"^[0-9a-f]{32}-0-0 +\d\.\d KiB +[0-9a-f]{8} +0-63 *$", rf"^file://{shop.storage_root}/sales/chk-5$",
+    ):  # fmt: skip
+        assert re.search(words, shown, re.MULTILINE), f"{words} is not in\n{shown}"
+    aborted = said(shop, "checkpoints", "show", "sales/3")
+    assert "aborted: a reason to stop" in aborted
+    assert "States" not in aborted
+
+
+def test_show_as_json_is_the_record_and_the_snapshot(shop: Deployment) -> None:
+    told = json.loads(said(shop, "checkpoints", "show", "sales/5", "--json"))
+    assert (told["base"], told["strategy"], told["entries"]) == (1, "canonical", 12)
+    (operator,) = told["snapshot"]["operators"]
+    assert (operator["uid"], operator["key_type"]) == ("sales", "string")
+    assert [(s["name"], s["entries"]) for s in operator["states"]] == [("total", 3), ("per_item", 6), ("items", 3)]
+    assert [f["key_groups"] for f in told["snapshot"]["files"]] == ["0-63", "64-127"]
+    assert json.loads(said(shop, "checkpoints", "show", "sales/6", "--json"))["snapshot"] is None
+
+
+BAD_IDS = {
+    "5": "ids count per pipeline",
+    "sales": "expected <pipeline>/<id>",
+    "sales/x": "expected <pipeline>/<id>",
+    "sales/0": "expected <pipeline>/<id>",
+    "sales/²": "expected <pipeline>/<id>",
+    "sales/99999999999999999999999": "expected <pipeline>/<id>",
+    "sales/-1": "expected <pipeline>/<id>",
+    "a b/1": "pipeline name 'a b'",
+    "sales/99": "pipeline sales has no checkpoint 99",
+    "sails/1": "pipeline sails has no checkpoint 1",
+}
+
+
+@pytest.mark.parametrize("command", ["inspect", "export", "verify", "checkpoints show"])
+@pytest.mark.parametrize("bad", BAD_IDS)
+def test_a_bad_id_is_refused_in_one_line(shop: Deployment, command: str, bad: str) -> None:
+    assert BAD_IDS[bad] in refused(shop, *command.split(), bad)
+
+
+@pytest.mark.parametrize("command", ["inspect", "export", "verify"])
+def test_an_unfinished_checkpoint_is_called_so(shop: Deployment, command: str) -> None:
+    assert refused(shop, command, "sales/3").endswith("sales/3 is aborted: a reason to stop")
+    assert refused(shop, command, "sales/6").endswith("sales/6 is pending")
+
+
+def test_errors_for_machines(shop: Deployment) -> None:
+    result = call(shop, "inspect", "sales/99", "--json")
+    assert result.exit_code == 2
+    assert result.stderr == ""
+    error = json.loads(result.stdout)
+    assert (error["error"], error["message"]) == ("no-checkpoint", "pipeline sales has no checkpoint 99")
+    assert error["hint"]
+
+
+def test_inspect_is_the_same_by_id_by_path_and_by_uri(shop: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = said(shop, "inspect", "tours/1")
+    assert re.search(r"^best +reducing +- +long +6$", told, re.MULTILINE)
+    assert told.count("IncrementalRemoteKeyedStateHandle") == 2
+    directory = Path(shop.storage_root, "tours", "chk-1")
+    monkeypatch.chdir(directory.parent)
+    for path in (directory, directory / "_metadata", f"file://{directory}", "chk-1", "./chk-1", "chk-1/"):
+        assert said(None, "inspect", path) == told
+
+
+def test_paths_without_a_snapshot_are_refused_without_a_deployment(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nothing"):
+        for command in ("inspect", "export", "verify"):
+            assert refused(None, command, path).startswith(f"statelib: {path}: no _metadata file")
+    assert "scheme 's3'" in refused(None, "inspect", "s3://bucket/chk-1")
+
+
+def test_inspect_reads_flink_s_own_snapshots() -> None:
+    told = said(None, "inspect", KINDS, columns=80)
+    assert "written by flink, _metadata version 4" in told
+    assert re.search(rf"^Operator {KEYED}: parallelism \d+ of 128, key ", told, re.MULTILINE)
+    operator = next(o for o in json.loads(said(None, "inspect", KINDS, "--json"))["operators"] if o["subtasks"])
+    assert (operator["operator_id"], operator["uid"]) == (KEYED, None)
+    about = json.loads((KINDS.parent / "about.json").read_text())
+    assert [(s["name"], s["kind"]) for s in operator["states"]] == [
+        (s["name"], s["kind"]) for s in about["operators"][0]["states"]
+    ]
+    assert {s["entries"] for s in operator["states"]} == {None}
+
+
+def test_inspect_shows_every_operator_and_why_one_cannot_be_read(tmp_path: Path) -> None:
+    write_several_operators(tmp_path)
+    operators = json.loads(said(None, "inspect", tmp_path, "--json"))["operators"]
+    assert [(o["operator_id"][:2], o["key_type"]) for o in operators if o["subtasks"]] == [
+        ("01", "long"), ("02", "string"), ("03", None)
+    ]  # fmt: skip
+    assert "LongSerializeX$" in operators[2]["unreadable"]
+    assert str(tmp_path) in operators[2]["unreadable"]
+    told = said(None, "inspect", tmp_path, columns=80)
+    assert [line.split(":")[0] for line in told.splitlines() if line.startswith("Operator")] == [
+        f"Operator {n:02}" + "ab" * 15 for n in (1, 2, 3, 4)
+    ]
+    assert told.endswith("of 128, no keyed state\n")
+
+
+@pytest.mark.parametrize("columns", [80, 30])
+def test_no_word_is_cut_in_a_narrow_terminal(shop: Deployment, columns: int) -> None:
+    wide = said(shop, "inspect", "sales/1")
+    narrow = said(shop, "inspect", "sales/1", columns=columns)
+    plain = re.compile(r"[^\s─]+")
+    assert sorted(plain.findall(narrow)) == sorted(plain.findall(wide))
+    if columns == 80:
+        assert max(map(len, narrow.splitlines()[1:])) <= 80
+
+
+@pytest.mark.parametrize("missing", VARIABLES)
+def test_a_missing_variable_is_named(shop: Deployment, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Deployment(*("" if name == missing else value for name, value in environment(shop).items()))
+    for command in (["checkpoints", "list"], ["verify"], ["catalog", "migrate"], ["pipelines", "validate"]):
+        line = refused(here, *command)
+        assert line.startswith(f"statelib: not set in the environment: {missing} (")
+        assert sum(name in line for name in VARIABLES) == 1
+
+
+def test_a_catalog_that_cannot_be_opened_is_named(shop: Deployment) -> None:
+    broken = environment(shop) | {"STATELIB_CATALOG": "sqlite:////nowhere/at/all.db"}
+    line = refused(Deployment(*(broken[name] for name in VARIABLES)), "checkpoints", "list")
+    assert "sqlite:////nowhere/at/all.db" in line
+    assert "unable to open database file" in line
+
+
+def test_migrate_may_be_repeated(shop: Deployment) -> None:
+    assert said(shop, "catalog", "migrate") == "catalog is current\n"
+    assert json.loads(said(shop, "catalog", "migrate", "--json")) == {"catalog": "current"}
+
+
+def commands() -> list[str]:
+    """Every command, as its words."""
+
+    def below(command: click.Command, words: tuple[str, ...]) -> list[str]:
+        if not hasattr(command, "commands"):
+            return [" ".join(words)]
+        return [found for name, inner in command.commands.items() for found in below(inner, (*words, name))]
+
+    return below(typer.main.get_command(app), ())
+
+
+@pytest.mark.parametrize("command", commands())
+def test_help_of_every_command_shows_an_example(command: str) -> None:
+    text = " ".join(said(None, *command.split(), "--help", columns=80).split())
+    assert f"Example: statelib {command}" in text
+
+
+def test_as_a_program_whose_reader_stops_early(shop: Deployment) -> None:
+    """The shell's `| head -1` closes the pipe."""
+    command = f"{sys.executable} -m statelib export {KINDS} | head -1"
+    done = subprocess.run(
+        command, shell=True, cwd=CHECKOUT, env={**os.environ, **environment(shop)}, capture_output=True, check=True
+    )
+    assert json.loads(done.stdout)["op"] == KEYED
+    assert done.stderr == b""
