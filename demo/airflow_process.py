@@ -133,17 +133,16 @@ def stop(processes: dict[str, subprocess.Popen[bytes]], patience_s: float = STOP
     """SIGTERM to each process singly (a signal to the group hangs the scheduler); the API server goes
     last, because tasks report to it. What has not ended after ``patience_s`` is killed with its children."""
     known = {name: _family(process.pid) for name, process in processes.items()}
-    order = sorted(processes, key=lambda name: name == "api-server")
     deadline = time.monotonic() + patience_s
-    for name in order:
-        if name != "api-server":
+    others = [name for name in processes if name != "api-server"]
+    for batch in (others, [name for name in processes if name == "api-server"]):
+        for name in batch:
             processes[name].terminate()
-    for name in order:
-        processes[name].terminate()
-        try:
-            processes[name].wait(max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            known[name] += _family(processes[name].pid)
+        for name in batch:
+            try:
+                processes[name].wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                known[name] += _family(processes[name].pid)
     for member in (m for family in known.values() for m in family):
         _kill(member)
     for process in processes.values():
@@ -159,7 +158,7 @@ def _family(pid: int) -> list[psutil.Process]:
 
 
 def _kill(member: psutil.Process) -> None:
-    """psutil compares start times, so that a re-used process id is not hit."""
+    """psutil compares start times, so that a reused process id is not hit."""
     try:
         if member.is_running() and member.status() != psutil.STATUS_ZOMBIE:
             member.kill()

@@ -35,8 +35,8 @@ site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("pureli
 echo "$root" > "$site/statelib-checkout.pth"
 cat > "$venv/bin/statelib" <<END
 #!$venv/bin/python
-from statelib.cli.main import app
-app()
+from demo.cli import main
+main()
 END
 chmod +x "$venv/bin/statelib"
 echo "$(checksum) $root" > "$ready"

@@ -68,13 +68,14 @@ def environment(places: Places, ports: Ports, base: Mapping[str, str] = os.envir
         "PYTHONPATH": str(places.checkout),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(places.scratch),
-        **_statelib(places),
+        **statelib_settings(places),
         **_spark(places),
         **_airflow(places, ports),
     }
 
 
-def _statelib(places: Places) -> dict[str, str]:
+def statelib_settings(places: Places) -> dict[str, str]:
+    """The deployment of a work folder, as ``statelib.flows.wiring.deployment`` reads it."""
     return {
         "STATELIB_CATALOG": f"sqlite:///{places.catalog}",
         "STATELIB_STORAGE": str(places.state),

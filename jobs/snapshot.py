@@ -3,9 +3,8 @@
 import argparse
 from pathlib import Path
 
-from statelib.definition.pipeline import load_pipeline
-
 from jobs.session import session
+from statelib.definition.pipeline import load_pipeline
 from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId
 from statelib.spark.driver import run_snapshot

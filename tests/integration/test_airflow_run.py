@@ -3,25 +3,27 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import polars as pl
 import psutil
 import pytest
 
-from demo.airflow_client import AirflowClient, Run
+from demo.airflow_client import AirflowClient, AirflowRequestError, Run
 from demo.airflow_process import RunningAirflow, airflow, exclusive, free_ports, migrate
 from demo.compare import aircraft_expected, aircraft_found, difference
 from demo.places import Places
+from statelib.flows.inspection import export_lines, resolve
 from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment, deployment
+from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import PipelineName
-from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 
-NAME = PipelineName("aircraft_activity")
+NAME, STREAKS = PipelineName("aircraft_activity"), PipelineName("carrier_streaks")
 DAG = f"{NAME}.checkpoint"
 PATIENCE_S = 240.0
 T = TypeVar("T")
@@ -37,16 +39,24 @@ class World:
         self.client: AirflowClient = running.client
         self.here: Deployment = deployment(running.environment)
 
-    def records(self) -> list[CheckpointRecord]:
-        return sorted(self.here.catalog().list(NAME), key=lambda r: r.checkpoint_id)
+    def records(self, name: PipelineName = NAME) -> list[CheckpointRecord]:
+        return sorted(self.here.catalog().list(name), key=lambda r: r.checkpoint_id)
 
     def completed(self) -> list[CheckpointRecord]:
         return [r for r in self.records() if r.state is CheckpointState.COMPLETED]
 
-    def wait(self, day: str) -> Run:
+    def wait(self, day: str, dag: str = DAG) -> Run:
         """The run of a day, when it has ended."""
-        run = next(r for r in self.client.runs(DAG) if r.start and str(r.start.date()) == day)
-        return self.client.wait_for_run(DAG, run.run_id, PATIENCE_S)
+        run = next(r for r in self.client.runs(dag) if r.start and str(r.start.date()) == day)
+        return self.client.wait_for_run(dag, run.run_id, PATIENCE_S)
+
+    def trigger(self, dag: str, conf: Mapping[str, Any]) -> Run:
+        """A run by hand, when it has ended."""
+        return self.client.wait_for_run(dag, self.client.trigger(dag, conf), PATIENCE_S)
+
+    def succeed(self, run: Run) -> Run:
+        assert run.state == "success", self.client.failed_log(run)
+        return run
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +65,15 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     pipelines = root / "pipelines"
     pipelines.mkdir()
     places = Places(work=root / "work", pipelines=pipelines)
-    text = (places.checkout / "dags" / "pipelines" / f"{NAME}.yaml").read_text()
-    (pipelines / f"{NAME}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
+    for name in (NAME, STREAKS):
+        text = (places.checkout / "dags" / "pipelines" / f"{name}.yaml").read_text()
+        (pipelines / f"{name}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
     with exclusive(places):
         migrate(places)
         with airflow(places, free_ports()) as running:
-            running.client.wait_for_dags({DAG})
+            running.client.wait_for_dags({DAG, f"{STREAKS}.restore"})
             yield World(places, running)
 
 
@@ -105,6 +116,44 @@ def test_three_days_with_a_dead_driver_a_cleared_run_and_a_lost_file(world: Worl
     assert (last.checkpoint_id, last.base) == (4, 2)
     assert_state(world, flights, days=3)
     assert asset_extra(client) == {"id": 4, "bytes": last.size_bytes, "keys": last.entries}
+
+
+def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
+    client, dag = world.client, f"{STREAKS}.checkpoint"
+    client.backfill(dag, "2013-01-01", "2013-01-02")
+    for day in ("2013-01-01", "2013-01-02"):
+        world.succeed(world.wait(day, dag))
+    target = world.places.work / "kept"
+    saved = world.succeed(world.trigger(f"{STREAKS}.savepoint", {"target": str(target), "note": "before"}))
+    savepoint = world.records(STREAKS)[-1]
+    assert client.xcom(saved, "register")["id"] == savepoint.checkpoint_id == 3
+    assert (savepoint.kind, savepoint.owner, savepoint.note) == (SnapshotKind.SAVEPOINT, Owner.USER, "before")
+    assert [path.name for path in target.iterdir()] == [f"savepoint-{STREAKS}-3"]
+
+    for conf in ({"checkpoint": "../etc"}, {"checkpoint": "1", "parallelism": 0}, {}):
+        with pytest.raises(AirflowRequestError) as refusal:
+            client.trigger(f"{STREAKS}.restore", conf)
+        assert refusal.value.status in (400, 422)
+    unknown = world.trigger(f"{STREAKS}.restore", {"checkpoint": "77"})
+    assert unknown.state == "failed"
+    assert "has no checkpoint 77" in client.failed_log(unknown)
+    assert client.tries(unknown)["plan"] == 1
+
+    world.succeed(world.trigger(f"{STREAKS}.restore", {"checkpoint": "1", "parallelism": 2}))
+    head = world.here.catalog().head(STREAKS)
+    assert (head.head, head.parallelism, head.generation) == (1, 2, 1)
+    client.backfill(dag, "2013-01-02", "2013-01-02", again=True)
+    replayed = world.succeed(world.wait("2013-01-02", dag))
+    assert client.xcom(replayed, "register")["id"] == 4
+    assert lines(world, 4) == lines(world, 2), "the replayed day gives the same state at another parallelism"
+
+    manual = world.trigger(dag, {})
+    assert manual.state == "failed"
+    assert "data interval" in client.failed_log(manual)
+
+
+def lines(world: World, number: int) -> list[str]:
+    return sorted(export_lines(resolve(world.here, f"{STREAKS}/{number}"), None))
 
 
 def asset_extra(client: AirflowClient) -> dict[str, int]:

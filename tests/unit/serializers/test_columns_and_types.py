@@ -200,6 +200,9 @@ def test_damaged_values(kind: StateKind, type_: StateType, raw: bytes, error: st
 def test_bytes_behind_a_null_user_value_are_flinks_and_harmless() -> None:
     state = StateDescriptor("s", StateKind.MAP, STRING, LONG)
     assert decode_values(state, from_list([b"\x01\x00", b"\x00\x02a", b"\x01"])).to_pylist() == [None, "a", None]
+    rows = StateDescriptor("s", StateKind.MAP, parse_type("row<a: byte>"), STRING)
+    behind_nulls = [b"\x01", b"\x00\x00\x07", b"\x01\xc0", b"\x01\x00"]  # a row of another kind, and half a row
+    assert decode_values(rows, from_list(behind_nulls)).to_pylist() == [None, {"a": 7}, None, None]
 
 
 def test_snapshot_bytes_of_a_list_of_strings() -> None:

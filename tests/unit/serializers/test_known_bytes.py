@@ -1,5 +1,7 @@
 """Bytes and hash codes that are known from Flink and Java, and what Flink may store but statelib never writes."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -140,6 +142,14 @@ def test_what_arrow_cannot_hold_is_refused_by_name(text: str, raw: str, kind: st
     with pytest.raises(UnsupportedError) as caught:
         decode(text, raw)
     assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("mask", "kind"), [("80", "UPDATE_BEFORE (-U)"), ("40", "UPDATE_AFTER (+U)"), ("c0", "DELETE")]
+)
+def test_a_row_of_another_kind_is_named(mask: str, kind: str) -> None:
+    with pytest.raises(UnsupportedError, match=re.escape(f"in row 1: expected RowKind INSERT (+I), found {kind}")):
+        decode("row<a: byte>", "0001", f"{mask}01")
 
 
 def test_long_columns_are_worked_on_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,150 @@
+"""``statelib export``: what comes out is what is in there, for our own snapshots and for Flink's."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from foreign import FLINK, KEYED, savepoint, write_several_operators
+from shop import open_shop
+from shop_cli import call, refused, said
+
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.wiring import Deployment
+
+SAVEPOINTS = [
+    "1.20.5/kinds-hashmap-canonical-p1",
+    "1.20.5/kinds-hashmap-canonical-p4-files",
+    "1.20.5/keys-row-hashmap-canonical",
+    "1.20.5/keys-tuple2-hashmap-canonical",
+    "1.20.5/compressed-hashmap-canonical",
+    "2.3.0/kinds-rocksdb-canonical-p1",
+]
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    return open_shop(tmp_path_factory.mktemp("shop"))
+
+
+def compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def typed(kind: str, value: object) -> str:
+    return compact({"type": kind, "v": value})
+
+
+@pytest.mark.parametrize("fixture", SAVEPOINTS)
+def test_lines_are_those_that_the_flink_job_wrote(fixture: str) -> None:
+    truth = (FLINK / fixture / "truth.jsonl").read_text(encoding="utf-8").splitlines()
+    if fixture.startswith("1."):  # metadata of version 4 has the operator's id only
+        truth = [line.replace('{"op":"keyed"', f'{{"op":"{KEYED}"', 1) for line in truth]
+    lines = said(None, "export", savepoint(fixture), "--format", "jsonl").splitlines()
+    assert len(lines) > 100
+    assert sorted(map(without_text, lines)) == sorted(map(without_text, truth))
+
+
+def without_text(line: str) -> str:
+    """A line, but floats by their bits alone: their text is Java's in the one and Python's in the other."""
+
+    def bits_only(value: dict[str, object]) -> dict[str, object]:
+        return {k: v for k, v in value.items() if k != "v"} if "bits" in value else value
+
+    return compact(json.loads(line, object_hook=bits_only))
+
+
+def test_lines_of_our_own_checkpoint(shop: Deployment) -> None:
+    """After the first day: shop n of 3 sold n and n + 3, of tea where even and of coffee where odd."""
+    lines = said(shop, "export", "sales/1").splitlines()
+    key_groups = {json.loads(line)["key"]["v"]: json.loads(line)["kg"] for line in lines}
+    expected = []
+    for n in range(3):
+        head = f'"key":{typed("string", f"shop-{n}")},"kg":{key_groups[f"shop-{n}"]},"ns":null'
+        total = [{"type": "long", "v": 2}, {"type": "long", "v": 2 * n + 3}]
+        row = compact({"type": "row", "kind": "+I", "v": total})
+        expected.append(f'{{"op":"sales","state":"total","kind":"value",{head},"value":{row}}}')
+        for item in ("tea", "café"):
+            at = f'{{"op":"sales","state":"per_item","kind":"map",{head},"uk":{typed("string", item)}'
+            expected.append(f'{at},"value":{typed("long", 1)}}}')
+            found = {json.loads(x)["value"]["v"]: json.loads(x)["idx"] for x in lines if '"items"' in x and head in x}
+            assert sorted(found.values()) == [0, 1]
+            at = f'{{"op":"sales","state":"items","kind":"list",{head},"idx":{found[item]}'
+            expected.append(f'{at},"value":{typed("string", item)}}}')
+    assert sorted(lines) == sorted(expected)
+
+
+def test_one_state_alone(shop: Deployment) -> None:
+    every = said(shop, "export", "sales/5").splitlines()
+    one = said(shop, "export", "sales/5", "--state", "total").splitlines()
+    assert len(one) == 3
+    assert sorted(one) == sorted(line for line in every if '"state":"total"' in line)
+    line = refused(shop, "export", "sales/5", "--state", "totals")
+    assert "'totals'" in line
+    assert line.endswith("known states are items, per_item, total")
+
+
+def test_a_file_holds_the_same_lines_and_is_not_overwritten(shop: Deployment, tmp_path: Path) -> None:
+    target = tmp_path / "lines.jsonl"
+    assert said(shop, "export", "sales/5", "-o", target) == ""
+    assert target.read_text(encoding="utf-8") == said(shop, "export", "sales/5")
+    target.write_text("mine")
+    assert refused(shop, "export", "sales/1", "-o", target) == f"statelib: {target} exists already"
+    assert target.read_text() == "mine"
+    assert "no/such: No such file or directory" in refused(shop, "export", "sales/1", "-o", tmp_path / "no/such")
+
+
+def test_a_file_that_fails_half_way_is_gone(tmp_path: Path) -> None:
+    write_several_operators(tmp_path / "savepoint")
+    target = tmp_path / "lines.jsonl"
+    for words in ([], ["-o", target]):
+        line = refused(None, "export", tmp_path / "savepoint", *words)
+        assert "LongSerializeX$" in line
+        assert str(tmp_path / "savepoint") in line
+    assert not target.exists()
+
+
+def test_parquet_holds_what_to_arrow_gives(shop: Deployment, tmp_path: Path) -> None:
+    for number, name in ((5, "sales"), (1, "tours")):
+        target = tmp_path / name / "out"
+        printed = said(shop, "export", f"{name}/{number}", "--format", "parquet", "-o", target).splitlines()
+        opened = open_checkpoint(f"{shop.storage_root}/{name}/chk-{number}")
+        names = [state.name for state in opened.schema().states]
+        assert printed == [f"{target}/{state}.parquet" for state in names]
+        assert sorted(path.name for path in target.iterdir()) == sorted(f"{state}.parquet" for state in names)
+        for state in names:
+            expected = opened.to_arrow(state)
+            assert len(expected) in (3, 6)
+            assert pq.read_table(target / f"{state}.parquet").equals(expected)
+
+
+def test_parquet_overwrites_nothing(shop: Deployment, tmp_path: Path) -> None:
+    command = ("export", "sales/5", "--format", "parquet", "-o", tmp_path)
+    (tmp_path / "per_item.parquet").write_text("mine")
+    assert refused(shop, *command) == f"statelib: {tmp_path}/per_item.parquet exists already"
+    assert [path.name for path in tmp_path.iterdir()] == ["per_item.parquet"]
+    assert (tmp_path / "per_item.parquet").read_text() == "mine"
+    said(shop, *command, "--state", "total")
+    file = tmp_path / "total.parquet"
+    assert refused(shop, *command[:-1], file) == f"statelib: {file} exists already"
+
+
+def test_bad_calls_are_refused(shop: Deployment) -> None:
+    assert refused(shop, "export", "sales/1", "--format", "csv").endswith("'csv': expected jsonl or parquet")
+    result = call(shop, "export", "sales/1", "--format", "parquet")
+    assert (result.exit_code, result.stderr.splitlines()[1:]) == (2, ["  hint: add -o DIRECTORY"])
+
+
+def test_several_operators(tmp_path: Path) -> None:
+    """Each line names its operator; Parquet has no place for that, and asks which one."""
+    source = tmp_path / "savepoint"
+    write_several_operators(source, readable=True)
+    ids = ["01" + "ab" * 15, "02" + "ab" * 15]
+    lines = {name: said(None, "export", source, "--operator", name).splitlines() for name in ids}
+    assert said(None, "export", source).splitlines() == lines[ids[0]] + lines[ids[1]]
+    assert all({json.loads(line)["op"] for line in lines[name]} == {name} for name in ids)
+    parquet = ("--format", "parquet", "-o", tmp_path / "out")
+    assert refused(None, "export", source, *parquet).endswith(f"several operators hold keyed state: {', '.join(ids)}")
+    assert said(None, "export", source, *parquet, "--operator", ids[1])
+    line = refused(None, "export", source, "--operator", "04" + "ab" * 15)
+    assert line.endswith(f"there are {', '.join(ids)}")
