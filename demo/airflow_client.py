@@ -5,15 +5,17 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 FINISHED = ("success", "failed")
 BUSY_TRIES = 40
-"""On SQLite, creating a backfill fails with status 503 while the scheduler writes."""
+BUSY = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE)
+"""On SQLite, a request that writes can fail so while the scheduler writes: it is made again."""
 
 
 class AirflowRequestError(RuntimeError):
@@ -97,33 +99,49 @@ class AirflowClient:
             "dag_run_conf": {},
         }
         self.wait_for_backfills(dag_id)
+        return int(self._write("/backfills", body, self._open_backfill, dag_id)["id"])
+
+    def _open_backfill(self, dag_id: str) -> Any:
+        """The one open backfill of a DAG; None if there is none."""
+        path = f"/backfills?dag_id={urllib.parse.quote(dag_id)}"
+        return next((b for b in self.call("GET", path)["backfills"] if b["completed_at"] is None), None)
+
+    def _write(self, path: str, body: Mapping[str, Any], made: Callable[[str], Any], name: str) -> Any:
+        """POST, again while the database is busy. A failed try may have worked all the same:
+        ``made(name)`` finds what it made, None if nothing."""
         for _ in range(BUSY_TRIES):
             try:
-                return int(self.call("POST", "/backfills", body)["id"])
+                return self.call("POST", path, body)
             except AirflowRequestError as error:
-                if error.status != HTTPStatus.SERVICE_UNAVAILABLE:
+                if error.status not in BUSY:
                     raise
-                time.sleep(0.5)
-        raise AirflowRequestError(f"backfill of {dag_id}: Airflow's database stayed locked", 503)
+            time.sleep(0.5)
+            if found := made(name):
+                return found
+        raise AirflowRequestError(f"POST {path}: Airflow's database stayed locked", HTTPStatus.SERVICE_UNAVAILABLE)
 
     def wait_for_backfills(self, dag_id: str, patience_s: float = 90.0) -> None:
         """Airflow closes a backfill up to 30 s after its last run, and allows one a DAG."""
         deadline = time.monotonic() + patience_s
-        path = f"/backfills?dag_id={urllib.parse.quote(dag_id)}"
-        while any(b["completed_at"] is None for b in self.call("GET", path)["backfills"]):
+        while self._open_backfill(dag_id):
             if time.monotonic() > deadline:
                 raise AirflowRequestError(f"a backfill of {dag_id} is still open after {patience_s:.0f} s")
             time.sleep(0.5)
 
     def trigger(self, dag_id: str, conf: Mapping[str, Any], logical_date: str | None = None) -> str:
-        """Start one run; returns its id."""
-        body = {"logical_date": logical_date, "conf": dict(conf)}
-        return str(self.call("POST", f"/dags/{dag_id}/dagRuns", body)["dag_run_id"])
+        """Start one run; returns its id, chosen here so that a repeated request starts no second one."""
+        run_id = f"by_hand__{datetime.now(UTC).isoformat()}"
+        body = {"dag_run_id": run_id, "logical_date": logical_date, "conf": dict(conf)}
+        self._write(f"/dags/{dag_id}/dagRuns", body, partial(self._run_or_none, dag_id), run_id)
+        return run_id
+
+    def _run_or_none(self, dag_id: str, run_id: str) -> Run | None:
+        return next((run for run in self.runs(dag_id) if run.run_id == run_id), None)
 
     def clear(self, dag_id: str, run_id: str) -> None:
         """Run all tasks of a run again."""
         path = f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id, safe='')}/clear"
-        self.call("POST", path, {"dry_run": False, "only_failed": False})
+        self._write(path, {"dry_run": False, "only_failed": False}, lambda _: None, run_id)
 
     def run(self, dag_id: str, run_id: str) -> Run:
         return _run(self.call("GET", f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id, safe='')}"))
