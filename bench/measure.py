@@ -11,10 +11,13 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Literal
 
-from bench.processes import cpu_seconds
+from bench.processes import CpuClock
 
 SETTLE_S = 0.5
 """Pause before a turn: the JVM's compiler and collector finish what the turn before caused."""
+
+RESOLUTION = 0.01
+"""Of the kernel's processor times, in seconds: no figure that is divided by is taken for less."""
 
 Unit = Literal["cpu s", "wall s", "MB"]
 
@@ -45,16 +48,20 @@ class Ratio:
 
     @property
     def ratio(self) -> float:
-        return median(self.ours) / (median(self.theirs) * self.scaled)
+        return _divide(median(self.ours), median(self.theirs), self.scaled)
 
     @property
     def spread(self) -> tuple[float, float]:
         """The smallest and the largest ratio of one round: how noisy the machine was."""
-        each = [a / (b * self.scaled) for a, b in zip(self.ours, self.theirs, strict=True)]
+        each = [_divide(a, b, self.scaled) for a, b in zip(self.ours, self.theirs, strict=True)]
         return min(each), max(each)
 
     def to_json(self) -> dict[str, object]:
         return {**asdict(self), "ratio": self.ratio, "spread": self.spread}
+
+
+def _divide(ours: float, theirs: float, scaled: float) -> float:
+    return ours / (max(theirs, RESOLUTION) * scaled)
 
 
 def take_turns(
@@ -62,20 +69,26 @@ def take_turns(
 ) -> dict[str, tuple[float, ...]]:
     """The figures of ``runs`` rounds after ``warmups`` that are not counted; rounds are numbered from 0."""
     figures: dict[str, list[float]] = {name: [] for name in contenders}
-    clock = time.perf_counter if unit == "wall s" else cpu_seconds
-    for number in range(warmups + runs):
-        for name, contender in contenders.items():
-            if contender.before:
-                contender.before(number)
-            time.sleep(SETTLE_S)
-            started = clock()
-            contender.turn(number)
-            spent = clock() - started
-            if contender.after:
-                contender.after(number)
-            if number >= warmups:
-                figures[name].append(spent)
+    with CpuClock() as cpu:
+        clock = time.perf_counter if unit == "wall s" else cpu
+        for number in range(warmups + runs):
+            for name, contender in contenders.items():
+                spent = _turn(contender, number, clock)
+                if number >= warmups:
+                    figures[name].append(spent)
     return {name: tuple(values) for name, values in figures.items()}
+
+
+def _turn(contender: Contender, number: int, clock: Callable[[], float]) -> float:
+    if contender.before:
+        contender.before(number)
+    time.sleep(SETTLE_S)
+    started = clock()
+    contender.turn(number)
+    spent = clock() - started
+    if contender.after:
+        contender.after(number)
+    return spent
 
 
 def table(ratios: Sequence[Ratio]) -> str:

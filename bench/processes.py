@@ -2,19 +2,24 @@
 
 import contextlib
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _RESET_PEAK = "5"
+_LOOK_S = 0.5
 
 
 @dataclass(frozen=True)
 class Process:
-    """``cpu_s``: user and system seconds, those of ended children that were waited for included."""
+    """``started``: ticks since boot, tells apart two users of one ``pid``; ``cpu_s``: its own user and system time."""
 
     pid: int
+    started: int
     parent: int
     command: str
     cpu_s: float
@@ -32,9 +37,37 @@ def tree(root: int | None = None) -> list[Process]:
     return [found[pid] for pid in sorted(members) if pid in found]
 
 
-def cpu_seconds() -> float:
-    """Processor time of the tree so far. A process that ends moves its time to the parent that waits for it."""
-    return sum(process.cpu_s for process in tree())
+class CpuClock:
+    """A context; calling it gives the processor seconds of the tree so far, ended processes included.
+
+    A thread looks at the tree all the time and remembers the last figure of each process, because the
+    time of Spark's Python workers is lost when they end (their daemon ignores SIGCHLD), and Spark ends
+    idle ones. What lives less than half a second may be missed."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[int, int], float] = {}
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def __call__(self) -> float:
+        with self._lock:
+            self._last |= {(p.pid, p.started): p.cpu_s for p in tree()}
+            return sum(self._last.values())
+
+    def _watch(self) -> None:
+        while not self._done.wait(_LOOK_S):
+            self()
 
 
 def peak_bytes(pid: int) -> int:
@@ -60,5 +93,5 @@ def _all() -> Iterator[Process]:
         with contextlib.suppress(OSError):
             name, _, rest = (entry / "stat").read_text().rpartition(")")
             fields = rest.split()
-            ticks = sum(int(field) for field in fields[11:15])
-            yield Process(int(entry.name), int(fields[1]), name.partition("(")[2], ticks / _TICKS)
+            ticks = int(fields[11]) + int(fields[12])
+            yield Process(int(entry.name), int(fields[19]), int(fields[1]), name.partition("(")[2], ticks / _TICKS)

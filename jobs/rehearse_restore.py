@@ -17,11 +17,8 @@ def main() -> None:
     parser.add_argument("--parallelism", type=int, help="default: the pipeline's present one")
     arguments = parser.parse_args()
     pipeline = load_pipeline(Path(arguments.pipeline))
-    spark = session(f"{pipeline.name} rehearsal of {arguments.checkpoint}")
-    try:
+    with session(f"{pipeline.name} rehearsal of {arguments.checkpoint}") as spark:
         reports = rehearse(spark, deployment(), pipeline, arguments.checkpoint, arguments.parallelism)
-    finally:
-        spark.stop()
     entries = sum(s.total_entries for report in reports for s in report.statistics)
     print(f"{pipeline.name}: {arguments.checkpoint} restores on {len(reports)} subtasks with {entries:,} entries")
 

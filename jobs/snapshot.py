@@ -11,18 +11,15 @@ from statelib.spark.driver import run_snapshot
 
 
 def main() -> None:
-    """Exit status 0: ``_metadata`` is published. Anything else: an exception says why."""
+    """Exit status 0: ``_metadata`` is published. Anything else: a line or a traceback says why."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipeline", required=True, help="path of the pipeline file")
     parser.add_argument("--checkpoint-id", required=True, type=int, help="as allocated by begin")
     arguments = parser.parse_args()
     pipeline = load_pipeline(Path(arguments.pipeline))
     checkpoint_id = CheckpointId(arguments.checkpoint_id)
-    spark = session(f"{pipeline.name} chk-{checkpoint_id}")
-    try:
+    with session(f"{pipeline.name} chk-{checkpoint_id}") as spark:
         plan = run_snapshot(spark, deployment(), pipeline, checkpoint_id)
-    finally:
-        spark.stop()
     done = "was published by an earlier attempt" if plan is None else f"published in {plan.record.directory}"
     print(f"{pipeline.name} checkpoint {checkpoint_id}: {done}")
 

@@ -76,7 +76,10 @@ def pick_rows(columns: Sequence[pa.Array], codes: Rows, size: int, how: str) -> 
     Rows that are left at the end are equal in every column, so it does not matter which is taken.
     """
     rows = np.arange(len(codes), dtype=np.int64)
+    groups = int(np.count_nonzero(np.bincount(codes, minlength=size)))
     for column in columns:
+        if len(rows) == groups:  # one row a group is left: the further columns decide nothing
+            break
         here, group = column.take(pa.array(rows)), codes[rows]
         best = reduce_groups(here, group, size, how).take(pa.array(group))
         rows = rows[pc.equal(here, best).to_numpy(zero_copy_only=False)]

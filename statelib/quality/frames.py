@@ -109,8 +109,9 @@ def _counters(facts: CheckpointFacts) -> Frame:
             (f"handles beyond key group {size - 1}", 0, sum(r.end >= size for r in facts.ranges)),
             ("files looked at", len(manifest.files), len(facts.file_findings)),
             ("states with statistics", states, len(manifest.statistics)),
-            ("states read back", states, len(read_back or ())),
         ]
+        if not any(finding.problem for finding in facts.file_findings):  # else the files are what is wrong
+            rows.append(("states read back", states, len(read_back or ())))
         rows += [
             (f"key groups with statistics, {what}", size, len(s.entries))
             for what, part in (("recorded", manifest.statistics), ("read back", read_back or ()), ("base", base or ()))

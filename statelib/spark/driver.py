@@ -1,7 +1,7 @@
 """The driver's part: move every event to the subtask that owns its key group, collect the acknowledgements.
 
-Events cross from the JVM to Python twice: once to learn their key group, once, at the owner, to be
-applied. Each subtask gets a marker row, so that one without events still acknowledges.
+Events cross from the JVM to Python once, at their owner; before that their keys alone do, to learn
+which subtask that is. Each subtask gets a marker row, so that one without events still acknowledges.
 """
 
 import pickle
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.pandas.functions import arrow_udf
 
 from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
@@ -70,37 +71,32 @@ def _markers(spark: SparkSession, pipeline: Pipeline, parallelism: int, events: 
     subtasks = spark.range(parallelism, numPartitions=1).select(f.col("id").cast("int").alias(SUBTASK))
     if events is None:
         return subtasks.withColumn(MARKER, f.lit(True))
-    assigned = events.mapInArrow(_assign(pipeline, parallelism), _with_subtask(events))
+    # PySpark's types demand the kind of function, PySpark itself warns when it is given.
+    owner = arrow_udf(_owner(pipeline, parallelism), "int")  # type: ignore[call-overload]
+    keys = [f.col(f"`{name}`") for name in pipeline.key]
+    assigned = events.withColumns({SUBTASK: owner(*keys), MARKER: f.lit(False)})
     nothing = [f.lit(None).cast(field.dataType).alias(field.name) for field in events.schema.fields]
     markers = subtasks.select(*nothing, f.col(SUBTASK), f.lit(True).alias(MARKER))
     return assigned.unionByName(markers)
 
 
-def _with_subtask(events: DataFrame) -> str:
-    columns = [f"`{field.name}` {field.dataType.simpleString()}" for field in events.schema.fields]
-    return ", ".join([*columns, f"`{SUBTASK}` int", f"`{MARKER}` boolean"])
+def _owner(pipeline: Pipeline, parallelism: int) -> Callable[..., pa.Array]:
+    """Key columns to the subtask that owns each row; rows without a key go to subtask 0, which counts them."""
+    schema = pipeline.schema()
+    wanted = pa.schema([event_schema(pipeline).field(name) for name in pipeline.key])
 
+    def owner(*columns: pa.Array) -> pa.Array:
+        table = pa.table(list(columns), names=wanted.names).cast(wanted)
+        valid = np.ones(len(table), bool)
+        for name in wanted.names:
+            valid &= pc.is_valid(table[name]).to_numpy()
+        subtasks = np.zeros(len(table), np.int32)
+        if valid.any():
+            keys = key_array(pipeline, table.filter(pa.array(valid)))
+            subtasks[valid] = subtask_of(key_groups(schema, keys), parallelism, schema.max_parallelism)
+        return pa.array(subtasks)
 
-def _assign(pipeline: Pipeline, parallelism: int) -> Callable[[Batches], Batches]:
-    """Which subtask owns each event; those without a key go to subtask 0, which counts them."""
-
-    def assign(batches: Batches) -> Batches:
-        schema = pipeline.schema()
-        wanted = event_schema(pipeline)
-        for batch in batches:
-            table = pa.Table.from_batches([batch]).cast(wanted)
-            valid = np.ones(len(table), bool)
-            for column in pipeline.key:
-                valid &= pc.is_valid(table[column]).to_numpy(zero_copy_only=False)
-            subtasks = np.zeros(len(table), np.int32)
-            if valid.any():
-                keys = key_array(pipeline, table.filter(pa.array(valid)))
-                subtasks[valid] = subtask_of(key_groups(schema, keys), parallelism, schema.max_parallelism)
-            marker = pa.array(np.zeros(len(table), bool))
-            names = [*batch.schema.names, SUBTASK, MARKER]
-            yield pa.RecordBatch.from_arrays([*batch.columns, pa.array(subtasks), marker], names=names)
-
-    return assign
+    return owner
 
 
 def _worker(pipeline: Pipeline, task: Callable[[int, int, pa.Table], SubtaskReport]) -> Callable[[Batches], Batches]:

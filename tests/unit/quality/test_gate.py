@@ -116,11 +116,14 @@ def test_broken_files_are_named_with_their_key_groups(tmp_path: Path):
         finding("flipped.sst", high, "checksum"),
     )
     assert judge(replace(facts, read_back=None), tmp_path) == (
-        "counter 'states read back': expected 2, found 0",
         "file gone.sst (key groups 0-3) is missing",
         "file cut.sst (key groups 4-7): size expected 100 bytes, found 99",
         "file flipped.sst (key groups 4-7): crc32c expected 0000f00d, found 00000bad",
     )
+
+
+def test_whole_files_that_were_not_read_back_do_not_pass(tmp_path: Path):
+    assert judge(replace(good(), read_back=None), tmp_path) == ("counter 'states read back': expected 2, found 0",)
 
 
 def test_a_file_whose_data_was_not_read_does_not_pass(tmp_path: Path):
