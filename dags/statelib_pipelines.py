@@ -45,7 +45,7 @@ def savepoint_dag(pipeline: Pipeline, file: str) -> DAG:
             type="string",
             enum=["canonical", "native"],
             title="Format",
-            description="canonical: readable by every backend and by Flink; native: the backend's own files, faster",
+            description="canonical: readable by every backend and by Flink; native: the backend's own form",
         ),
         "target": Param(
             None,

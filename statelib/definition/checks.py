@@ -15,7 +15,7 @@ from statelib.model.ids import pipeline_name
 if TYPE_CHECKING:
     from statelib.definition.pipeline import Pipeline
 
-STRATEGIES = {"heap": ("canonical",), "rocksdb": ("full", "canonical")}
+STRATEGIES = {"heap": ("canonical", "full"), "rocksdb": ("full", "canonical")}
 """By backend; the first is its default."""
 LATER_STRATEGIES = ("incremental", "changelog")
 PLACEHOLDERS = ("data", "start", "end")

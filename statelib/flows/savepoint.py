@@ -9,6 +9,8 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import BeginRequest, CheckpointState
 
 FORMATS = ("canonical", "native")
+NATIVE = "full"
+"""The strategy of a native savepoint: each backend's own form."""
 
 
 def begin_savepoint(
@@ -36,12 +38,11 @@ def begin_savepoint(
             kind="no-head",
             hint=f"run {name}.checkpoint first",
         )
-    native = {"rocksdb": "full", "heap": "canonical"}[pipeline.backend]
     request = BeginRequest(
         pipeline=name,
         kind=SnapshotKind.SAVEPOINT,
         interval=None,
-        strategy="canonical" if format == "canonical" else native,
+        strategy="canonical" if format == "canonical" else NATIVE,
         parallelism=head.parallelism or pipeline.parallelism,
         owner=owner,
         key=f"savepoint:{key}",

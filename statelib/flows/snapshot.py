@@ -27,7 +27,7 @@ from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.model.state import KeyedStateSchema, merge_statistics
-from statelib.restore.plan import RestoreSource
+from statelib.restore.plan import RestoreSource, refuse_heap_native
 from statelib.storage.views import StorageReference
 
 NOTHING_APPLIED = SourcePosition(None, -(2**63))
@@ -96,7 +96,7 @@ def _is_published(directory: str) -> bool:
 def lay_out(base: Checkpoint | None, parallelism: int, pipeline: Pipeline) -> RestoreLayout:
     """Give each new subtask those of the base's handles that hold its key groups.
 
-    Raises InvalidRequestError (``max-parallelism-changed``).
+    Raises InvalidRequestError (``max-parallelism-changed``), UnsupportedError (``heap-native``).
     """
     schema, ranges = pipeline.schema(), subtask_ranges(parallelism, pipeline.max_parallelism)
     if base is None:
@@ -109,6 +109,8 @@ def lay_out(base: Checkpoint | None, parallelism: int, pipeline: Pipeline) -> Re
             kind="max-parallelism-changed",
             hint="set max_parallelism back; it is fixed for the life of a state",
         )
+    if pipeline.backend == "rocksdb":
+        refuse_heap_native(base.handles())
     handles = [(source.handle.key_group_range, source) for source in base.sources()]
     return RestoreLayout(schema, ranges, assign(handles, parallelism, pipeline.max_parallelism))
 

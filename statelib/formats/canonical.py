@@ -6,7 +6,7 @@ follows the entry; 0xFFFF ends the group. Source: flink-formats.md section 3.1
 """
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,27 +15,15 @@ import numpy.typing as npt
 from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.formats import snappy_framing
 from statelib.formats.entry_framing import FOLLOWS, entry_starts, unframe
+from statelib.formats.group_spans import BATCH_BYTES, GroupSpan, ReadRange, batches
 from statelib.formats.keyed_header import KeyedHeader, decode_keyed_header
-from statelib.model.handles import KeyGroupsSavepointStateHandle
+from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.serializers.rows import StateRows, key_groups_of
 from statelib.wire.ragged import Bytes
 
 END_OF_GROUP = 0xFFFF
-BATCH_BYTES = 32 * 1024 * 1024
-ReadRange = Callable[[int, int], memoryview]
-"""Bytes ``start`` to ``stop`` (exclusive) of the stream of a handle."""
 _U16 = struct.Struct(">H")
-
-
-@dataclass(frozen=True)
-class _Group:
-    """A key group's bytes lie at ``start`` to ``end``; ``exact``: nothing else may lie there."""
-
-    key_group: int
-    start: int
-    end: int
-    exact: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +37,12 @@ class _Segment:
 
 
 def read_header(
-    read_range: ReadRange, handle: KeyGroupsSavepointStateHandle, max_parallelism: int, what: str = "canonical stream"
+    read_range: ReadRange,
+    handle: KeyGroupsSavepointStateHandle | KeyGroupsStateHandle,
+    max_parallelism: int,
+    what: str = "canonical stream",
 ) -> KeyedHeader:
-    """The keyed header of a canonical stream; reads up to where the first key group begins."""
+    """The keyed header of a canonical stream, or of a heap stream; reads up to where the first key group begins."""
     used = [offset for offset in handle.offsets if offset > 0]
     stop = min([*used, handle.stream.size_bytes])
     return decode_keyed_header(read_range(0, stop), max_parallelism, what)
@@ -77,7 +68,7 @@ def iter_canonical(
     index = header.schema_index
     wanted = handle.key_group_range if key_group_range is None else handle.key_group_range.intersection(key_group_range)
     groups = [group for group in _groups(handle, header, what) if group.key_group in wanted]
-    for batch in _batches(groups, batch_bytes):
+    for batch in batches(groups, batch_bytes):
         data = read_range(batch[0].start, batch[-1].end)
         segments = [
             segment for group in batch for segment in _read_group(data, group, batch[0].start, header.compressed, what)
@@ -111,7 +102,7 @@ def decode_key_group(
     return rows, consumed if compressed else end
 
 
-def _groups(handle: KeyGroupsSavepointStateHandle, header: KeyedHeader, what: str) -> list[_Group]:
+def _groups(handle: KeyGroupsSavepointStateHandle, header: KeyedHeader, what: str) -> list[GroupSpan]:
     """The key groups that have entries, in the order of the stream."""
     size = handle.stream.size_bytes
     used = sorted((offset, i) for i, offset in enumerate(handle.offsets) if offset != 0)
@@ -125,23 +116,11 @@ def _groups(handle: KeyGroupsSavepointStateHandle, header: KeyedHeader, what: st
                 f"expected it behind the header ({header.size_bytes} bytes) and within {size} bytes",
                 kind="bad-offsets",
             )
-        groups.append(_Group(key_group, offset, end, exact=not last))
+        groups.append(GroupSpan(key_group, offset, end, exact=not last))
     return groups
 
 
-def _batches(groups: Sequence[_Group], batch_bytes: int) -> Iterator[list[_Group]]:
-    """Neighbours in the stream, together at most ``batch_bytes`` unless it is one group."""
-    batch: list[_Group] = []
-    for group in groups:
-        if batch and (batch[-1].end != group.start or group.end - batch[0].start > batch_bytes):
-            yield batch
-            batch = []
-        batch.append(group)
-    if batch:
-        yield batch
-
-
-def _read_group(data: memoryview, group: _Group, base: int, compressed: bool, what: str) -> list[_Segment]:
+def _read_group(data: memoryview, group: GroupSpan, base: int, compressed: bool, what: str) -> list[_Segment]:
     name = f"{what}, key group {group.key_group}"
     view = data[group.start - base : group.end - base]
     if len(view) != group.end - group.start:

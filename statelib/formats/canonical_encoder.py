@@ -10,17 +10,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.formats import snappy_framing
 from statelib.formats.canonical import END_OF_GROUP
 from statelib.formats.entry_framing import FOLLOWS, frame
+from statelib.formats.group_windows import WINDOW_BYTES, GroupWindows, Window
 from statelib.formats.keyed_header import encode_header
-from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
-from statelib.serializers.rows import StateRows, key_groups_of
-from statelib.wire.ragged import concat
+from statelib.serializers.rows import StateRows
 
-WINDOW_BYTES = 32 * 1024 * 1024
 _Piece = bytes | memoryview
 _U16 = struct.Struct(">H")
 
@@ -66,23 +64,11 @@ class CanonicalStream:
         compressed: bool,
         window_bytes: int = WINDOW_BYTES,
     ) -> None:
-        if len(states) != len(schema.states):
-            raise InvalidRequestError(f"{len(states)} states, expected {len(schema.states)}", kind="bad-states")
-        if key_group_range.end >= schema.max_parallelism:
-            raise InvalidRequestError(
-                f"key groups {key_group_range}, expected them below {schema.max_parallelism}",
-                kind="bad-key-group-range",
-            )
         self._range = key_group_range
         self._compressed = compressed
-        self._window_bytes = window_bytes
         self._header = encode_header(schema, compressed)
         self._offsets = [0] * len(key_group_range)
-        width = prefix_width(schema.max_parallelism)
-        self._sources = [
-            _Source([rows] if isinstance(rows, StateRows) else rows, width, key_group_range, state.name)
-            for state, rows in zip(schema.states, states, strict=True)
-        ]
+        self._windows = GroupWindows(schema, key_group_range, states, window_bytes)
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -91,109 +77,26 @@ class CanonicalStream:
 
     def __iter__(self) -> Iterator[_Piece]:
         yield self._header
-        position, group = len(self._header), self._range.start
-        while group <= self._range.end:
-            stop = self._window(group)
+        position = len(self._header)
+        for window in self._windows:
             pieces: list[_Piece] = []
-            for place, block in self._encode(group, stop):
+            for place, block in self._encode(window):
                 self._offsets[place - self._range.start] = position
                 position += len(block)
                 pieces.append(block)
             if pieces:
                 yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            group = stop
 
-    def _window(self, group: int) -> int:
-        """First key group that must wait: those before it are fetched whole and fit the window."""
-        stop = self._range.end + 1
-        for source in self._sources:
-            source.fetch(group)
-            stop = min(stop, source.complete_until)
-        sizes = np.sum([source.sizes(group, stop) for source in self._sources], axis=0)
-        fitting = int(np.searchsorted(np.cumsum(sizes), self._window_bytes, side="right"))
-        return min(stop, group + max(fitting, 1)) if len(sizes) else stop
-
-    def _encode(self, group: int, stop: int) -> Iterator[tuple[int, _Piece]]:
-        """(key group, its bytes) for those of ``group`` to ``stop`` that have entries."""
-        by_state = []
-        for source in self._sources:
-            rows, bounds = source.take(group, stop)
-            by_state.append(_state_blocks(rows, bounds) if len(rows) else {})
-        for place in range(stop - group):
+    def _encode(self, window: Window) -> Iterator[tuple[int, _Piece]]:
+        """(key group, its bytes) for those of the window that have entries."""
+        by_state = [_state_blocks(rows, bounds) if len(rows) else {} for rows, bounds in window.states]
+        for place in range(window.stop - window.start):
             pieces: list[_Piece] = []
             for state_id, blocks in enumerate(by_state):
                 if place in blocks:
                     pieces += (_U16.pack(state_id), blocks[place])
             if pieces:
-                yield group + place, _finish(pieces, self._compressed)
-
-
-class _Source:
-    """The entries of one state, fetched batch by batch and handed out by key group."""
-
-    def __init__(self, batches: Iterable[StateRows], width: int, key_group_range: KeyGroupRange, name: str) -> None:
-        self._batches: Iterator[StateRows] | None = iter(batches)
-        self._width = width
-        self._range = key_group_range
-        self._name = name
-        self._last = key_group_range.start
-        """Key group of the newest entry fetched."""
-        self._rows: list[StateRows] = []
-        self._groups: list[npt.NDArray[np.int32]] = []
-
-    @property
-    def complete_until(self) -> int:
-        """Key groups below it have been fetched completely."""
-        return self._range.end + 1 if self._batches is None else self._last
-
-    def fetch(self, group: int) -> None:
-        """Until key group ``group`` is complete."""
-        while self._batches is not None and self._last <= group:
-            rows = next(self._batches, None)
-            if rows is None:
-                self._batches = None
-            elif len(rows):
-                self._append(rows)
-
-    def sizes(self, group: int, stop: int) -> npt.NDArray[np.int64]:
-        """Bytes of keys and values of each key group from ``group`` to ``stop`` (exclusive)."""
-        rows, bounds = self._joined(group, stop)
-        return np.diff(rows.keys.offsets[bounds]) + np.diff(rows.values.offsets[bounds])
-
-    def take(self, group: int, stop: int) -> tuple[StateRows, npt.NDArray[np.int64]]:
-        """The entries of those key groups, and the row where each one begins (and the last ends)."""
-        rows, bounds = self._joined(group, stop)
-        end = int(bounds[-1])
-        self._rows, self._groups = [_slice(rows, end, len(rows))], [self._groups[0][end:]]
-        if end == len(rows):
-            self._rows, self._groups = [], []
-        return _slice(rows, int(bounds[0]), end), bounds - bounds[0]
-
-    def _joined(self, group: int, stop: int) -> tuple[StateRows, npt.NDArray[np.int64]]:
-        if len(self._rows) != 1:
-            keys, values = concat([r.keys for r in self._rows]), concat([r.values for r in self._rows])
-            self._rows = [StateRows(keys, values)]
-            self._groups = [np.concatenate([np.empty(0, np.int32), *self._groups])]
-        return self._rows[0], np.searchsorted(self._groups[0], np.arange(group, stop + 1)).astype(np.int64)
-
-    def _append(self, rows: StateRows) -> None:
-        if int(rows.keys.lengths.min()) < self._width:
-            raise CorruptStateError(f"state {self._name!r}: a key without key-group prefix", kind="bad-entry")
-        groups = key_groups_of(rows.keys, self._width)
-        if int(groups.min()) not in self._range or int(groups.max()) not in self._range:
-            raise CorruptStateError(
-                f"state {self._name!r}: key groups {groups.min()} to {groups.max()}, expected {self._range}",
-                kind="foreign-key-group",
-            )
-        if groups[0] < self._last or bool((groups[1:] < groups[:-1]).any()):
-            raise CorruptStateError(f"state {self._name!r}: entries are not in key order", kind="unsorted-entries")
-        self._rows.append(rows)
-        self._groups.append(groups)
-        self._last = int(groups[-1])
-
-
-def _slice(rows: StateRows, start: int, stop: int) -> StateRows:
-    return StateRows(rows.keys.slice(start, stop), rows.values.slice(start, stop))
+                yield window.start + place, _finish(pieces, self._compressed)
 
 
 def _state_blocks(rows: StateRows, bounds: npt.NDArray[np.int64]) -> dict[int, memoryview]:

@@ -19,6 +19,7 @@ _FRAME_VERSION = 2
 _COMPOSITE_MAGIC, _NESTED_MAGIC = 0x000DE704, 0x001457FD
 _TIMER = "org.apache.flink.streaming.api.operators.TimerSerializerSnapshot"
 _COMPOSITE_VERSION, _TIMER_VERSION = 3, 2
+_TIMER_KEY = "KEY_SERIALIZER"
 _KIND, _NAMESPACE, _VALUE, _USER_KEY = (
     "KEYED_STATE_TYPE",
     "NAMESPACE_SERIALIZER",
@@ -51,11 +52,13 @@ class MetaInfo:
 @dataclass(frozen=True)
 class HeaderState:
     """One state of the header; its place in the list is the state id of the stream.
-    ``descriptor`` is None for what is no key-value state (timers)."""
+    ``descriptor`` is None for what is no key-value state (timers); ``timer_types``: key and
+    namespace of timers, else None."""
 
     name: str
     kind: MetaKind
     descriptor: StateDescriptor | None
+    timer_types: tuple[StateType, StateType] | None = None
 
 
 @dataclass(frozen=True)
@@ -197,14 +200,16 @@ def _read_timer_snapshot(reader: Reader) -> dict[str, StateType]:
     _expect(reader, 1, "version of nested serializers")
     _expect(reader, 2, "number of a timer's serializers")
     key = decode_serializer_snapshot(reader)
-    return {"KEY_SERIALIZER": key, _NAMESPACE: decode_serializer_snapshot(reader)}
+    return {_TIMER_KEY: key, _NAMESPACE: decode_serializer_snapshot(reader)}
 
 
 def _header_state(info: MetaInfo, what: str) -> HeaderState:
     if info.kind in (MetaKind.KEY_VALUE, MetaKind.KEY_VALUE_V2):
         return HeaderState(info.name, info.kind, _descriptor(info, what))
     if info.kind is MetaKind.PRIORITY_QUEUE:
-        return HeaderState(info.name, info.kind, None)
+        if _TIMER_KEY not in info.serializers:
+            raise CorruptStateError(f"{what}: timers {info.name!r} without a serializer", kind="corrupt-header")
+        return HeaderState(info.name, info.kind, None, (info.serializers[_TIMER_KEY], info.serializers[_NAMESPACE]))
     raise CorruptStateError(
         f"{what}: state {info.name!r} of type {info.kind.name} in a keyed stream", kind="corrupt-header"
     )

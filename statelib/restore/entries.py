@@ -10,8 +10,13 @@ from pathlib import Path
 from statelib.backends.rocksdb.stored import scan_stored
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.formats.canonical import iter_canonical, read_header
+from statelib.formats.heap_stream import iter_heap
 from statelib.formats.keyed_header import KeyedHeader, decode_keyed_header
-from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsSavepointStateHandle
+from statelib.model.handles import (
+    IncrementalRemoteKeyedStateHandle,
+    KeyGroupsSavepointStateHandle,
+    KeyGroupsStateHandle,
+)
 from statelib.model.key_groups import KeyGroupRange
 from statelib.restore.plan import RestoreSource
 from statelib.restore.rocksdb_files import materialise
@@ -35,6 +40,8 @@ def iter_entries(
     match source.handle:
         case KeyGroupsSavepointStateHandle() as handle:
             return _canonical(source, handle, wanted)
+        case KeyGroupsStateHandle() as handle:
+            return _heap(source, handle, wanted)
         case IncrementalRemoteKeyedStateHandle() as handle:
             if scratch_directory is None:
                 raise InvalidRequestError(
@@ -45,7 +52,8 @@ def iter_entries(
             return _rocksdb(source, handle, wanted, Path(scratch_directory))
         case other:
             raise UnsupportedError(
-                f"keyed state in a {type(other).__name__}: expected a canonical savepoint or a RocksDB snapshot",
+                f"keyed state in a {type(other).__name__}: expected a canonical savepoint, or a native snapshot of"
+                " the heap or of RocksDB",
                 kind="unsupported-handle",
                 hint="take a canonical savepoint with Flink",
             )
@@ -60,6 +68,18 @@ def _canonical(
     header = read_header(read_range, handle, source.schema.max_parallelism)
     order = check_same_schema(source.schema, header.schema)
     for index, rows in iter_canonical(read_range, handle, header, wanted):
+        yield order[index], rows
+
+
+def _heap(
+    source: RestoreSource, handle: KeyGroupsStateHandle, wanted: KeyGroupRange
+) -> Iterator[tuple[int, StateRows]]:
+    def read_range(start: int, stop: int) -> memoryview:
+        return source.reader.read_range(handle.stream, start, stop)
+
+    header = read_header(read_range, handle, source.schema.max_parallelism, "heap stream")
+    order = check_same_schema(source.schema, header.schema)
+    for index, rows in iter_heap(read_range, handle, header, wanted):
         yield order[index], rows
 
 

@@ -16,7 +16,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateStatistics
 from statelib.restore.check import Tally
 from statelib.restore.entries import iter_entries, rocksdb_header
-from statelib.restore.plan import RestoreSource
+from statelib.restore.plan import RestoreSource, refuse_heap_native
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas import check_same_schema
 
@@ -46,7 +46,9 @@ def restore_rocksdb(
     """A RocksDB backend with the range's entries of all sources, in ``directory`` (absent or empty).
 
     One RocksDB source of the same range, written by statelib, is copied and opened as it is;
-    otherwise the entries are loaded. Raises as :func:`restore_heap`; then the directory is gone."""
+    otherwise the entries are loaded. Raises as :func:`restore_heap`, and UnsupportedError
+    (``heap-native``) for the heap's own stream; then the directory is gone."""
+    refuse_heap_native(source.handle for source in sources)
     if len(sources) == 1:
         handle = sources[0].handle
         same_range = handle.key_group_range == key_group_range

@@ -1,8 +1,10 @@
 """What a restore reads: one old handle, and what its content must be."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from statelib.model.handles import KeyedStateHandle
+from statelib.errors import UnsupportedError
+from statelib.model.handles import KeyedStateHandle, KeyGroupsStateHandle
 from statelib.model.state import KeyedStateSchema, StateStatistics
 from statelib.storage.views import StateReader
 
@@ -19,3 +21,15 @@ class RestoreSource:
     reader: StateReader
     schema: KeyedStateSchema
     statistics: tuple[StateStatistics, ...] | None = field(repr=False)
+
+
+def refuse_heap_native(handles: Iterable[KeyedStateHandle]) -> None:
+    """For a RocksDB backend: as in Flink, a native snapshot belongs to its backend, only the canonical
+    form is neutral. Raises UnsupportedError (``heap-native``)."""
+    if any(isinstance(handle, KeyGroupsStateHandle) for handle in handles):
+        raise UnsupportedError(
+            "backend rocksdb: expected RocksDB's own files or a canonical savepoint, found a KeyGroupsStateHandle,"
+            " the native form of the heap backend",
+            kind="heap-native",
+            hint="take a canonical savepoint with the heap backend, and restore that",
+        )

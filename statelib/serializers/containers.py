@@ -85,7 +85,7 @@ class SequenceCodec:
         return pa.ListArray.from_arrays(bounds, elements, type=self.arrow_type)
 
     def decode(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
-        counts, starts, end = self._starts(data, cursor, limit)
+        counts, starts, end = self.starts(data, cursor, limit)
         elements, _ = self.element.decode(data, starts, np.repeat(limit, counts))
         return self.from_elements(elements, offsets_of(counts)), end
 
@@ -93,7 +93,7 @@ class SequenceCodec:
         if self.element.width > 0:
             counts = read_count(data, cursor, limit, self.element.width, self.type)
             return cursor + 4 + counts * self.element.width
-        return self._starts(data, cursor, limit)[2]
+        return self.starts(data, cursor, limit)[2]
 
     def java_hash(self, values: pa.Array) -> Hashes:
         return signed(nulls_to_zero(partial(self._hash, deep=False), values))
@@ -108,8 +108,8 @@ class SequenceCodec:
         hashes = self.element.deep_hash(elements) if deep else self.element.java_hash(elements)
         return signed(list_hash(hashes.view(np.uint32), offsets))
 
-    def _starts(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[Cursor, Cursor, Cursor]:
-        """Counts, starts of all elements, cursors behind the rows."""
+    def starts(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[Cursor, Cursor, Cursor]:
+        """Counts, starts of all elements, row after row, and the cursors behind the rows."""
         width = self.element.width
         counts = read_count(data, cursor, limit, max(width, 1), self.type)
         if width > 0:
@@ -137,7 +137,7 @@ class MapCodec:
         return join([fixed(np.diff(offsets).astype("i4")), _rows(entries, offsets)])
 
     def decode(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
-        counts, starts, end = self._starts(data, cursor, limit)
+        counts, starts, end = self.starts(data, cursor, limit)
         limits = np.repeat(limit, counts)
         keys, at = self.key.decode(data, starts, limits)
         items, _ = decode_flagged(self.value, data, at, limits)
@@ -145,7 +145,7 @@ class MapCodec:
         return pa.MapArray.from_arrays(bounds, keys, items, type=self.arrow_type), end
 
     def skip(self, data: Bytes, cursor: Cursor, limit: Cursor) -> Cursor:
-        return self._starts(data, cursor, limit)[2]
+        return self.starts(data, cursor, limit)[2]
 
     def java_hash(self, values: pa.Array) -> Hashes:
         return signed(nulls_to_zero(partial(self._hash, deep=False), values))
@@ -166,7 +166,8 @@ class MapCodec:
         first, size = bounds[0], bounds[-1] - bounds[0]
         return values.keys.slice(first, size), values.items.slice(first, size), bounds - first
 
-    def _starts(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[Cursor, Cursor, Cursor]:
+    def starts(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[Cursor, Cursor, Cursor]:
+        """Counts, starts of all entries, row after row, and the cursors behind the rows."""
         counts = read_count(data, cursor, limit, max(self.key.width, 1) + 1, self.type)
         return counts, *counted(self._skip_entry, data, cursor + 4, limit, counts)
 

@@ -33,6 +33,16 @@ class DecodedKeys:
     namespaces: pa.Array | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class KeyParts:
+    """The parts of composite keys, still serialized, row by row; lengths between them left out."""
+
+    key_groups: KeyGroups
+    keys: Ragged
+    namespaces: Ragged
+    user_keys: Ragged | None = None
+
+
 def key_groups(schema: KeyedStateSchema, keys: pa.Array) -> KeyGroups:
     """Key group of each key: Flink's, from the hash code of the key's Java object.
 
@@ -60,16 +70,48 @@ def encode_keys(
     ``groups``: what :func:`key_groups` gives. ``user_keys``: map state, and only there.
     ``namespaces``: states with a namespace other than void, and only there."""
     _check_parts(descriptor, user_keys, namespaces)
+    spaces = pa.nulls(len(keys)) if namespaces is None else namespaces
+    user_type = descriptor.user_key_type
+    parts = KeyParts(
+        groups,
+        codec_of(schema.key_type).encode(keys),
+        codec_of(descriptor.namespace_type).encode(spaces),
+        None if user_type is None else codec_of(user_type).encode(user_keys),
+    )
+    return join_keys(schema, descriptor, parts)
+
+
+def join_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, parts: KeyParts) -> Ragged:
+    """Composite keys from their serialized parts."""
+    ambiguous = _ambiguous(codec_of(schema.key_type), codec_of(descriptor.namespace_type))
+    joined = [from_fixed(big_endian(parts.key_groups.astype(f"u{prefix_width(schema.max_parallelism)}")))]
+    joined += _delimited(parts.keys, ambiguous)
+    joined += _delimited(parts.namespaces, ambiguous)
+    return join(joined if parts.user_keys is None else [*joined, parts.user_keys])
+
+
+def split_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> KeyParts:
+    """The inverse of :func:`join_keys`; of a user key no more is checked than where it begins.
+
+    Raises CorruptStateError as :func:`decode_keys` does."""
     key, namespace = codec_of(schema.key_type), codec_of(descriptor.namespace_type)
     width = prefix_width(schema.max_parallelism)
     ambiguous = _ambiguous(key, namespace)
-    parts = [from_fixed(big_endian(groups.astype(f"u{width}")))]
-    parts += _delimited(key.encode(keys), ambiguous)
-    spaces = pa.nulls(len(keys)) if namespaces is None else namespaces
-    parts += _delimited(namespace.encode(spaces), ambiguous)
-    if descriptor.user_key_type is not None:
-        parts.append(codec_of(descriptor.user_key_type).encode(user_keys))
-    return join(parts)
+    data, limit = keys.data, keys.offsets[1:]
+    require(keys.starts, width, limit, "key group")
+    start = keys.starts + width
+    end = key.skip(data, start, limit)
+    serialized = gather(data, start, end - start)
+    start = _after_length(data, start, end, limit, ambiguous)
+    end = namespace.skip(data, start, limit)
+    namespaces = gather(data, start, end - start)
+    end = _after_length(data, start, end, limit, ambiguous)
+    user_keys = None
+    if descriptor.user_key_type is None:
+        check_end(end, limit, f"key of state {descriptor.name!r}")
+    else:
+        user_keys = gather(data, end, limit - end)
+    return KeyParts(key_groups_of(keys, width), serialized, namespaces, user_keys)
 
 
 def decode_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> DecodedKeys:

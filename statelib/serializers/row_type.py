@@ -17,7 +17,7 @@ from statelib.serializers.hashes import Words, field_hash, nulls_to_zero, signed
 from statelib.serializers.spans import require, spread
 from statelib.wire.ragged import Bytes, Ragged, from_fixed, join
 
-_KIND_BITS = 2
+KIND_BITS = 2
 """In front of a Row's null bits, low bit first: 00 is INSERT, the only kind a state of statelib holds."""
 _KINDS = ("INSERT (+I)", "UPDATE_BEFORE (-U)", "UPDATE_AFTER (+U)", "DELETE (-D)")
 
@@ -91,16 +91,17 @@ class RowCodec:
 
     def encode(self, values: pa.Array) -> Ragged:
         columns = _columns(values, self)
-        mask = np.zeros((len(values), _KIND_BITS + len(columns)), np.bool_)
+        mask = np.zeros((len(values), KIND_BITS + len(columns)), np.bool_)
         parts = []
         for i, (field, column) in enumerate(zip(self.fields, columns, strict=True)):
             kept, valid = present(column)
-            mask[:, _KIND_BITS + i] = ~valid
+            mask[:, KIND_BITS + i] = ~valid
             parts.append(spread(field.encode(kept), valid))
         return join([from_fixed(np.packbits(mask, axis=1)), *parts])
 
     def decode(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
         null, at = self._mask(data, cursor, limit)
+        self._check_kinds(data, cursor)
         columns = []
         for i, field in enumerate(self.fields):
             valid = ~null[:, i]
@@ -130,18 +131,22 @@ class RowCodec:
 
     def _mask(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[npt.NDArray[np.bool_], Cursor]:
         """Which fields are null, shape (rows, fields), and the cursors of the first field."""
-        size = (_KIND_BITS + len(self.fields) + 7) // 8
+        size = (KIND_BITS + len(self.fields) + 7) // 8
         require(cursor, size, limit, self.type)
         bits = np.unpackbits(data[cursor[:, None] + np.arange(size)], axis=1).astype(np.bool_)
-        other = np.flatnonzero(bits[:, :_KIND_BITS].any(axis=1))
+        return bits[:, KIND_BITS : KIND_BITS + len(self.fields)], cursor + size
+
+    def _check_kinds(self, data: Bytes, cursor: Cursor) -> None:
+        """Only building a Row needs to know its kind; its extent is told by the rest of the mask."""
+        kinds = data[cursor] >> (8 - KIND_BITS)
+        other = np.flatnonzero(kinds)
         if len(other):
-            low, high = bits[other[0], :_KIND_BITS].tolist()
+            low, high = divmod(int(kinds[other[0]]), 2)
             raise UnsupportedError(
                 f"{self.type} in row {other[0]}: expected RowKind {_KINDS[0]}, found {_KINDS[low + 2 * high]}",
                 kind="row-kind",
                 hint="statelib keeps no change logs: write rows of kind INSERT into the state",
             )
-        return bits[:, _KIND_BITS : _KIND_BITS + len(self.fields)], cursor + size
 
 
 def _columns(values: pa.Array, codec: TupleCodec | RowCodec) -> list[pa.Array]:

@@ -12,10 +12,10 @@ from statelib.model.ids import CheckpointId
 from statelib.snapshots.strategy import EMPTY, SnapshotResult
 from statelib.snapshots.uploads import Uploads
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointOutputStream, CheckpointStreamFactory
+from statelib.storage.views import CheckpointStreamFactory
 
 
-class CanonicalResources:
+class ScanResources:
     """A frozen scan of every state, in the schema's order; it can be read once."""
 
     def __init__(self, scans: Sequence[StateScan]) -> None:
@@ -24,6 +24,17 @@ class CanonicalResources:
     def release(self) -> None:
         for scan in self.scans:
             scan.close()
+
+
+def scan_all(backend: KeyedStateBackend) -> ScanResources:
+    """Freeze every state of a backend, or none."""
+    scans: list[StateScan] = []
+    try:
+        scans.extend(backend.scan(d.name) for d in backend.schema.states)
+    except BaseException:
+        ScanResources(scans).release()
+        raise
+    return ScanResources(scans)
 
 
 class CanonicalSnapshotStrategy:
@@ -37,18 +48,12 @@ class CanonicalSnapshotStrategy:
         self._backend = backend
         self._compressed = compressed
 
-    def prepare(self, checkpoint_id: CheckpointId) -> CanonicalResources:  # noqa: ARG002 - the port's signature
-        scans: list[StateScan] = []
-        try:
-            scans.extend(self._backend.scan(d.name) for d in self._backend.schema.states)
-        except BaseException:
-            CanonicalResources(scans).release()
-            raise
-        return CanonicalResources(scans)
+    def prepare(self, checkpoint_id: CheckpointId) -> ScanResources:  # noqa: ARG002 - the port's signature
+        return scan_all(self._backend)
 
     def run(
         self,
-        resources: CanonicalResources,
+        resources: ScanResources,
         checkpoint_id: CheckpointId,  # noqa: ARG002 - the port's signature
         streams: CheckpointStreamFactory,
         registry: CloseableRegistry,
@@ -58,14 +63,9 @@ class CanonicalSnapshotStrategy:
             return EMPTY
         with Uploads(streams, registry) as uploads:
             content = CanonicalStream(schema, key_groups, resources.scans, self._compressed)
-            written = uploads.write(lambda stream: _copy(content, stream))
+            written = uploads.write_pieces(content)
             handle = KeyGroupsSavepointStateHandle(key_groups, content.offsets, written.handle)
             return SnapshotResult(handle, uploads.complete())
 
     def close(self) -> None:
         """Nothing to free: the caller's thread does the work."""
-
-
-def _copy(content: CanonicalStream, stream: CheckpointOutputStream) -> None:
-    for piece in content:
-        stream.write(piece)

@@ -4,7 +4,7 @@ Source: requirements R14, R43, R44, R103 to R107, R115.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -67,6 +67,15 @@ class Uploads:
         with self._lock:
             self._written.append(written)
         return written
+
+    def write_pieces(self, pieces: Iterable[bytes | memoryview]) -> WrittenStream:
+        """One stream of all pieces, each fetched when the one before is written; as :meth:`write`."""
+
+        def copy(stream: CheckpointOutputStream) -> None:
+            for piece in pieces:
+                stream.write(piece)
+
+        return self.write(copy)
 
     def stop(self) -> None:
         """End the open streams of all threads and refuse new ones."""

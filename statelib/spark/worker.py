@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.definition.columns import key_array, keyed_events
@@ -22,6 +23,7 @@ from statelib.model.ids import AttemptId
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.serializers.keys import key_groups
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, SnapshotStrategy
 from statelib.storage.closeables import CloseableRegistry
@@ -121,6 +123,8 @@ def _snapshot(
 def _strategy(name: str, backend: KeyedStateBackend, uid: AttemptId) -> SnapshotStrategy[Any]:
     if name == "full" and isinstance(backend, RocksDBKeyedStateBackend):
         return RocksDBFullSnapshotStrategy(backend, uid)
+    if name == "full" and isinstance(backend, HeapKeyedStateBackend):
+        return HeapNativeSnapshotStrategy(backend, uid)
     return CanonicalSnapshotStrategy(backend)
 
 

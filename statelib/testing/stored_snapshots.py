@@ -9,7 +9,6 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.handles import (
     IncrementalRemoteKeyedStateHandle,
-    KeyGroupsSavepointStateHandle,
     RelativeFileStateHandle,
     StreamStateHandle,
 )
@@ -17,6 +16,7 @@ from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
@@ -38,11 +38,10 @@ class Stored:
     entries: dict[str, dict[bytes, bytes]]
 
     def path(self, prefix: str) -> Path:
-        """The stored file of RocksDB's file whose name begins so; '' of a canonical snapshot: its only file."""
+        """The stored file of RocksDB's file whose name begins so; '' of any other snapshot: its only file."""
         handle = self.source.handle
-        if isinstance(handle, KeyGroupsSavepointStateHandle):
+        if not isinstance(handle, IncrementalRemoteKeyedStateHandle):
             return self.directory / _relative(handle.stream)
-        assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
         (found,) = [stream for name, stream in handle.private if name.startswith(prefix)]
         return self.directory / _relative(found)
 
@@ -64,6 +63,13 @@ def stored_canonical(root: Path, compressed: bool) -> Stored:
     backend = HeapKeyedStateBackend(sample_schema(), KEY_GROUPS)
     fill(backend, 60)
     return _store(backend, CanonicalSnapshotStrategy(backend, compressed), root)
+
+
+def stored_heap(root: Path, compressed: bool) -> Stored:
+    """A native snapshot of the sample state in the heap backend."""
+    backend = HeapKeyedStateBackend(sample_schema(), KEY_GROUPS)
+    fill(backend, 60)
+    return _store(backend, HeapNativeSnapshotStrategy(backend, UID, compressed), root)
 
 
 def stored_rocksdb(root: Path, working_directory: Path) -> Stored:

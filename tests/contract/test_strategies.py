@@ -6,10 +6,15 @@ from typing import Any
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
-from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsSavepointStateHandle
+from statelib.model.handles import (
+    IncrementalRemoteKeyedStateHandle,
+    KeyGroupsSavepointStateHandle,
+    KeyGroupsStateHandle,
+)
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.testing.strategy_suite import SnapshotStrategySuite
@@ -58,3 +63,19 @@ class TestFullOfRocksDB(_RocksDBBackend, SnapshotStrategySuite):
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
         assert isinstance(backend, RocksDBKeyedStateBackend)
         return RocksDBFullSnapshotStrategy(backend, UID)
+
+
+class TestNativeOfHeap(_HeapBackend, SnapshotStrategySuite):
+    handle_type = KeyGroupsStateHandle
+
+    def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
+        assert isinstance(backend, HeapKeyedStateBackend)
+        return HeapNativeSnapshotStrategy(backend, UID)
+
+
+class TestNativeOfHeapUncompressed(_HeapBackend, SnapshotStrategySuite):
+    handle_type = KeyGroupsStateHandle
+
+    def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
+        assert isinstance(backend, HeapKeyedStateBackend)
+        return HeapNativeSnapshotStrategy(backend, UID, compressed=False)

@@ -20,6 +20,7 @@ from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.rows import statistics_of
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
@@ -37,7 +38,7 @@ from statelib.testing.keyed_samples import (
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
 BACKENDS = ("heap", "rocksdb")
-RESCALES = (("heap", "canonical"), ("rocksdb", "canonical"), ("rocksdb", "full"))
+RESCALES = (("heap", "canonical"), ("heap", "full"), ("rocksdb", "canonical"), ("rocksdb", "full"))
 
 KEYS = st.sampled_from([f"key-{i}" for i in range(12)] + ["", "ÿ", "x" * 90])
 USER_KEYS = st.sampled_from(["", "ATL", "JFK"])
@@ -102,17 +103,41 @@ def test_rescaling_keeps_every_entry(
             filled.append(new_backend(kind, schema, key_groups, directory / f"filled-{number}"))
             fill(filled[-1], count)
         expected = content(filled)
-        for step, parallelism in enumerate((q, p)):
-            sources = snapshot(filled, strategy, directory / f"storage-{step}", CheckpointId(step + 1))
-            for backend in filled:
-                backend.close()
-            filled = [
-                restore(kind, schema, key_groups, sources, directory / f"restored-{step}-{number}")
-                for number, key_groups in enumerate(subtask_ranges(parallelism, max_parallelism))
-            ]
-            assert content(filled) == expected
+        rescaled(kind, strategy, filled, (q, p), directory, expected)
+
+
+@pytest.mark.parametrize("max_parallelism", [128, 300])
+def test_a_chain_of_native_heap_snapshots(max_parallelism: int) -> None:
+    schema = sample_schema(max_parallelism)
+    with scratch() as directory:
+        filled: list[KeyedStateBackend] = []
+        for key_groups in subtask_ranges(2, max_parallelism):
+            filled.append(HeapKeyedStateBackend(schema, key_groups))
+            fill(filled[-1], 1000)
+        rescaled("heap", "full", filled, (5, 3, 1, 8), directory, content(filled))
+
+
+def rescaled(
+    kind: str,
+    strategy: str,
+    filled: list[KeyedStateBackend],
+    parallelisms: Sequence[int],
+    directory: Path,
+    expected: dict[str, list[tuple[bytes, bytes]]],
+) -> None:
+    """Snapshot and restore at each parallelism in turn; the content stays as it was."""
+    schema = filled[0].schema
+    for step, parallelism in enumerate(parallelisms):
+        sources = snapshot(filled, strategy, directory / f"storage-{step}", CheckpointId(step + 1))
         for backend in filled:
             backend.close()
+        filled = [
+            restore(kind, schema, key_groups, sources, directory / f"restored-{step}-{number}")
+            for number, key_groups in enumerate(subtask_ranges(parallelism, schema.max_parallelism))
+        ]
+        assert content(filled) == expected
+    for backend in filled:
+        backend.close()
 
 
 def content(backends: Sequence[KeyedStateBackend]) -> dict[str, list[tuple[bytes, bytes]]]:
@@ -147,6 +172,8 @@ Take = Callable[..., SnapshotResult]
 
 
 def _take_full(backend: KeyedStateBackend, take: Take) -> SnapshotResult:
+    if isinstance(backend, HeapKeyedStateBackend):
+        return take(HeapNativeSnapshotStrategy(backend, UID))
     assert isinstance(backend, RocksDBKeyedStateBackend)
     strategy = RocksDBFullSnapshotStrategy(backend, UID)
     try:

@@ -85,7 +85,7 @@ CASES = {
     "later strategy": ("{strategy: full}", "{strategy: incremental}", 26, "checkpoint.strategy: 'incremental' is not available yet; backend rocksdb takes full, canonical"),
     "no such strategy": ("{strategy: full}", "{strategy: ful}", 26, "checkpoint.strategy: backend rocksdb takes full, canonical, found 'ful', did you mean 'full'?"),
     "too much inline": ("{strategy: full}", "{inline_threshold_bytes: 1048577}", 26, "checkpoint.inline_threshold_bytes: expected less than or equal to 1048576, found 1048577"),
-    "heap is canonical": ("backend: rocksdb", "backend: heap", 26, "checkpoint.strategy: backend heap takes canonical, found 'full'"),
+    "no such strategy of the heap": ("backend: rocksdb\nparallelism: 2\nmax_parallelism: 128\ncheckpoint: {strategy: full}", "backend: heap\ncheckpoint: {strategy: ful}", 24, "checkpoint.strategy: backend heap takes canonical, full, found 'ful', did you mean 'full'?"),
     "no such backend": ("backend: rocksdb", "backend: forst", 23, "backend: expected 'heap' or 'rocksdb', found 'forst'"),
     "no such placeholder": ("{start:%Y-%m-%d}", "{day}", 4, "source.path: unknown placeholder {day}; known are {data}, {start}, {end}"),
     "attribute of a placeholder": ("{start:%Y-%m-%d}", "{start.year}", 4, "source.path: unknown placeholder {start.year}, did you mean 'start'?"),

@@ -84,6 +84,8 @@ def test_what_may_be_left_out(tmp_path):
     assert (pipeline.retries.count, pipeline.retries.delay_s) == (2, 10)
     heap = load_pipeline(small(tmp_path, SMALL.replace("rocksdb", "heap")))
     assert heap.checkpoint.strategy == "canonical"
+    native = load_pipeline(small(tmp_path, SMALL.replace("rocksdb", "heap") + "checkpoint: {strategy: full}\n"))
+    assert native.checkpoint.strategy == "full"
     inlined = load_pipeline(small(tmp_path, SMALL + "checkpoint: {inline_threshold_bytes: 0}\n"))
     assert (inlined.checkpoint.strategy, inlined.checkpoint.inline_threshold_bytes) == ("full", 0)
 

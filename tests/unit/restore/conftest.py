@@ -5,13 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from statelib.testing.stored_snapshots import Stored, stored_canonical, stored_rocksdb
+from statelib.testing.stored_snapshots import Stored, stored_canonical, stored_heap, stored_rocksdb
 
 
 @pytest.fixture
 def canonical(tmp_path: Path) -> Callable[[bool], Stored]:
     """Makes a canonical snapshot, compressed or not."""
     return lambda compressed: stored_canonical(tmp_path / "storage", compressed)
+
+
+@pytest.fixture
+def heap_native(tmp_path: Path) -> Callable[[bool], Stored]:
+    """Makes a native snapshot of the heap backend, compressed or not."""
+    return lambda compressed: stored_heap(tmp_path / "storage", compressed)
 
 
 @pytest.fixture

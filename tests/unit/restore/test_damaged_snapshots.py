@@ -95,6 +95,22 @@ def test_every_flipped_bit_of_a_canonical_stream_is_noticed(
         _is_harmless_or_refused(entry_by_entry, stored)
 
 
+@pytest.mark.parametrize("compressed", [False, True])
+def test_every_flipped_bit_of_a_heap_stream_is_noticed(
+    entry_by_entry: Restore, heap_native: Callable[[bool], Stored], compressed: bool
+) -> None:
+    stored = heap_native(compressed)
+    path = stored.path("")
+    good = path.read_bytes()
+    seen = []
+    for bit in random.Random(3).sample(range(len(good) * 8), 150):
+        bad = bytearray(good)
+        bad[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(bad)
+        seen.append(_is_harmless_or_refused(entry_by_entry, stored))
+    assert sum(seen) >= 140  # a few bits of the header mean nothing
+
+
 def test_a_cut_manifest_is_no_smaller_database(in_place: Restore, entry_by_entry: Restore, full: Stored) -> None:
     path = full.path("MANIFEST")
     good = path.read_bytes()

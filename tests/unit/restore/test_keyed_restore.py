@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from statelib.errors import InvalidRequestError, UnsupportedError
-from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
+from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
+from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import DOUBLE, LONG, STRING, Field, ListOf, MapOf, Row, StateType, Tuple
@@ -106,12 +106,41 @@ def test_max_parallelism_cannot_change(canonical: Callable[[bool], Stored]) -> N
     assert caught.value.kind == "max-parallelism-changed"
 
 
-def test_a_heap_stream_of_flink_is_refused_by_its_type(canonical: Callable[[bool], Stored]) -> None:
-    stored = canonical(False)
-    handle = KeyGroupsStateHandle(KEY_GROUPS, (0,) * 128, ByteStreamStateHandle("x", b""))
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_native_heap_snapshot_restores_into_the_heap_only(
+    heap_native: Callable[[bool], Stored], tmp_path: Path, compressed: bool
+) -> None:
+    stored = heap_native(compressed)
+    assert isinstance(stored.source.handle, KeyGroupsStateHandle)
+    assert min(stored.source.handle.offsets) > 0
+    assert stored.source.handle.state_handle_id == f"{UID}-1"
+    assert all_entries(restore_heap(sample_schema(), KEY_GROUPS, [stored.source])) == stored.entries
+    part = all_entries(restore_heap(sample_schema(), KeyGroupRange(17, 63), [stored.source]))
+    assert part == {name: {k: v for k, v in e.items() if 17 <= k[0] <= 63} for name, e in stored.entries.items()}
     with pytest.raises(UnsupportedError, match="KeyGroupsStateHandle") as caught:
-        restore_heap(sample_schema(), KEY_GROUPS, [replace(stored.source, handle=handle)])
-    assert caught.value.kind == "unsupported-handle"
+        restore_rocksdb(sample_schema(), KEY_GROUPS, [stored.source], str(tmp_path / "restored"), UID)
+    assert caught.value.kind == "heap-native"
+    assert not (tmp_path / "restored").exists()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_the_handle_s_type_says_how_the_stream_is_read(canonical: Callable[[bool], Stored], compressed: bool) -> None:
+    stored = canonical(compressed)
+    old = stored.source.handle
+    assert isinstance(old, KeyGroupsSavepointStateHandle)
+    wrong = KeyGroupsStateHandle(old.key_group_range, old.offsets, old.stream)
+    with pytest.raises(CorruptStateError, match="Unexpected key-group in restore: expected key group") as caught:
+        restore_heap(sample_schema(), KEY_GROUPS, [replace(stored.source, handle=wrong)])
+    assert caught.value.kind == "unexpected-key-group"
+
+
+def test_a_heap_stream_is_no_canonical_stream(heap_native: Callable[[bool], Stored]) -> None:
+    stored = heap_native(False)
+    old = stored.source.handle
+    assert isinstance(old, KeyGroupsStateHandle)
+    wrong = KeyGroupsSavepointStateHandle(old.key_group_range, old.offsets, old.stream)
+    with pytest.raises(CorruptStateError):
+        restore_heap(sample_schema(), KEY_GROUPS, [replace(stored.source, handle=wrong, statistics=None)])
 
 
 def test_nothing_to_restore_is_an_empty_backend(tmp_path: Path) -> None:

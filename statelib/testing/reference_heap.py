@@ -1,0 +1,38 @@
+"""The heap stream's key groups, encoded and decoded one value at a time.
+
+Slow and obvious on purpose: property tests hold the vectorised codec equal to it. Values are the
+plain ones of ``reference_codecs``: (key, namespace, value), with a whole list or map as value.
+Source: flink-formats.md section 3.2.
+"""
+
+import struct
+
+from statelib.formats import snappy_framing
+from statelib.model.state import StateDescriptor, StateKind
+from statelib.model.types import ListOf, MapOf, StateType
+from statelib.testing.reference_codecs import Plain, encode
+
+Entry = tuple[Plain, Plain, Plain]
+
+
+def encode_key_group(
+    key_group: int, key_type: StateType, states: list[tuple[StateDescriptor, list[Entry]]], compressed: bool
+) -> bytes:
+    """``states``: in the order of their ids, also those without entries."""
+    result = struct.pack(">i", key_group)
+    for state_id, (descriptor, entries) in enumerate(states):
+        block = struct.pack(">Hi", state_id, len(entries))
+        for key, namespace, value in entries:
+            block += encode(descriptor.namespace_type, namespace)
+            block += encode(key_type, key)
+            block += encode(_whole(descriptor), value)
+        result += bytes(snappy_framing.compress(block)) if compressed else block
+    return result
+
+
+def _whole(descriptor: StateDescriptor) -> StateType:
+    if descriptor.kind is StateKind.LIST:
+        return ListOf(descriptor.value_type)
+    if descriptor.user_key_type is not None:
+        return MapOf(descriptor.user_key_type, descriptor.value_type)
+    return descriptor.value_type

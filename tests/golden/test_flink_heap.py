@@ -1,0 +1,196 @@
+"""Native snapshots of Flink's heap backend hold exactly what the jobs said, by the lines of an export."""
+
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from flink_fixtures import KEYED_KINDS, ROOT, Json
+
+from statelib.errors import CorruptStateError, StatelibError, UnsupportedError
+from statelib.flows.inspection import export_lines
+from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.formats.canonical import iter_canonical, read_header
+from statelib.formats.group_spans import ReadRange
+from statelib.formats.heap_encoder import HeapStream
+from statelib.formats.heap_stream import iter_heap
+from statelib.formats.keyed_header import KeyedHeader
+from statelib.formats.typed_json import entry_lines
+from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import StateKind
+from statelib.restore.entries import iter_entries
+from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.testing.keyed_samples import all_entries
+
+KINDS = [
+    "1.20.5/kinds-hashmap-native-p2",
+    "2.3.0/kinds-hashmap-native-p2",
+    "1.20.5/hashmap-full-checkpoint",
+    "1.20.5/compressed-hashmap-full-checkpoint",
+]
+UID = "5a7b0000-0000-0000-0000-000000000000"
+
+
+def opened(fixture: str) -> Checkpoint:
+    """The one snapshot of the fixture that is kept here."""
+    (metadata,) = (ROOT / fixture).rglob("_metadata")
+    return open_checkpoint(str(metadata.parent))
+
+
+def truth(fixture: str) -> list[str]:
+    lines = map(json.loads, (ROOT / fixture / "truth.jsonl").read_text(encoding="utf-8").splitlines())
+    return sorted(normal(line) for line in lines if line["kind"] in KEYED_KINDS)
+
+
+def normal(line: Json) -> str:
+    """Without the operator (metadata of version 4 has its id only), and floats by their bits alone."""
+
+    def bits_only(value: Json) -> Json:
+        return {k: v for k, v in value.items() if k != "v"} if "bits" in value else value
+
+    plain = json.dumps({k: v for k, v in line.items() if k != "op"}, sort_keys=True)
+    return json.dumps(json.loads(plain, object_hook=bits_only), sort_keys=True)
+
+
+def stream_of(checkpoint: Checkpoint) -> tuple[KeyGroupsStateHandle, ReadRange, KeyedHeader]:
+    handle = checkpoint.handles()[0]
+    assert isinstance(handle, KeyGroupsStateHandle)
+    data = memoryview(checkpoint.reader().read(handle.stream))
+    return handle, lambda start, stop: data[start:stop], read_header(lambda a, b: data[a:b], handle, 128)
+
+
+@pytest.mark.parametrize("fixture", KINDS)
+def test_every_entry_equals_the_truth(fixture: str) -> None:
+    expected = truth(fixture)
+    assert len(expected) > 300
+    assert sorted(normal(json.loads(line)) for line in export_lines(opened(fixture), None)) == expected
+
+
+def test_maps_with_null_values() -> None:
+    """The rows of the third state are of every kind, which statelib names and refuses."""
+    checkpoint = opened("1.20.5/mapnull-hashmap-native")
+    schema = checkpoint.schema()
+    found = [
+        line
+        for name in ("ml", "mt")
+        for state, table in checkpoint.tables(name)
+        for line in entry_lines("keyed", schema, schema.state(state), table)
+    ]
+    expected = [line for line in truth("1.20.5/mapnull-hashmap-native") if json.loads(line)["state"] in ("ml", "mt")]
+    assert sum('"value": {"type": "null"}' in line for line in expected) > 10
+    assert sorted(normal(json.loads(line)) for line in found) == expected
+    with pytest.raises(UnsupportedError, match="RowKind") as caught:
+        list(checkpoint.tables("mr"))
+    assert caught.value.kind == "row-kind"
+
+
+def test_a_type_that_is_not_known_is_named() -> None:
+    with pytest.raises(UnsupportedError, match=r"GenericArraySerializerSnapshot") as caught:
+        list(export_lines(opened("1.20.5/values-hashmap-native"), None))
+    assert caught.value.kind == "unknown-serializer"
+
+
+@pytest.mark.parametrize("fixture", KINDS)
+def test_it_restores_into_the_heap_at_another_parallelism(fixture: str) -> None:
+    sources, schema = opened(fixture).sources(), opened(fixture).schema()
+    whole = all_entries(restore_heap(schema, KeyGroupRange(0, 127), sources))
+    parts: dict[str, dict[bytes, bytes]] = {name: {} for name in whole}
+    for key_groups in (KeyGroupRange(0, 40), KeyGroupRange(41, 99), KeyGroupRange(100, 127)):
+        for name, entries in all_entries(restore_heap(schema, key_groups, sources)).items():
+            assert all(key[0] in key_groups for key in entries)
+            parts[name] |= entries
+    assert parts == whole
+    assert all(whole.values())
+
+
+@pytest.mark.parametrize("fixture", KINDS)
+def test_written_again_it_is_as_long_and_reads_back_equal(fixture: str) -> None:
+    checkpoint = opened(fixture)
+    schema, source = checkpoint.schema(), checkpoint.sources()[0]
+    backend = restore_heap(schema, source.handle.key_group_range, [source])
+    handle, _, header = stream_of(checkpoint)
+    content = HeapStream(schema, handle.key_group_range, [backend.scan(d.name) for d in schema.states], False)
+    ours = b"".join(content)
+    again = replace(source, handle=replace(handle, offsets=content.offsets, stream=ByteStreamStateHandle("x", ours)))
+    assert all_entries(restore_heap(schema, handle.key_group_range, [again])) == all_entries(backend)
+    if not header.compressed:
+        timers = sum(state.descriptor is None for state in header.states)  # each "id, 0 entries" in every group
+        groups = len(ours) - content.offsets[0] + timers * 6 * len(handle.key_group_range)
+        assert groups == handle.stream.size_bytes - header.size_bytes
+
+
+def test_rocksdb_refuses_it_by_name(tmp_path: Path) -> None:
+    checkpoint = opened(KINDS[0])
+    with pytest.raises(UnsupportedError, match="KeyGroupsStateHandle") as caught:
+        restore_rocksdb(checkpoint.schema(), KeyGroupRange(0, 127), checkpoint.sources(), str(tmp_path / "db"), UID)
+    assert caught.value.kind == "heap-native"
+    assert caught.value.hint is not None
+    assert "canonical savepoint" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fixture", KINDS)
+def test_as_a_canonical_stream_it_is_refused(fixture: str) -> None:
+    checkpoint = opened(fixture)
+    source = checkpoint.sources()[0]
+    handle, read_range, header = stream_of(checkpoint)
+    for group in handle.key_group_range:
+        wanted = KeyGroupRange(group, group)
+        wrong = KeyGroupsSavepointStateHandle(handle.key_group_range, handle.offsets, handle.stream)
+        with pytest.raises(CorruptStateError):
+            list(iter_canonical(read_range, wrong, header, wanted))
+    with pytest.raises(CorruptStateError):
+        list(iter_entries(replace(source, handle=wrong)))
+
+
+def test_a_canonical_stream_as_heap_stream_is_an_unexpected_key_group() -> None:
+    for fixture in ("kinds-hashmap-canonical-p1", "compressed-hashmap-canonical", "maxpar32768-hashmap-canonical"):
+        checkpoint = opened(f"1.20.5/{fixture}")
+        source = checkpoint.sources()[0]
+        assert isinstance(source.handle, KeyGroupsSavepointStateHandle)
+        handle = KeyGroupsStateHandle(source.handle.key_group_range, source.handle.offsets, source.handle.stream)
+        with pytest.raises(CorruptStateError, match="Unexpected key-group in restore") as caught:
+            list(iter_entries(replace(source, handle=handle)))
+        assert caught.value.kind == "unexpected-key-group"
+
+
+@pytest.mark.parametrize("group", range(128))
+def test_each_group_of_a_canonical_stream_is_refused_alone(group: int) -> None:
+    """Also the first, where the canonical bytes begin as key group 0 of a heap stream would."""
+    source = opened("1.20.5/kinds-hashmap-canonical-p1").sources()[0]
+    assert isinstance(source.handle, KeyGroupsSavepointStateHandle)
+    offset = source.handle.offsets[group]
+    handle = KeyGroupsStateHandle(KeyGroupRange(group, group), (offset,), source.handle.stream)
+    with pytest.raises(StatelibError) as caught:
+        list(iter_entries(replace(source, handle=handle)))
+    assert caught.value.kind == ("unexpected-key-group" if group or not offset else "unknown-state-id")
+
+
+def test_timers_with_entries_are_refused_or_skipped() -> None:
+    """One event timer is put into the last key group of a stream of Flink's own."""
+    handle, read_range, header = stream_of(opened(KINDS[0]))
+    data, size = bytes(read_range(0, handle.stream.size_bytes)), handle.stream.size_bytes
+    timer_ids = [i for i, state in enumerate(header.states) if state.descriptor is None]
+    last = data[handle.offsets[-1] :]
+    at = handle.offsets[-1] + last.rindex(struct.pack(">Hi", timer_ids[-1], 0))
+    timer = struct.pack(">Qq", 1_700_000_000_000 ^ (1 << 63), 42) + b"\0"
+    changed = data[:at] + struct.pack(">Hi", timer_ids[-1], 1) + timer + data[at + 6 :]
+    assert len(changed) == size + 17
+    stream = replace(handle, stream=ByteStreamStateHandle("x", changed))
+    view = memoryview(changed)
+
+    def read(start: int, stop: int) -> memoryview:
+        return view[start:stop]
+
+    with pytest.raises(UnsupportedError, match="timers") as caught:
+        list(iter_heap(read, stream, header))
+    assert caught.value.kind == "timer-state"
+    skipped = sum(len(rows) for _, rows in iter_heap(read, stream, header, skip_timers=True))
+    assert skipped == sum(len(rows) for _, rows in iter_heap(read_range, handle, header))
+
+
+def test_the_kinds_of_state_are_all_there() -> None:
+    found = {d.kind for d in opened(KINDS[0]).schema().states}
+    assert found == set(StateKind)

@@ -1,0 +1,85 @@
+"""A heap pipeline with ``checkpoint.strategy: full``: Flink's heap stream from checkpoint to restore, without Spark."""
+
+from pathlib import Path
+
+import pytest
+from shop import SALES, sales
+from worlds import checkpoint_of, new_deployment, publish_here
+
+from statelib.errors import UnsupportedError
+from statelib.flows.checkpoint import check, register
+from statelib.flows.inspection import export_lines, verify
+from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.wiring import Deployment
+from statelib.model.handles import KeyedStateHandle, KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import ClaimMode
+
+NATIVE = SALES.replace("{inline_threshold_bytes: 1}", "{inline_threshold_bytes: 1, strategy: full}")
+
+
+def world(root: Path, text: str) -> Deployment:
+    pipelines = root / "pipelines"
+    pipelines.mkdir(parents=True, exist_ok=True)
+    (pipelines / "sales.yaml").write_text(text)
+    return new_deployment(root, root, pipelines)
+
+
+def opened(here: Deployment, checkpoint_id: int) -> Checkpoint:
+    record = here.catalog().get(PipelineName("sales"), CheckpointId(checkpoint_id))
+    return open_checkpoint(record.directory, own=True)
+
+
+def savepoint(here: Deployment, form: str) -> int:
+    pipeline = here.pipeline("sales")
+    begun = begin_savepoint(here, pipeline, format=form, target=None, note="", owner="test", key=form)
+    publish_here(here, pipeline, begun.checkpoint_id)
+    check(here, pipeline, begun.checkpoint_id)
+    register(here, pipeline, begun.checkpoint_id)
+    return begun.checkpoint_id
+
+
+def assert_written_as(checkpoint: Checkpoint, type_: type[KeyedStateHandle], handles: int) -> None:
+    assert [type(handle) for handle in checkpoint.handles()] == [type_] * handles
+    assert verify(checkpoint).problems == ()
+
+
+@pytest.mark.parametrize(("text", "type_"), [(NATIVE, KeyGroupsStateHandle), (SALES, KeyGroupsSavepointStateHandle)])
+def test_either_strategy_goes_through_checkpoint_savepoint_and_rescaled_restore(
+    tmp_path: Path, text: str, type_: type[KeyedStateHandle]
+) -> None:
+    here = world(tmp_path, text)
+    pipeline = here.pipeline("sales")
+    first = checkpoint_of(here, "sales", 1, sales(0))
+    second = checkpoint_of(here, "sales", 2, sales(6))
+    check(here, pipeline, second)
+    assert_written_as(opened(here, second), type_, 2)
+    native, canonical = savepoint(here, "native"), savepoint(here, "canonical")
+    assert_written_as(opened(here, native), KeyGroupsStateHandle, 2)
+    assert_written_as(opened(here, canonical), KeyGroupsSavepointStateHandle, 2)
+    lines = sorted(export_lines(opened(here, second), None))
+    assert len(lines) > 10
+    assert sorted(export_lines(opened(here, native), None)) == lines
+    assert sorted(export_lines(opened(here, canonical), None)) == lines
+    apply_restore(here, pipeline, plan_restore(here, pipeline, str(first), 3, ClaimMode.NO_CLAIM), "test")
+    again = checkpoint_of(here, "sales", 2, sales(6))
+    assert_written_as(opened(here, again), type_, 3)
+    assert sorted(export_lines(opened(here, again), None)) == lines
+
+
+def test_a_native_savepoint_cannot_move_to_rocksdb_a_canonical_one_can(tmp_path: Path) -> None:
+    heap = world(tmp_path, NATIVE)
+    checkpoint_of(heap, "sales", 1, sales(0))
+    canonical = savepoint(heap, "canonical")
+    here = world(tmp_path, SALES.replace("backend: heap", "backend: rocksdb"))
+    pipeline = here.pipeline("sales")
+    with pytest.raises(UnsupportedError, match="KeyGroupsStateHandle") as caught:
+        plan_restore(here, pipeline, "1", None, ClaimMode.NO_CLAIM)
+    assert caught.value.kind == "heap-native"
+    assert "canonical savepoint" in str(caught.value.hint)
+    plan = plan_restore(here, pipeline, str(canonical), None, ClaimMode.NO_CLAIM)
+    apply_restore(here, pipeline, plan, "test")
+    moved = checkpoint_of(here, "sales", 2, sales(6))
+    assert verify(opened(here, moved)).problems == ()
