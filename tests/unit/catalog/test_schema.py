@@ -60,7 +60,7 @@ def test_a_catalog_of_the_first_revision_keeps_what_it_holds(tmp_path: Path):
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "0001")
-        for statement in FIRST_REVISION:
+        for statement in FIRST_REVISION.split(";"):
             connection.execute(text(statement))
     with pytest.raises(InvalidRequestError, match="expected schema 0002, found 0001"):
         catalog.list()
@@ -73,16 +73,17 @@ def test_a_catalog_of_the_first_revision_keeps_what_it_holds(tmp_path: Path):
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
 
 
-FIRST_REVISION = (
-    "INSERT INTO lease (pipeline, epoch, next_id, generation, head, owner, heartbeat_at_ms) "
-    "VALUES ('p', 1, 2, 0, 1, 'o', 5)",
-    "INSERT INTO checkpoint (pipeline, checkpoint_id, kind, state, owner, epoch, idempotency_key, generation, strategy, "
-    "parallelism, directory, created_at_ms, note, reason, report, completed_at_ms, entries, attempt) VALUES ('p', 1, "
-    "'CHECKPOINT', 'COMPLETED', 'SYSTEM', 1, 'k', 0, 'full', 2, 'file:///state/p/chk-1', 5, '', '', '', 6, 7, 'a')",
-    "INSERT INTO file (file_id, pipeline, size_bytes, crc32c, created_by, state, owner) "
-    "VALUES ('file:///state/p/chk-1/a', 'p', 3, 4, 1, 'LIVE', 'SYSTEM')",
-    "INSERT INTO ref (pipeline, checkpoint_id, file_id) VALUES ('p', 1, 'file:///state/p/chk-1/a')",
-)
+FIRST_REVISION = """
+INSERT INTO lease (pipeline, epoch, next_id, generation, head, owner, heartbeat_at_ms)
+VALUES ('p', 1, 2, 0, 1, 'o', 5);
+INSERT INTO checkpoint (pipeline, checkpoint_id, kind, state, owner, epoch, idempotency_key, generation, strategy,
+  parallelism, directory, created_at_ms, note, reason, report, completed_at_ms, entries, attempt)
+VALUES ('p', 1, 'CHECKPOINT', 'COMPLETED', 'SYSTEM', 1, 'k', 0, 'full', 2, 'file\\:///state/p/chk-1', 5, '', '', '', 6,
+  7, 'a');
+INSERT INTO file (file_id, pipeline, size_bytes, crc32c, created_by, state, owner)
+VALUES ('file\\:///state/p/chk-1/a', 'p', 3, 4, 1, 'LIVE', 'SYSTEM');
+INSERT INTO ref (pipeline, checkpoint_id, file_id) VALUES ('p', 1, 'file\\:///state/p/chk-1/a')
+"""
 
 
 def test_a_catalog_of_a_newer_statelib_is_left_alone(tmp_path: Path):
