@@ -5,6 +5,7 @@ goes, what is gone counts as deleted, and only then is it written down as gone. 
 with the name of each point where that matters; the tests end the process there.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -72,20 +73,21 @@ def _retire(deployment: Deployment, name: PipelineName, file: Pipeline | None, d
     if file is None:
         return Retired(name, None, ())
     policy = RetentionPolicy(file.checkpoint.retain.count, file.checkpoint.retain.days)
-    cleanup = deployment.catalog().cleanup
-    for left in reversed(range(_TRIES)):
-        situation = _up_to_date(deployment, name)
-        chosen = subsumed(policy, situation.records, situation.head.head, situation.in_use)
-        if not chosen or dry_run:
-            return Retired(name, policy, chosen)
-        try:
-            cleanup.subsume(name, chosen, situation.head.epoch)
-        except ConflictError:
-            if not left:
-                raise
-        else:
-            return Retired(name, policy, chosen)
-    raise AssertionError("unreachable")
+    for _ in range(_TRIES - 1):
+        # A checkpoint that began or was registered in between changes what may go: decide again.
+        with contextlib.suppress(ConflictError):
+            return Retired(name, policy, _let_go(deployment, name, policy, dry_run))
+    return Retired(name, policy, _let_go(deployment, name, policy, dry_run))
+
+
+def _let_go(
+    deployment: Deployment, name: PipelineName, policy: RetentionPolicy, dry_run: bool
+) -> tuple[CheckpointId, ...]:
+    situation = _up_to_date(deployment, name)
+    chosen = subsumed(policy, situation.records, situation.head.head, situation.in_use)
+    if chosen and not dry_run:
+        deployment.catalog().cleanup.subsume(name, chosen, situation.head.epoch)
+    return chosen
 
 
 def collect_garbage(

@@ -1,7 +1,10 @@
 """The process, or the storage, gives up at every single step of cleaning up; running again ends clean."""
 
 import contextlib
+import multiprocessing
+import os
 import shutil
+import signal
 from dataclasses import astuple
 from pathlib import Path
 
@@ -31,6 +34,7 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
 
 TALLY = PipelineName("tally")
+SPAWN = multiprocessing.get_context("spawn")
 
 
 class World:
@@ -112,6 +116,24 @@ def test_killed_at_every_point_and_again_in_the_next_run(world: World) -> None:
         "before orphan directory",
     }
     assert len(seen) > 30
+
+
+def die_at(here: Deployment, at: int) -> None:
+    try:
+        collect_garbage(here, at=Killer(at))
+    except KillError:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("at", [1, 6, 10, 15, 21])
+def test_killed_for_real(world: World, at: int) -> None:
+    here = world.again()
+    process = SPAWN.Process(target=die_at, args=(here, at))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    is_consistent(here)
+    is_clean(here)
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["failed", "reply-lost"])
