@@ -55,8 +55,8 @@ def nothing_happens(_point: str) -> None:
 
 
 def names(deployment: Deployment, pipeline: str | None) -> tuple[PipelineName, ...]:
-    """One pipeline, or all that the catalog knows."""
-    return deployment.catalog().pipelines() if pipeline is None else (PipelineName(pipeline),)
+    """All pipelines that the catalog knows, or that one; none where it never began a checkpoint."""
+    return tuple(name for name in deployment.catalog().pipelines() if pipeline in (None, name))
 
 
 def retire(deployment: Deployment, pipeline: str | None = None, *, dry_run: bool = False) -> list[Retired]:

@@ -44,6 +44,13 @@ def test_gc_of_a_pipeline_without_a_file_says_so(here: Deployment) -> None:
     assert "'tully'" in refused(here, "gc", "-p", "tully")
 
 
+def test_a_pipeline_that_never_ran_has_nothing_to_delete(tmp_path: Path) -> None:
+    new = tally(tmp_path)
+    assert said(new, "gc", "-p", "tally") == "nothing to delete\n"
+    assert said(new, "gc") == "nothing to delete\n"
+    assert "0 orphans" in said(new, "orphans", "-p", "tally", "--delete")
+
+
 def test_orphans_are_listed_unless_delete_is_given(here: Deployment) -> None:
     pipeline = here.pipeline("tally")
     left = begin(here, pipeline, day(5), "t").checkpoint_id
