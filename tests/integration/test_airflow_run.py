@@ -157,7 +157,7 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
 def test_cleanup_reports_orphans_and_deletes_them_when_told(world: World) -> None:
     """A checkpoint that was published and given up, then the DAG twice: as scheduled, and told to delete."""
     pipeline = world.here.pipeline(STREAKS).model_copy(update={"on_gap": "allow"})
-    begun = begin(world.here, pipeline, DataInterval(10**12, 10**12 + 1), "test").checkpoint_id
+    begun = begin(world.here, pipeline, DataInterval(2 * 10**12, 2 * 10**12 + 1), "test").checkpoint_id
     publish_here(world.here, pipeline, begun)
     abort(world.here, STREAKS, begun, "test")
     left = world.places.state / STREAKS / f"chk-{begun}"
