@@ -116,18 +116,22 @@ def abort(pipeline: str) -> str:
 
 @task(task_id="plan", multiple_outputs=True)
 def plan(pipeline_file: str) -> dict[str, Any]:
-    """Dry run of the restore that the params ask for; returns the plan and the rehearsal's arguments."""
+    """Dry run of the restore that the params ask for; returns the plan and the rehearsal's arguments.
+
+    The run holds the checkpoint from here on, so that retention leaves it alone."""
     from statelib.definition.pipeline import load_pipeline
-    from statelib.flows.restore import plan_restore
+    from statelib.flows.restore import hold_source, plan_restore
     from statelib.flows.wiring import deployment
     from statelib.model.record import ClaimMode
 
-    params = get_current_context()["params"]
+    context = get_current_context()
+    params = context["params"]
     checkpoint, parallelism = params["checkpoint"], params["parallelism"]
     with failing_fast():
         planned = plan_restore(
             deployment(), load_pipeline(Path(pipeline_file)), checkpoint, parallelism, ClaimMode(params["claim_mode"])
         )
+        hold_source(deployment(), planned, _run_id(context))
     log.info("%s", planned.describe())
     arguments = ["--pipeline", pipeline_file, "--checkpoint", checkpoint, "--parallelism", str(planned.parallelism)]
     return {"plan": planned.to_json(), "description": planned.describe(), "arguments": arguments}
@@ -137,13 +141,14 @@ def plan(pipeline_file: str) -> dict[str, Any]:
 def switch(pipeline_file: str, plan_json: str) -> dict[str, int | None]:
     """Make the planned checkpoint the pipeline's head; returns the head."""
     from statelib.definition.pipeline import load_pipeline
-    from statelib.flows.restore import RestorePlan, apply_restore
+    from statelib.flows.restore import RestorePlan, apply_restore, release_source
     from statelib.flows.wiring import deployment
 
     context = get_current_context()
     with failing_fast():
         chosen = RestorePlan.from_json(plan_json)
         head = apply_restore(deployment(), load_pipeline(Path(pipeline_file)), chosen, _owner(context))
+        release_source(deployment(), chosen, _run_id(context))
     log.info("%s continues from checkpoint %s", head.pipeline, head.head)
     return {"head": head.head, "generation": head.generation, "parallelism": head.parallelism}
 

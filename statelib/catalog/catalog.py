@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from sqlalchemy import ColumnElement, Connection, Select, and_, insert, select, update
 
 from statelib.catalog import holdings, leases, queries
+from statelib.catalog.cleanup import Cleanup
 from statelib.catalog.engine import open_engine, transaction
 from statelib.catalog.migration import check_revision, migrate
 from statelib.catalog.rows import completed_values, pending_values, to_head, to_record
@@ -69,7 +70,9 @@ class Catalog:
                 leases.supersede(connection, request.pipeline, reason, (SnapshotKind.CHECKPOINT,))
             directory = locate(taken.checkpoint_id)
             values = pending_values(request, taken.head, taken.checkpoint_id, directory, now_ms)
-            return to_record(connection.execute(insert(CHECKPOINT).values(values).returning(CHECKPOINT)).one())
+            record = to_record(connection.execute(insert(CHECKPOINT).values(values).returning(CHECKPOINT)).one())
+            holdings.reserve(connection, request.pipeline, taken.checkpoint_id, record.base)
+            return record
 
     def applied(self, pipeline: PipelineName, interval: DataInterval) -> CheckpointRecord | None:
         """The checkpoint of the head's history that holds ``interval``; after a restore, intervals
@@ -279,6 +282,11 @@ class Catalog:
     def _records(self, statement: Select[tuple[object, ...]]) -> Records:
         with self._transaction(read_only=True) as connection:
             return [to_record(row) for row in connection.execute(statement)]
+
+    @property
+    def cleanup(self) -> Cleanup:
+        """What retention, gc, the orphan sweep and running restores ask of the catalog."""
+        return Cleanup(self._transaction, self._clock)
 
     @contextmanager
     def _transaction(self, *, read_only: bool = False) -> Iterator[Connection]:

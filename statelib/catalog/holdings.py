@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, and_, case, insert, select, text, update
+from sqlalchemy import Connection, and_, case, delete, insert, literal, select, text, update
 
 from statelib.catalog.schema import ATTEMPT, CHECKPOINT, FILE, REF
 from statelib.errors import ConflictError
@@ -51,6 +51,19 @@ def close_attempts(
     )
 
 
+def reserve(
+    connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, base: CheckpointId | None
+) -> None:
+    """Refer to the base's living files on behalf of a checkpoint that begins, so that gc can take none
+    of them away while it is pending, whatever becomes of the base."""
+    held = (
+        select(literal(pipeline), literal(checkpoint_id), REF.c.file_id)
+        .join(FILE, FILE.c.file_id == REF.c.file_id)
+        .where(REF.c.pipeline == pipeline, REF.c.checkpoint_id == base, FILE.c.state == "LIVE")
+    )
+    connection.execute(insert(REF).from_select(["pipeline", "checkpoint_id", "file_id"], held))
+
+
 def record_files(
     connection: Connection,
     pipeline: PipelineName,
@@ -58,11 +71,12 @@ def record_files(
     files: Sequence[FileRecord],
     owner: Owner,
 ) -> None:
-    """Insert the files that are new, and a reference to each one.
+    """Insert the files that are new, and a reference to each one in place of those reserved.
 
     Raises ConflictError: ``file-changed`` where the catalog knows a file of that name with other
     bytes, ``file-condemned`` where gc has begun to remove it.
     """
+    connection.execute(delete(REF).where(REF.c.pipeline == pipeline, REF.c.checkpoint_id == checkpoint_id))
     if not files:
         return
     rows = [

@@ -6,10 +6,10 @@ pipeline wait for each other there and never meet in the opposite order further 
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select, text, update
+from sqlalchemy import Connection, delete, select, text, update
 
 from statelib.catalog.rows import to_head
-from statelib.catalog.schema import ATTEMPT, CHECKPOINT, LEASE
+from statelib.catalog.schema import ATTEMPT, CHECKPOINT, LEASE, REF
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
@@ -96,7 +96,8 @@ def supersede(connection: Connection, pipeline: PipelineName, reason: str, kinds
 
 
 def abort_attempts(connection: Connection, pipeline: PipelineName) -> None:
-    """Close the attempts of aborted checkpoints, which frees their files for the orphan sweep."""
+    """Close the attempts of aborted checkpoints, which frees their files for the orphan sweep, and
+    let go of the files of their bases that they had reserved."""
     aborted = select(CHECKPOINT.c.checkpoint_id).where(
         CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.state == CheckpointState.ABORTED
     )
@@ -105,3 +106,4 @@ def abort_attempts(connection: Connection, pipeline: PipelineName) -> None:
         .where(ATTEMPT.c.pipeline == pipeline, ATTEMPT.c.state == "OPEN", ATTEMPT.c.checkpoint_id.in_(aborted))
         .values(state="ABORTED")
     )
+    connection.execute(delete(REF).where(REF.c.pipeline == pipeline, REF.c.checkpoint_id.in_(aborted)))

@@ -7,9 +7,9 @@ from sqlalchemy import Connection, Engine, inspect, text
 from statelib.catalog.engine import transaction
 from statelib.errors import InvalidRequestError, UnsupportedError
 
-REVISION = "0001"
+REVISION = "0002"
 """The newest migration; a test holds it equal to the newest file in ``migrations/versions``."""
-_KNOWN = (REVISION,)
+_KNOWN = ("0001", REVISION)
 _LOCK = 0x57A7E11B
 
 

@@ -88,6 +88,7 @@ FILE = Table(
     Column("state", Text, nullable=False),
     Column("owner", Text, nullable=False),
 )
+Index("file_by_state", FILE.c.pipeline, FILE.c.state)
 
 REF = Table(
     "ref",
@@ -123,4 +124,16 @@ PIN = Table(
     Column("expires_at_ms", BigInteger, nullable=False),
     PrimaryKeyConstraint("pipeline", "checkpoint_id", "holder"),
     ForeignKeyConstraint(["pipeline", "checkpoint_id"], ["checkpoint.pipeline", "checkpoint.checkpoint_id"]),
+)
+
+GC_LOG = Table(
+    "gc_log",
+    METADATA,
+    # Which run of gc condemned a file (phase CONDEMNED), and which saw it gone (DELETED).
+    Column("run_id", Text, nullable=False),
+    Column("pipeline", Text, nullable=False),
+    Column("file_id", Text, nullable=False),
+    Column("phase", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("run_id", "file_id", "phase"),
 )

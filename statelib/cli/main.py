@@ -2,7 +2,7 @@
 
 import typer
 
-from statelib.cli import checkpoints, pipelines, snapshots
+from statelib.cli import checkpoints, cleanup, pipelines, snapshots
 from statelib.cli.output import Json, errors, line, print_json
 from statelib.flows.wiring import deployment
 
@@ -16,6 +16,10 @@ app.add_typer(pipelines.app, name="pipelines")
 app.command("inspect", epilog="Example: statelib inspect /backups/savepoint-1")(snapshots.inspect_)
 app.command("export", epilog="Example: statelib export aircraft_activity/4 --state activity | head")(snapshots.export)
 app.command("verify", epilog="Example: statelib verify -p route_delays")(snapshots.verify_)
+app.command(epilog="Example: statelib gc --dry-run")(cleanup.gc)
+app.command(epilog="Example: statelib orphans -p route_delays --delete")(cleanup.orphans)
+app.command(epilog="Example: statelib why /srv/state/flights/chk-4/_metadata")(cleanup.why)
+app.add_typer(cleanup.savepoint, name="savepoint")
 
 catalog = typer.Typer(no_args_is_help=True, help="The catalog itself.")
 app.add_typer(catalog, name="catalog")

@@ -105,12 +105,21 @@ class StateDefinition(Part):
     function: str | None = None
 
 
+class Retain(Part):
+    """What retention keeps of the state's history: the newest ``count`` checkpoints, and besides all of
+    the last ``days`` before the newest one. Savepoints are the user's and do not count."""
+
+    count: Count = 20
+    days: Count | None = None
+
+
 class Checkpoint(Part):
     """``strategy``: '' stands for the backend's own, and is replaced when the pipeline is built.
     ``inline_threshold_bytes``: a stream up to this size lives inside ``_metadata`` instead of a file."""
 
     strategy: str = ""
     inline_threshold_bytes: Annotated[int, Field(ge=0, le=1 << 20, strict=True)] = 20 * 1024
+    retain: Retain = Retain()
 
 
 class Retries(Part):

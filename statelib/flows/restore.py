@@ -15,6 +15,9 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
 
+HOLD_MS = 24 * 3_600_000
+"""How long a restore that never came to its end keeps its source from being let go of."""
+
 
 @dataclass(frozen=True)
 class RestorePlan:
@@ -137,6 +140,22 @@ def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan,
         checkpoint_id = adopt_snapshot(deployment, name, open_checkpoint(plan.directory)).checkpoint_id
     claim = plan.claim_mode == ClaimMode.CLAIM
     return catalog.restore(name, CheckpointId(checkpoint_id), plan.parallelism, owner, claim=claim)
+
+
+def hold_source(deployment: Deployment, plan: RestorePlan, holder: str) -> None:
+    """Keep retention and gc away from the plan's checkpoint until :func:`release_source`, a day at most.
+
+    A snapshot that is not in the catalog belongs to its user and needs no holding. Raises
+    InvalidRequestError (``not-completed``) if the checkpoint was let go of since it was planned.
+    """
+    if plan.checkpoint_id is not None:
+        cleanup = deployment.catalog().cleanup
+        cleanup.pin(PipelineName(plan.pipeline), CheckpointId(plan.checkpoint_id), f"restore:{holder}", HOLD_MS)
+
+
+def release_source(deployment: Deployment, plan: RestorePlan, holder: str) -> None:
+    """The restore is over: as the head, its checkpoint is safe."""
+    deployment.catalog().cleanup.unpin(PipelineName(plan.pipeline), f"restore:{holder}")
 
 
 def _abandoned(catalog: Catalog, head: PipelineHead, record: CheckpointRecord | None) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.ids import AttemptId, PipelineName
 from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.storage.removal import CheckpointRemover, FileSystemRemover
+from statelib.storage.uris import to_uri
 
 VARIABLES = {
     "STATELIB_CATALOG": "SQLAlchemy URL of the catalog, e.g. sqlite:////srv/statelib/catalog.db",
@@ -52,6 +54,14 @@ class Deployment:
         return FileSystemCheckpointStorage(
             self.storage_root, PipelineName(pipeline.name), pipeline.checkpoint.inline_threshold_bytes
         )
+
+    def remover(self) -> CheckpointRemover:
+        """What deletes from that storage."""
+        return FileSystemRemover()
+
+    def root_uri(self) -> str:
+        """The storage's root; the checkpoints of a pipeline lie in the directory of its name."""
+        return to_uri(self.storage_root)
 
     def pipelines(self) -> list[Pipeline]:
         """The valid pipelines; broken files are left out here and reported by ``pipelines validate``."""

@@ -11,15 +11,17 @@ from typing import Any, TypeVar
 import polars as pl
 import psutil
 import pytest
+from worlds import publish_here
 
 from demo.airflow_client import AirflowClient, AirflowRequestError, Run
 from demo.airflow_process import RunningAirflow, airflow, exclusive, free_ports, migrate
 from demo.compare import aircraft_expected, aircraft_found, difference
 from demo.places import Places
+from statelib.flows.checkpoint import abort, begin
 from statelib.flows.inspection import export_lines, resolve
 from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment, deployment
-from statelib.model.checkpoint import SnapshotKind
+from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 
@@ -73,7 +75,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     with exclusive(places):
         migrate(places)
         with airflow(places, free_ports()) as running:
-            running.client.wait_for_dags({DAG, f"{STREAKS}.restore"})
+            running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup"})
             yield World(places, running)
 
 
@@ -150,6 +152,25 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
     manual = world.trigger(dag, {})
     assert manual.state == "failed"
     assert "data interval" in client.failed_log(manual)
+
+
+def test_cleanup_reports_orphans_and_deletes_them_when_told(world: World) -> None:
+    """A checkpoint that was published and given up, then the DAG twice: as scheduled, and told to delete."""
+    pipeline = world.here.pipeline(STREAKS).model_copy(update={"on_gap": "allow"})
+    begun = begin(world.here, pipeline, DataInterval(2 * 10**12, 2 * 10**12 + 1), "test").checkpoint_id
+    publish_here(world.here, pipeline, begun)
+    abort(world.here, STREAKS, begun, "test")
+    left = world.places.state / STREAKS / f"chk-{begun}"
+    reported = world.succeed(world.trigger("state_cleanup", {}))
+    found = world.client.xcom(reported, "orphans")[STREAKS]
+    assert (found["files"] > 0, found["deleted"]) == (True, False)
+    assert left.is_dir()
+    assert world.client.xcom(reported, "retention")[STREAKS] == []
+    before = {r.checkpoint_id: r.state for r in world.records(STREAKS)}
+    deleted = world.succeed(world.trigger("state_cleanup", {"dry_run": False}))
+    assert world.client.xcom(deleted, "orphans")[STREAKS] == {**found, "deleted": True}
+    assert not left.exists()
+    assert {r.checkpoint_id: r.state for r in world.records(STREAKS)} == before
 
 
 def lines(world: World, number: int) -> list[str]:

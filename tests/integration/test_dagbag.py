@@ -63,7 +63,8 @@ def chain(dag: dict[str, Any], first: str) -> list[str]:
 
 def test_every_pipeline_file_has_its_three_dags_and_none_fails_to_import(shipped: dict[str, Any]) -> None:
     assert shipped["errors"] == {}
-    assert set(shipped["dags"]) == {f"{n}.{d}" for n in NAMES for d in ("checkpoint", "savepoint", "restore")}
+    made = {f"{n}.{d}" for n in NAMES for d in ("checkpoint", "savepoint", "restore")}
+    assert set(shipped["dags"]) == made | {"state_cleanup"}
     assert all(dag["serialized"] and dag["max_active_runs"] == 1 for dag in shipped["dags"].values())
 
 
@@ -110,6 +111,18 @@ def test_restore_plans_rehearses_and_switches(shipped: dict[str, Any]) -> None:
     assert dag["params"]["claim_mode"]["schema"]["enum"] == ["NO_CLAIM", "CLAIM"]
 
 
+def test_state_cleanup_runs_retention_gc_and_the_orphan_report_daily(shipped: dict[str, Any]) -> None:
+    dag = shipped["dags"]["state_cleanup"]
+    assert chain(dag, "retention") == ["retention", "gc", "orphans"]
+    assert set(dag["tasks"]) == {"retention", "gc", "orphans"}
+    assert (dag["catchup"], dag["max_active_runs"]) == (False, 1)
+    assert dag["timetable"].startswith("Cron")
+    assert set(dag["params"]) == {"dry_run", "grace_hours"}
+    assert dag["params"]["dry_run"]["value"] is True
+    assert dag["params"]["grace_hours"]["schema"]["minimum"] == 24
+    assert "statelib gc --dry-run" in dag["doc"]
+
+
 BREAKS = [
     ("agg: count", "agg: cuont", "cuont"),
     ("parallelism: 2\n", "parallelism: 200\n", "parallelism"),
@@ -129,6 +142,7 @@ def test_a_broken_file_is_one_import_error_and_leaves_the_others_alone(tmp_path:
         broken = good.replace("name: aircraft_activity", f"name: broken_{number}") if number < 4 else good
         (directory / f"broken_{number}.yaml").write_text(broken.replace(right, wrong))
     found = read_dags(tmp_path / "work", directory)
+    assert found["dags"].pop("state_cleanup")["serialized"], "it needs no pipeline file"
     assert {dag_id.split(".")[0] for dag_id in found["dags"]} == {"aircraft_activity"}
     assert len(found["dags"]) == 3
     assert [Path(file).name for file in found["errors"]] == ["statelib_pipeline_errors.py"]

@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from statelib.catalog.catalog import Catalog
+from statelib.coordinator.checkpoint_lifecycle import COMMITTED
 from statelib.coordinator.invariants import history_violations
+from statelib.coordinator.retention import RetentionPolicy, subsumed
 from statelib.errors import ConflictError
 from statelib.model.checkpoint import DataInterval, EventCounts, SnapshotKind
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
-from statelib.model.record import BeginRequest, CheckpointState, CommitFacts
+from statelib.model.record import BeginRequest, CommitFacts
 
 PIPE = PipelineName("p")
 DAYS = st.integers(0, 3)
@@ -93,7 +95,7 @@ class History(RuleBasedStateMachine):
         mark = AttemptId(f"{number * 10 + attempt:032x}")
         facts = CommitFacts(mark, 1, 1, EventCounts(0, 0, 0), "", 0, 0, ())
         wins = model.states[number] == "PENDING"
-        repeated = model.states[number] == "COMPLETED" and model.attempts[number] == mark
+        repeated = model.states[number] in ("COMPLETED", "DELETED") and model.attempts[number] == mark
         try:
             record = self.catalog.commit(PIPE, CheckpointId(number), Epoch(model.epochs[number]), facts)
         except ConflictError as error:
@@ -125,6 +127,23 @@ class History(RuleBasedStateMachine):
         model.abort(savepoints=True)
         model.head, model.epoch, model.generation = target, model.epoch + 1, model.generation + 1
 
+    @rule(count=st.integers(1, 3))
+    def clean_up(self, count: int) -> None:
+        """Retention and gc at any time: never the head, nor what a pending one stands on."""
+        model, cleanup = self.model, self.catalog.cleanup
+        if not model.states:
+            return
+        now = cleanup.situation(PIPE)
+        chosen = subsumed(RetentionPolicy(count), now.records, now.head.head, now.in_use)
+        bases = {model.bases[number] for number, state in model.states.items() if state == "PENDING"}
+        assert not {*chosen} & {model.head, *bases}
+        cleanup.subsume(PIPE, chosen, now.head.epoch)
+        cleanup.condemn(PIPE, f"run-{len(model.states)}-{model.epoch}")
+        cleanup.confirm_checkpoints(PIPE, [r.checkpoint_id for r in cleanup.doomed(PIPE).checkpoints])
+        for number in chosen:
+            assert model.states[number] == "COMPLETED"
+            model.states[number] = "DELETED"
+
     @invariant()
     def the_catalog_is_the_model(self) -> None:
         head, records = self.catalog.head(PIPE), self.catalog.list(PIPE)
@@ -137,7 +156,7 @@ class History(RuleBasedStateMachine):
         for day in {0, self.model.days.get(len(self.model.days)) or 1}:
             record = self.catalog.applied(PIPE, DataInterval(day, day + 1))
             assert (record and record.checkpoint_id) == self.model.applied(day)
-            assert record is None or record.state is CheckpointState.COMPLETED
+            assert record is None or record.state in COMMITTED
 
 
 @pytest.mark.timeout(300)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -42,12 +43,47 @@ def test_the_newest_migration_is_the_one_the_code_asks_for():
 
 def test_a_catalog_that_was_never_migrated_is_refused_by_name(tmp_path: Path):
     _, catalog = made(tmp_path)
-    with pytest.raises(InvalidRequestError, match="expected schema 0001, found none") as refusal:
+    with pytest.raises(InvalidRequestError, match="expected schema 0002, found none") as refusal:
         catalog.list()
     assert (refusal.value.kind, refusal.value.hint) == ("catalog-not-migrated", "statelib catalog migrate")
     catalog.migrate()
     catalog.migrate()
     assert catalog.list() == []
+
+
+def test_a_catalog_of_the_first_revision_keeps_what_it_holds(tmp_path: Path):
+    """Revision 1 with a checkpoint, its file and a reference; then the present one."""
+    url, catalog = made(tmp_path)
+    engine = create_engine(url)
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        for statement in FIRST_REVISION.split(";"):
+            connection.execute(text(statement))
+    with pytest.raises(InvalidRequestError, match="expected schema 0002, found 0001"):
+        catalog.list()
+    catalog.migrate()
+    (record,) = catalog.list(PIPE)
+    assert (record.checkpoint_id, record.state, record.entries) == (1, "COMPLETED", 7)
+    assert catalog.cleanup.referenced(PIPE) == {"file:///state/p/chk-1/a"}
+    assert catalog.cleanup.condemn(PIPE, "run") == 0
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+
+
+FIRST_REVISION = """
+INSERT INTO lease (pipeline, epoch, next_id, generation, head, owner, heartbeat_at_ms)
+VALUES ('p', 1, 2, 0, 1, 'o', 5);
+INSERT INTO checkpoint (pipeline, checkpoint_id, kind, state, owner, epoch, idempotency_key, generation, strategy,
+  parallelism, directory, created_at_ms, note, reason, report, completed_at_ms, entries, attempt)
+VALUES ('p', 1, 'CHECKPOINT', 'COMPLETED', 'SYSTEM', 1, 'k', 0, 'full', 2, 'file\\:///state/p/chk-1', 5, '', '', '', 6,
+  7, 'a');
+INSERT INTO file (file_id, pipeline, size_bytes, crc32c, created_by, state, owner)
+VALUES ('file\\:///state/p/chk-1/a', 'p', 3, 4, 1, 'LIVE', 'SYSTEM');
+INSERT INTO ref (pipeline, checkpoint_id, file_id) VALUES ('p', 1, 'file\\:///state/p/chk-1/a')
+"""
 
 
 def test_a_catalog_of_a_newer_statelib_is_left_alone(tmp_path: Path):

@@ -170,3 +170,19 @@ def test_a_file_that_is_no_text(tmp_path):
     path.write_bytes(b"name: \xff\xfe")
     with pytest.raises(InvalidRequestError, match="cannot be read"):
         load_pipeline(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "days"),
+    [("{}", 20, None), ("{count: 3}", 3, None), ("{days: 30}", 20, 30), ("{count: 1, days: 7}", 1, 7)],
+)
+def test_retention_keeps_twenty_unless_told_otherwise(tmp_path: Path, text: str, count: int, days: int | None):
+    kept = load_pipeline(small(tmp_path, SMALL + f"checkpoint: {{retain: {text}}}\n")).checkpoint.retain
+    assert (kept.count, kept.days) == (count, days)
+    assert load_pipeline(small(tmp_path, SMALL, "plain.yaml")).checkpoint.retain.count == 20
+
+
+@pytest.mark.parametrize("text", ["{count: 0}", "{count: -1}", "{count: 1.5}", "{days: 0}", "{cuont: 3}", "7", "[1]"])
+def test_a_retention_that_keeps_nothing_or_means_nothing_is_refused(tmp_path: Path, text: str):
+    with pytest.raises(InvalidRequestError, match="retain"):
+        load_pipeline(small(tmp_path, SMALL + f"checkpoint: {{retain: {text}}}\n"))

@@ -1,0 +1,45 @@
+"""The DAG ``state_cleanup``: retention, gc and the orphan report of all pipelines, once a day."""
+
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import DAG, Param
+
+from plugins.statelib_airflow import cleanup_tasks
+
+ABOUT = """\
+### state_cleanup
+Keeps the checkpoint storage at what its checkpoints need.
+
+- `retention` lets go of the checkpoints that `checkpoint.retain` of their pipeline file does not keep. Heads,
+  savepoints, and what a restore is reading or a run builds on are never touched.
+- `gc` deletes what only those checkpoints needed: first condemned in a transaction, then `_metadata`, then data.
+- `orphans` looks for files that aborted or crashed attempts left behind. It only reports them, unless the DAG is
+  triggered with `dry_run` off.
+
+Every task may be cleared and run again: it continues where it stopped. The same by hand: `statelib gc --dry-run`,
+`statelib orphans`, `statelib why FILE`.
+"""
+
+with DAG(
+    "state_cleanup",
+    schedule="@daily",
+    start_date=datetime(2013, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    tags=["statelib"],
+    doc_md=ABOUT,
+    default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+    params={
+        "dry_run": Param(
+            True, type="boolean", title="Only report orphans", description="off: delete the orphans that are found"
+        ),
+        "grace_hours": Param(
+            168,
+            type="integer",
+            minimum=24,
+            title="Grace period in hours",
+            description="how old a file must be that the catalog knows nothing of",
+        ),
+    },
+) as dag:
+    cleanup_tasks.retention() >> cleanup_tasks.gc() >> cleanup_tasks.orphans()

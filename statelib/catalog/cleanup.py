@@ -1,0 +1,304 @@
+"""The catalog's part of cleaning up: let go, condemn, confirm; and pins that keep all three away.
+
+Every change locks the pipeline's lease row first, as ``begin`` and ``commit`` do, so that what is
+decided about a checkpoint still holds when it is written. Nothing here touches storage.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, insert, or_, select, update
+
+from statelib.catalog import leases, pins, queries, storage_facts
+from statelib.catalog.holdings import claim
+from statelib.catalog.rows import to_head, to_record
+from statelib.catalog.schema import CHECKPOINT, FILE, GC_LOG, LEASE, REF
+from statelib.catalog.storage_facts import FileFacts
+from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
+from statelib.coordinator.discard import CondemnedFile
+from statelib.coordinator.orphans import Known
+from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import CheckpointId, Epoch, PipelineName
+from statelib.model.record import CheckpointRecord, CheckpointState, Owner, PipelineHead
+
+_GONE = (CheckpointState.DELETING, CheckpointState.DELETED)
+CHUNK = 500
+"""Most names in one statement: databases limit how many values it may carry."""
+
+
+class Transaction(Protocol):
+    def __call__(self, *, read_only: bool = False) -> AbstractContextManager[Connection]: ...
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that retention decides on, of one moment. ``next_id``: ids from here on were never given out."""
+
+    head: PipelineHead
+    next_id: int
+    records: tuple[CheckpointRecord, ...]
+    in_use: frozenset[CheckpointId]
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """What is DELETING or CONDEMNED, and what is referred to nevertheless (nothing, by construction)."""
+
+    checkpoints: tuple[CheckpointRecord, ...]
+    files: tuple[CondemnedFile, ...]
+    referenced: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    """Reached by ``Catalog.cleanup``; raises as the catalog does."""
+
+    transaction: Transaction
+    clock: Callable[[], int]
+
+    def situation(self, pipeline: PipelineName) -> Situation:
+        """Raises NotFoundError (``no-pipeline``) for one that never began a checkpoint."""
+        with self.transaction(read_only=True) as connection:
+            row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline)).first()
+            if row is None:
+                raise NotFoundError(f"the catalog has no pipeline {pipeline}", kind="no-pipeline")
+            records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None))]
+            used = pins.in_use(connection, pipeline, self.clock())
+            return Situation(to_head(row), row._mapping[LEASE.c.next_id], tuple(records), used)
+
+    def subsume(self, pipeline: PipelineName, chosen: Collection[CheckpointId], epoch: Epoch) -> None:
+        """Let go of COMPLETED checkpoints of the system: they become DELETING, all or none.
+
+        Raises ConflictError: ``fenced`` (somebody took the pipeline over since ``epoch``),
+        ``in-use`` (one has become the head, a base or pinned, or is not ours to let go of).
+        """
+        with self.transaction() as connection:
+            head = leases.lock(connection, pipeline, self.clock())
+            if head.epoch != epoch:
+                raise ConflictError(
+                    f"retention of {pipeline} in epoch {epoch}: the newest epoch is {head.epoch}",
+                    kind="fenced",
+                    hint="run it again",
+                )
+            self._check_free(connection, head, chosen)
+            changed = _subsume(connection, pipeline, chosen, CHECKPOINT.c.owner == Owner.SYSTEM)
+            if changed != len(set(chosen)):
+                raise ConflictError(
+                    f"retention of {pipeline}: {changed} of {len(set(chosen))} checkpoints are still COMPLETED "
+                    "and the system's",
+                    kind="in-use",
+                    hint="run it again",
+                )
+
+    def dispose(
+        self, pipeline: PipelineName, checkpoint_id: CheckpointId, *, dry_run: bool = False
+    ) -> CheckpointRecord:
+        """Hand a COMPLETED savepoint over to gc, whoever owned it. Doing so twice is harmless.
+
+        Raises NotFoundError; InvalidRequestError (``not-a-savepoint``, ``not-completed``);
+        ConflictError (``in-use``) for the head, a base of a pending checkpoint, or a pinned one.
+        """
+        with self.transaction() as connection:
+            head = leases.lock(connection, pipeline, self.clock())
+            record = _one(connection, pipeline, checkpoint_id)
+            if record.kind is SnapshotKind.SAVEPOINT and record.state in _GONE:
+                return record
+            _check_disposable(record)
+            self._check_free(connection, head, [checkpoint_id])
+            if dry_run:
+                return record
+            claim(connection, pipeline, checkpoint_id)
+            _subsume(connection, pipeline, [checkpoint_id], CHECKPOINT.c.kind == SnapshotKind.SAVEPOINT)
+            return _one(connection, pipeline, checkpoint_id)
+
+    def condemn(self, pipeline: PipelineName, run_id: str) -> int:
+        """First phase of gc: DELETING checkpoints lose their references, and the system's files that
+        nobody refers to any more are CONDEMNED, for good. Returns how many."""
+        now_ms = self.clock()
+        with self.transaction() as connection:
+            leases.lock(connection, pipeline, now_ms)
+            connection.execute(
+                REF.delete().where(REF.c.pipeline == pipeline, REF.c.checkpoint_id.in_(_deleting(pipeline)))
+            )
+            condemned = connection.execute(
+                update(FILE)
+                .where(
+                    FILE.c.pipeline == pipeline,
+                    FILE.c.owner == Owner.SYSTEM,
+                    FILE.c.state == "LIVE",
+                    ~exists().where(REF.c.file_id == FILE.c.file_id),
+                )
+                .values(state="CONDEMNED")
+                .returning(FILE.c.file_id)
+            ).scalars()
+            return _log(connection, (pipeline, run_id, "CONDEMNED", now_ms), list(condemned))
+
+    def preview(self, pipeline: PipelineName, also: Collection[CheckpointId] = ()) -> Doomed:
+        """What gc would remove now, were the checkpoints ``also`` DELETING as well; changes nothing."""
+        others = REF.alias()
+        going = others.c.checkpoint_id.in_(_deleting(pipeline)) | others.c.checkpoint_id.in_(also)
+        unneeded = and_(
+            or_(FILE.c.owner == Owner.SYSTEM, FILE.c.created_by.in_(also)),
+            FILE.c.state == "LIVE",
+            ~exists().where(others.c.file_id == FILE.c.file_id, ~and_(others.c.pipeline == pipeline, going)),
+        )
+        with self.transaction(read_only=True) as connection:
+            records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None))]
+            chosen = [r for r in records if r.state is CheckpointState.DELETING or r.checkpoint_id in also]
+            files = _files(connection, pipeline, unneeded | (FILE.c.state == "CONDEMNED"))
+            return Doomed(tuple(replace(r, state=CheckpointState.DELETING) for r in chosen), files, frozenset())
+
+    def doomed(self, pipeline: PipelineName) -> Doomed:
+        """What the second phase has to remove: also what a run that crashed left over."""
+        with self.transaction(read_only=True) as connection:
+            records = connection.execute(queries.listing(pipeline, (CheckpointState.DELETING,), None))
+            files = _files(connection, pipeline, FILE.c.state == "CONDEMNED")
+            return Doomed(tuple(map(to_record, records)), files, _referenced(connection, pipeline))
+
+    def referenced(self, pipeline: PipelineName) -> frozenset[str]:
+        """The pipeline's files that any checkpoint refers to, pending ones included."""
+        with self.transaction(read_only=True) as connection:
+            return _referenced(connection, pipeline)
+
+    def confirm_files(self, pipeline: PipelineName, run_id: str, uris: Sequence[str]) -> None:
+        """CONDEMNED files that are gone from storage are DELETED."""
+        now_ms = self.clock()
+        with self.transaction() as connection:
+            for start in range(0, len(uris), CHUNK):
+                gone = connection.execute(
+                    update(FILE)
+                    .where(FILE.c.file_id.in_(uris[start : start + CHUNK]), FILE.c.state == "CONDEMNED")
+                    .values(state="DELETED")
+                    .returning(FILE.c.file_id)
+                ).scalars()
+                _log(connection, (pipeline, run_id, "DELETED", now_ms), list(gone))
+
+    def confirm_checkpoints(self, pipeline: PipelineName, numbers: Sequence[CheckpointId]) -> None:
+        """DELETING checkpoints whose ``_metadata`` is gone, and with it all that only they had, are DELETED."""
+        event = CheckpointEvent.DISCARDED
+        with self.transaction() as connection:
+            leases.lock(connection, pipeline, self.clock())
+            for start in range(0, len(numbers), CHUNK):
+                connection.execute(
+                    update(CHECKPOINT)
+                    .where(
+                        CHECKPOINT.c.pipeline == pipeline,
+                        CHECKPOINT.c.checkpoint_id.in_(numbers[start : start + CHUNK]),
+                        CHECKPOINT.c.state.in_(before(event)),
+                    )
+                    .values(state=after(event))
+                )
+
+    def known(self, pipeline: PipelineName) -> Known:
+        """What the orphan sweep judges by; ask only after the listing was made."""
+        with self.transaction(read_only=True) as connection:
+            return storage_facts.known(connection, pipeline)
+
+    def file(self, uri: str) -> FileFacts | None:
+        """What is recorded of a file, and who refers to it."""
+        with self.transaction(read_only=True) as connection:
+            return storage_facts.file_facts(connection, uri)
+
+    def pin(self, pipeline: PipelineName, checkpoint_id: CheckpointId, holder: str, duration_ms: int) -> None:
+        """Keep a COMPLETED checkpoint while ``holder`` reads it, at most for ``duration_ms``.
+
+        Raises NotFoundError; InvalidRequestError (``not-completed``)."""
+        now_ms = self.clock()
+        with self.transaction() as connection:
+            leases.lock(connection, pipeline, now_ms)
+            record = _one(connection, pipeline, checkpoint_id)
+            if record.state is not CheckpointState.COMPLETED:
+                raise InvalidRequestError(
+                    f"checkpoint {pipeline}/{checkpoint_id} is {record.state}: only a COMPLETED one can be held",
+                    kind="not-completed",
+                )
+            pins.pin(connection, pipeline, checkpoint_id, holder, now_ms + duration_ms)
+
+    def unpin(self, pipeline: PipelineName, holder: str) -> None:
+        """Let go of all that ``holder`` holds; nothing is fine too."""
+        with self.transaction() as connection:
+            pins.unpin(connection, pipeline, holder)
+
+    def _check_free(self, connection: Connection, head: PipelineHead, chosen: Collection[CheckpointId]) -> None:
+        used = pins.in_use(connection, head.pipeline, self.clock())
+        held = sorted(number for number in set(chosen) if number in used or number == head.head)
+        if held:
+            raise ConflictError(
+                f"{head.pipeline}/{held[0]} is in use: it is the head, the base of a pending checkpoint, "
+                "or a restore is reading it",
+                kind="in-use",
+                hint="wait until the run or restore is over; the head goes when a newer checkpoint is registered",
+            )
+
+
+def _subsume(
+    connection: Connection, pipeline: PipelineName, chosen: Collection[CheckpointId], only: ColumnElement[bool]
+) -> int:
+    event, numbers, changed = CheckpointEvent.SUBSUMED, sorted(set(chosen)), 0
+    for start in range(0, len(numbers), CHUNK):
+        changed += connection.execute(
+            update(CHECKPOINT)
+            .where(
+                CHECKPOINT.c.pipeline == pipeline,
+                CHECKPOINT.c.checkpoint_id.in_(numbers[start : start + CHUNK]),
+                CHECKPOINT.c.state.in_(before(event)),
+                only,
+            )
+            .values(state=after(event))
+        ).rowcount
+    return changed
+
+
+def _one(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> CheckpointRecord:
+    row = connection.execute(queries.one(pipeline, checkpoint_id)).first()
+    if row is None:
+        raise NotFoundError(
+            f"pipeline {pipeline} has no checkpoint {checkpoint_id}",
+            kind="no-checkpoint",
+            hint="statelib checkpoints list",
+        )
+    return to_record(row)
+
+
+def _deleting(pipeline: PipelineName) -> Select[tuple[int]]:
+    return select(CHECKPOINT.c.checkpoint_id).where(
+        CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.state == CheckpointState.DELETING
+    )
+
+
+def _referenced(connection: Connection, pipeline: PipelineName) -> frozenset[str]:
+    statement = select(REF.c.file_id).join(FILE, FILE.c.file_id == REF.c.file_id).where(FILE.c.pipeline == pipeline)
+    return frozenset(connection.execute(statement.distinct()).scalars())
+
+
+def _files(connection: Connection, pipeline: PipelineName, chosen: ColumnElement[bool]) -> tuple[CondemnedFile, ...]:
+    columns = (FILE.c.file_id, FILE.c.size_bytes, FILE.c.created_by)
+    found = connection.execute(select(*columns).where(FILE.c.pipeline == pipeline, chosen))
+    return tuple(CondemnedFile(uri, size, CheckpointId(by)) for uri, size, by in found)
+
+
+def _check_disposable(record: CheckpointRecord) -> None:
+    name = f"{record.pipeline}/{record.checkpoint_id}"
+    if record.kind is not SnapshotKind.SAVEPOINT:
+        raise InvalidRequestError(
+            f"{name} is a checkpoint: only savepoints are disposed of by hand",
+            kind="not-a-savepoint",
+            hint="checkpoints go by checkpoint.retain of the pipeline file",
+        )
+    if record.state is not CheckpointState.COMPLETED:
+        raise InvalidRequestError(
+            f"savepoint {name} is {record.state}: expected COMPLETED",
+            kind="not-completed",
+            hint="what an aborted one left behind is found by statelib orphans",
+        )
+
+
+def _log(connection: Connection, what: tuple[PipelineName, str, str, int], uris: Sequence[str]) -> int:
+    """``what``: pipeline, run, phase, time. Returns how many files."""
+    if uris:
+        values = dict(zip(("pipeline", "run_id", "phase", "at_ms"), what, strict=True))
+        connection.execute(insert(GC_LOG), [{**values, "file_id": uri} for uri in uris])
+    return len(uris)

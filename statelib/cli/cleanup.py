@@ -1,0 +1,140 @@
+"""``statelib gc | orphans | why | savepoint dispose``: what may go, what goes, and why a file is there."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from statelib.cli.output import Column, Json, PipelineOption, count, errors, line, note, print_json, size, table
+from statelib.errors import InvalidRequestError
+from statelib.flows import cleanup as flow
+from statelib.flows import orphans as sweep
+from statelib.flows.inspection import check_pipeline, parse_checkpoint
+from statelib.flows.wiring import Deployment, deployment
+
+UNITS_MS = {"h": 3_600_000, "d": 86_400_000}
+
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be deleted, change nothing.")]
+savepoint = typer.Typer(no_args_is_help=True, help="Savepoints belong to their users: only this deletes them.")
+
+
+def gc(pipeline: PipelineOption = None, dry_run: DryRun = False, as_json: Json = False) -> None:
+    """Apply retention (checkpoint.retain of the pipeline files), then delete what nothing needs any more."""
+    with errors(as_json):
+        here = deployment()
+        name = _known(here, pipeline)
+        retired = flow.retire(here, name, dry_run=dry_run)
+        also = {r.pipeline: r.checkpoints for r in retired} if dry_run else {}
+        collected = flow.collect_garbage(here, name, dry_run=dry_run, also=also)
+    if as_json:
+        print_json({"dry_run": dry_run, "retired": [asdict(r) for r in retired], "collected": _plain(collected)})
+    else:
+        for r in retired:
+            if r.policy is None:
+                note(f"{r.pipeline}: no valid pipeline file, retention was not applied")
+        _print_collected(collected, dry_run)
+    _refused(collected)
+
+
+def orphans(
+    pipeline: PipelineOption = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete them; without it they are only listed.")] = False,
+    grace: Annotated[
+        str, typer.Option("--grace", help="How old a file that the catalog knows nothing of must be: 36h, 7d.")
+    ] = "7d",
+    force: Annotated[bool, typer.Option("--force", help="Accept a short grace period, or very many orphans.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List files that aborted and crashed attempts left behind, and that no checkpoint will ever need."""
+    with errors(as_json):
+        here = deployment()
+        name = _known(here, pipeline)
+        found = sweep.orphans(here, name, grace_ms=_milliseconds(grace), dry_run=not delete, force=force)
+    if as_json:
+        print_json(found)
+        return
+    rows = [[o.pipeline, uri] for o in found for uri in o.files]
+    if rows:
+        table("Orphans", [Column("pipeline"), Column("file")], rows)
+    total = sum(o.size_bytes for o in found)
+    told = "deleted" if delete else "found, nothing was deleted"
+    line(f"{count(len(rows))} orphans, {size(total)}: {told}")
+    for what in ("young", "foreign"):
+        number = sum(len(getattr(o, what)) for o in found)
+        if number:
+            meant = "within the grace period" if what == "young" else "not statelib's"
+            note(f"{count(number)} more files were left alone: {meant}")
+
+
+def why(
+    file: Annotated[str, typer.Argument(help="Absolute path or URI of a file in the checkpoint storage.")],
+    as_json: Json = False,
+) -> None:
+    """Say which checkpoints need a file, and what gc will do with it."""
+    with errors(as_json):
+        found = sweep.why(deployment(), file)
+    if as_json:
+        print_json(found)
+        return
+    fields = {"file": found.file, "state": found.state.lower(), "owner": found.owner.lower()}
+    fields |= {"created by": found.created_by, "needed by": ", ".join(found.needed_by), "so": found.explanation}
+    for field, value in fields.items():
+        if value:
+            line(f"{field:<12} {value}")
+
+
+@savepoint.command(epilog="Example: statelib savepoint dispose aircraft_activity/5 --dry-run")
+def dispose(
+    checkpoint: Annotated[str, typer.Argument(metavar="SAVEPOINT", help="<pipeline>/<id>")],
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Delete a savepoint for good, wherever it lies; files that others need stay."""
+    with errors(as_json):
+        collected = flow.dispose(deployment(), *parse_checkpoint(checkpoint), dry_run=dry_run)
+    if as_json:
+        print_json({"dry_run": dry_run, "collected": _plain([collected])})
+    else:
+        _print_collected([collected], dry_run)
+    _refused([collected])
+
+
+def _known(here: Deployment, pipeline: str | None) -> str | None:
+    return check_pipeline(here, pipeline) if pipeline else None
+
+
+def _plain(collected: Sequence[flow.Collected]) -> list[dict[str, Any]]:
+    return [asdict(c) for c in collected]
+
+
+def _print_collected(collected: Sequence[flow.Collected], dry_run: bool) -> None:
+    rows = [
+        [c.pipeline, ", ".join(map(str, c.checkpoints)) or "-", count(len(c.files)), size(c.size_bytes)]
+        for c in collected
+        if c.checkpoints or c.files
+    ]
+    if not rows:
+        line("nothing to delete")
+        return
+    columns = [Column("pipeline"), Column("checkpoints", wraps=True), Column("files", right=True)]
+    table("Would be deleted" if dry_run else "Deleted", [*columns, Column("size", right=True)], rows)
+
+
+def _refused(collected: Sequence[flow.Collected]) -> None:
+    """Files that the catalog wants gone but that lie where gc does not reach: a problem, hence exit status 1."""
+    refused = [uri for c in collected for uri in c.refused]
+    for uri in refused:
+        note(f"left alone, it lies outside the checkpoint storage: {uri}")
+    if refused:
+        raise typer.Exit(1)
+
+
+def _milliseconds(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,6})([hd])", text)
+    if not match:
+        raise InvalidRequestError(
+            f"grace period {text!r}: expected a number of hours or days", kind="bad-grace", hint="such as 36h or 7d"
+        )
+    return int(match[1]) * UNITS_MS[match[2]]

@@ -1,0 +1,238 @@
+"""The cleanup story: retention lets go, gc condemns and deletes, the orphan sweep finds what never belonged.
+
+Each step may die anywhere and be run again: what is decided is written down before the first byte
+goes, what is gone counts as deleted, and only then is it written down as gone. ``at`` is called
+with the name of each point where that matters; the tests end the process there.
+"""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from statelib.catalog.cleanup import Situation
+from statelib.coordinator.discard import CondemnedFile, DiscardPlan, check_unreferenced, discard_plan
+from statelib.coordinator.retention import RetentionPolicy, subsumed
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import ConflictError
+from statelib.flows.wiring import Deployment, new_attempt
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointRecord
+from statelib.storage.publish import METADATA_NAME
+from statelib.storage.removal import is_below
+from statelib.storage.uris import local_path, to_uri
+
+Point = Callable[[str], None]
+BATCH = 100
+"""Files deleted between two transactions that say so."""
+_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Retired:
+    """What retention let go of in one pipeline. ``policy`` None: no valid pipeline file says what to keep."""
+
+    pipeline: PipelineName
+    policy: RetentionPolicy | None
+    checkpoints: tuple[CheckpointId, ...]
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What gc removed, or would remove, of one pipeline. ``refused``: condemned files that lie outside
+    the storage and outside their own savepoint, which gc never touches."""
+
+    pipeline: PipelineName
+    checkpoints: tuple[CheckpointId, ...]
+    files: tuple[str, ...]
+    size_bytes: int
+    refused: tuple[str, ...]
+
+
+def nothing_happens(_point: str) -> None:
+    """The default of ``at``."""
+
+
+def names(deployment: Deployment, pipeline: str | None) -> tuple[PipelineName, ...]:
+    """All pipelines that the catalog knows, or that one; none where it never began a checkpoint."""
+    return tuple(name for name in deployment.catalog().pipelines() if pipeline in (None, name))
+
+
+def retire(deployment: Deployment, pipeline: str | None = None, *, dry_run: bool = False) -> list[Retired]:
+    """Apply ``checkpoint.retain`` of the pipeline files: what it lets go of becomes DELETING, gc's to remove.
+
+    Raises ConflictError (``catalog-behind-storage``) where a checkpoint lies that the catalog never
+    heard of; ``fenced`` or ``in-use`` if the pipeline keeps changing underneath.
+    """
+    files = {p.name: p for p in deployment.pipelines()}
+    return [_retire(deployment, name, files.get(name), dry_run) for name in names(deployment, pipeline)]
+
+
+def _retire(deployment: Deployment, name: PipelineName, file: Pipeline | None, dry_run: bool) -> Retired:
+    if file is None:
+        return Retired(name, None, ())
+    policy = RetentionPolicy(file.checkpoint.retain.count, file.checkpoint.retain.days)
+    for _ in range(_TRIES - 1):
+        # A checkpoint that began or was registered in between changes what may go: decide again.
+        with contextlib.suppress(ConflictError):
+            return Retired(name, policy, _let_go(deployment, name, policy, dry_run))
+    return Retired(name, policy, _let_go(deployment, name, policy, dry_run))
+
+
+def _let_go(
+    deployment: Deployment, name: PipelineName, policy: RetentionPolicy, dry_run: bool
+) -> tuple[CheckpointId, ...]:
+    situation = _up_to_date(deployment, name)
+    chosen = subsumed(policy, situation.records, situation.head.head, situation.in_use)
+    if chosen and not dry_run:
+        deployment.catalog().cleanup.subsume(name, chosen, situation.head.epoch)
+    return chosen
+
+
+def collect_garbage(
+    deployment: Deployment,
+    pipeline: str | None = None,
+    *,
+    dry_run: bool = False,
+    also: Mapping[PipelineName, Sequence[CheckpointId]] = MappingProxyType({}),
+    at: Point = nothing_happens,
+) -> list[Collected]:
+    """Remove what DELETING checkpoints alone needed: condemn in one transaction, then ``_metadata``
+    first, then data, then the empty directory, then the rows. ``dry_run`` tells what would be removed
+    if the checkpoints ``also`` had been let go of too, and changes nothing.
+
+    Raises ConflictError (``catalog-behind-storage``), CorruptStateError (``discard-of-referenced``),
+    and what storage raises; running it again continues where it stopped.
+    """
+    chosen = names(deployment, pipeline)
+    if dry_run:
+        return [_preview(deployment, name, also.get(name, ())) for name in chosen]
+    return [_collect(deployment, name, at) for name in chosen]
+
+
+def _preview(deployment: Deployment, name: PipelineName, also: Sequence[CheckpointId]) -> Collected:
+    _up_to_date(deployment, name)
+    would = deployment.catalog().cleanup.preview(name, also)
+    return _report(deployment, discard_plan(name, would.checkpoints, would.files, would.referenced))
+
+
+def _collect(deployment: Deployment, name: PipelineName, at: Point) -> Collected:
+    _up_to_date(deployment, name)
+    cleanup = deployment.catalog().cleanup
+    run_id = new_attempt()
+    at("before condemn")
+    cleanup.condemn(name, run_id)
+    at("condemned")
+    doomed = cleanup.doomed(name)
+    plan = discard_plan(name, doomed.checkpoints, doomed.files, doomed.referenced)
+    report = _report(deployment, plan)
+    _delete(deployment, plan, report, run_id, at)
+    return report
+
+
+def _report(deployment: Deployment, plan: DiscardPlan) -> Collected:
+    places = _places(deployment, plan)
+    allowed = [file for file in plan.files if is_below(file.uri, places(file))]
+    refused = [file for file in plan.files if not is_below(file.uri, places(file))]
+    return Collected(
+        plan.pipeline,
+        tuple(record.checkpoint_id for record in plan.checkpoints),
+        tuple(file.uri for file in allowed),
+        sum(file.size_bytes for file in allowed),
+        tuple(file.uri for file in refused),
+    )
+
+
+def _delete(deployment: Deployment, plan: DiscardPlan, report: Collected, run_id: str, at: Point) -> None:
+    cleanup, remover = deployment.catalog().cleanup, deployment.remover()
+    for record in plan.checkpoints:
+        at("before metadata")
+        remover.remove_file(f"{record.directory}/{METADATA_NAME}", roots_of(deployment, record))
+    at("metadata deleted")
+    check_unreferenced(report.files, cleanup.referenced(plan.pipeline))
+    places, refused = _places(deployment, plan), set(report.refused)
+    allowed = [file for file in plan.files if file.uri not in refused]
+    for start in range(0, len(allowed), BATCH):
+        batch = allowed[start : start + BATCH]
+        for file in batch:
+            at("before file")
+            remover.remove_file(file.uri, places(file))
+        at("files deleted")
+        cleanup.confirm_files(plan.pipeline, run_id, [file.uri for file in batch])
+        at("files confirmed")
+    for record in plan.checkpoints:
+        at("before directory")
+        _remove_directory(deployment, record)
+    at("before checkpoints")
+    unfinished = {file.created_by for file in plan.files if file.uri in refused}
+    done = [record.checkpoint_id for record in plan.checkpoints if record.checkpoint_id not in unfinished]
+    cleanup.confirm_checkpoints(plan.pipeline, done)
+    at("done")
+
+
+def _places(deployment: Deployment, plan: DiscardPlan) -> Callable[[CondemnedFile], tuple[str, ...]]:
+    """Where a condemned file may lie: below the storage's root, or in the savepoint that it was made for."""
+    catalog = deployment.catalog()
+    known = {record.checkpoint_id: record for record in plan.checkpoints}
+
+    def places(file: CondemnedFile) -> tuple[str, ...]:
+        if file.created_by not in known:
+            known[file.created_by] = catalog.get(plan.pipeline, file.created_by)
+        return roots_of(deployment, known[file.created_by])
+
+    return places
+
+
+def roots_of(deployment: Deployment, record: CheckpointRecord) -> tuple[str, ...]:
+    """Below what the files of a checkpoint may be removed: the storage's root; a savepoint's own directory too."""
+    own = (record.directory,) if record.kind is SnapshotKind.SAVEPOINT else ()
+    return (deployment.root_uri(), *own)
+
+
+def _remove_directory(deployment: Deployment, record: CheckpointRecord) -> None:
+    """A savepoint's directory in its user's place is ours to remove if we named it."""
+    parent, _, name = local_path(record.directory).rpartition("/")
+    ours = name == f"savepoint-{record.pipeline}-{record.checkpoint_id}"
+    roots = (to_uri(parent or "/"),) if ours else (deployment.root_uri(),)
+    if is_below(record.directory, roots):
+        deployment.remover().remove_directory(record.directory, roots)
+
+
+def dispose(
+    deployment: Deployment, pipeline: PipelineName, checkpoint_id: CheckpointId, *, dry_run: bool = False
+) -> Collected:
+    """Delete a savepoint and all that only it needs, wherever its user had it written.
+
+    Raises as :meth:`statelib.catalog.cleanup.Cleanup.dispose`."""
+    deployment.catalog().cleanup.dispose(pipeline, checkpoint_id, dry_run=dry_run)
+    also = {pipeline: (checkpoint_id,)} if dry_run else {}
+    (collected,) = collect_garbage(deployment, pipeline, dry_run=dry_run, also=also)
+    return collected
+
+
+def _up_to_date(deployment: Deployment, name: PipelineName) -> Situation:
+    """The situation, once it is sure that the catalog is not an old backup: what it would let go of, a
+    checkpoint that it has forgotten may stand on. The listing is made first, the catalog asked then."""
+    published = published_ids(deployment, name)
+    situation = deployment.catalog().cleanup.situation(name)
+    forgotten = [number for number in published if number >= situation.next_id]
+    if forgotten:
+        raise ConflictError(
+            f"{name}: chk-{max(forgotten)} lies on storage, but the catalog has given out ids below "
+            f"{situation.next_id} only: it is older than the storage",
+            kind="catalog-behind-storage",
+            hint="bring the catalog up to date before anything is deleted",
+        )
+    return situation
+
+
+def published_ids(deployment: Deployment, name: PipelineName) -> Sequence[int]:
+    """Ids of the pipeline's checkpoints that have a ``_metadata`` on storage."""
+    found = []
+    for file in deployment.remover().list_files(f"{deployment.root_uri()}/{name}"):
+        directory, _, last = file.path.rpartition("/")
+        number = directory.removeprefix("chk-")
+        if last == METADATA_NAME and directory.startswith("chk-") and number.isdecimal():
+            found.append(int(number))
+    return found

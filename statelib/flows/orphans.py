@@ -1,0 +1,202 @@
+"""The orphan sweep, and why a file is there: what lies on storage, judged by what the catalog knows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from statelib.catalog.storage_facts import FileFacts
+from statelib.coordinator.orphans import METADATA_NAME, REMOVABLE, Found, Listed, Verdict, classify
+from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.flows.cleanup import Point, names, nothing_happens
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.storage.uris import local_path, to_uri
+
+HOUR_MS = 3_600_000
+DEFAULT_GRACE_MS = 7 * 24 * HOUR_MS
+MIN_GRACE_MS = 24 * HOUR_MS
+MAX_UNKNOWN_SHARE = 0.25
+"""More files of unknown attempts than this look like a catalog that has lost its memory."""
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """One pipeline's files that nobody will ever refer to; ``deleted`` tells whether they are gone.
+    ``young``: of attempts that the catalog does not know, still within the grace period.
+    ``foreign``: not named by statelib; never deleted."""
+
+    pipeline: PipelineName
+    files: tuple[str, ...]
+    size_bytes: int
+    young: tuple[str, ...]
+    foreign: tuple[str, ...]
+    deleted: bool
+
+
+@dataclass(frozen=True)
+class Why:
+    """What is known of a file. ``needed_by``: ``<pipeline>/<id>`` of each checkpoint that refers to it."""
+
+    file: str
+    state: str
+    owner: str
+    created_by: str
+    needed_by: tuple[str, ...]
+    explanation: str
+
+
+def orphans(
+    deployment: Deployment,
+    pipeline: str | None = None,
+    *,
+    grace_ms: int = DEFAULT_GRACE_MS,
+    dry_run: bool = True,
+    force: bool = False,
+    at: Point = nothing_happens,
+) -> list[Orphans]:
+    """Find what aborted and crashed attempts left behind, also temporary files; delete it unless ``dry_run``.
+
+    A file of an attempt that has ended goes at once; one that leads to nothing in the catalog goes
+    after ``grace_ms`` by the storage's clock. Raises InvalidRequestError (``grace-too-short``,
+    ``too-many-orphans``: both yield to ``force``) and ConflictError (``catalog-behind-storage``,
+    which does not).
+    """
+    if grace_ms < MIN_GRACE_MS and not dry_run and not force:
+        raise InvalidRequestError(
+            f"grace period of {grace_ms} ms: expected at least {MIN_GRACE_MS}, because a task may still be writing",
+            kind="grace-too-short",
+            hint="--force, if nothing is running",
+        )
+    return [_sweep(deployment, name, grace_ms, dry_run, force, at) for name in names(deployment, pipeline)]
+
+
+def _sweep(  # noqa: PLR0917 - the options of the call above, one pipeline at a time
+    deployment: Deployment, name: PipelineName, grace_ms: int, dry_run: bool, force: bool, at: Point
+) -> Orphans:
+    found = survey(deployment, name, grace_ms)
+    forgotten = [f.file.uri for f in found if f.verdict is Verdict.UNKNOWN_CHECKPOINT]
+    if forgotten:
+        raise ConflictError(
+            f"{name}: {forgotten[0]} is of a checkpoint that the catalog does not know: it is older than the storage",
+            kind="catalog-behind-storage",
+            hint="bring the catalog up to date before anything is deleted",
+        )
+    chosen = [f for f in found if f.verdict in REMOVABLE]
+    if not dry_run:
+        if not force:
+            _check_share(name, found)
+        _remove(deployment, name, chosen, at)
+    return Orphans(
+        name,
+        tuple(f.file.uri for f in chosen),
+        sum(f.file.size_bytes for f in chosen),
+        tuple(f.file.uri for f in found if f.verdict is Verdict.YOUNG),
+        tuple(f.file.uri for f in found if f.verdict is Verdict.FOREIGN),
+        not dry_run,
+    )
+
+
+def survey(deployment: Deployment, name: PipelineName, grace_ms: int) -> tuple[Found, ...]:
+    """A verdict on every file of a pipeline. Listed first, and only then is the catalog asked: whoever
+    wrote a listed file had told the catalog of the attempt before."""
+    remover, catalog = deployment.remover(), deployment.catalog()
+    listed: dict[str, Listed] = {}
+    for place in _places(deployment, name):
+        for file in remover.list_files(place):
+            uri = f"{place}/{file.path}"
+            listed[uri] = Listed(uri, file.size_bytes, file.modified_at_ms)
+    if not listed:
+        return ()
+    now_ms = remover.now_ms(next(iter(listed)).rpartition("/")[0])
+    return classify(list(listed.values()), catalog.cleanup.known(name), now_ms, grace_ms)
+
+
+def _places(deployment: Deployment, name: PipelineName) -> list[str]:
+    """The pipeline's directory, and those of the savepoints that statelib made and that have ended."""
+    pipeline = f"{deployment.root_uri()}/{name}"
+    made = [r.directory for r in deployment.catalog().list(name) if _is_ended_savepoint(r)]
+    return [pipeline, *made]
+
+
+def _is_ended_savepoint(record: CheckpointRecord) -> bool:
+    ours = record.directory.endswith(f"/savepoint-{record.pipeline}-{record.checkpoint_id}")
+    return record.kind is SnapshotKind.SAVEPOINT and ours and record.state is not CheckpointState.PENDING
+
+
+def _check_share(name: PipelineName, found: Sequence[Found]) -> None:
+    unknown = sum(f.verdict is Verdict.UNKNOWN_ATTEMPT for f in found)
+    if unknown > MAX_UNKNOWN_SHARE * len(found):
+        raise InvalidRequestError(
+            f"{name}: {unknown} of {len(found)} files are of attempts that the catalog does not know, expected at "
+            f"most {MAX_UNKNOWN_SHARE:.0%}: nothing was deleted",
+            kind="too-many-orphans",
+            hint="if the catalog is whole, add --force",
+        )
+
+
+def _remove(deployment: Deployment, name: PipelineName, chosen: Sequence[Found], at: Point) -> None:
+    """``_metadata`` first, here too; then the directories that this may have emptied."""
+    remover, places = deployment.remover(), _places(deployment, name)
+    uris = sorted((f.file.uri for f in chosen), key=lambda uri: (not uri.endswith(f"/{METADATA_NAME}"), uri))
+    for uri in uris:
+        at("before orphan")
+        remover.remove_file(uri, places)
+    at("orphans deleted")
+    catalog = deployment.catalog()
+    ended = (CheckpointState.ABORTED, CheckpointState.DELETED)
+    for record in catalog.list(name, ended):
+        if record.directory.startswith(f"{places[0]}/"):
+            at("before orphan directory")
+            remover.remove_directory(record.directory, places[:1])
+        elif record.directory in places:
+            remover.remove_directory(record.directory, [record.directory.rpartition("/")[0]])
+
+
+def why(deployment: Deployment, file: str) -> Why:
+    """Which checkpoints need a file, and what gc will do with it. NotFoundError (``unknown-file``)."""
+    uri = to_uri(local_path(file))
+    facts = deployment.catalog().cleanup.file(uri)
+    if facts is not None:
+        return _of_recorded(facts)
+    directory, _, last = uri.rpartition("/")
+    owners = [r for r in deployment.catalog().list() if r.directory.rstrip("/") == directory]
+    if last == METADATA_NAME and owners:
+        record = owners[0]
+        name, alive = f"{record.pipeline}/{record.checkpoint_id}", record.state is CheckpointState.COMPLETED
+        said = f"metadata of {record.kind.lower()} {name}, which is {record.state}"
+        return Why(uri, record.state, record.owner, name, (name,) if alive else (), said)
+    return _of_listed(deployment, uri)
+
+
+def _of_recorded(facts: FileFacts) -> Why:
+    needed = tuple(f"{r.pipeline}/{r.checkpoint_id}" for r in facts.references)
+    if needed:
+        said = f"needed by {len(needed)} checkpoint(s)"
+    elif facts.state == "LIVE":
+        said = "needed by none: the next gc removes it" if facts.owner == "SYSTEM" else "needed by none, its user's"
+    else:
+        said = "gc is about to remove it" if facts.state == "CONDEMNED" else "gc has removed it"
+    return Why(facts.uri, facts.state, facts.owner, f"{facts.pipeline}/{facts.created_by}", needed, said)
+
+
+_EXPLANATIONS = {
+    Verdict.LIVE: "of an attempt that is still running",
+    Verdict.ORPHAN: "of an attempt that has ended without it: statelib orphans --delete removes it",
+    Verdict.UNKNOWN_ATTEMPT: "of an attempt that the catalog does not know: statelib orphans --delete removes it",
+    Verdict.YOUNG: "of an attempt that the catalog does not know, within the grace period",
+    Verdict.UNKNOWN_CHECKPOINT: "of a checkpoint that the catalog does not know",
+    Verdict.FOREIGN: "not named by statelib: never deleted",
+}
+
+
+def _of_listed(deployment: Deployment, uri: str) -> Why:
+    for name in deployment.catalog().pipelines():
+        for found in survey(deployment, name, DEFAULT_GRACE_MS):
+            if found.file.uri == uri:
+                return Why(uri, found.verdict, "", "", (), _EXPLANATIONS[found.verdict])
+    raise NotFoundError(
+        f"{uri}: no checkpoint refers to it, and it lies in no pipeline's directory",
+        kind="unknown-file",
+        hint="give the absolute path of a file in the checkpoint storage",
+    )

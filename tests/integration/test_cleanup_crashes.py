@@ -1,0 +1,155 @@
+"""The process, or the storage, gives up at every single step of cleaning up; running again ends clean."""
+
+import contextlib
+import multiprocessing
+import os
+import shutil
+import signal
+from dataclasses import astuple
+from pathlib import Path
+
+import pytest
+from garbage import (
+    FailingDeployment,
+    FailingRemover,
+    Killer,
+    KillError,
+    days,
+    directories,
+    events,
+    needed,
+    save,
+    stored,
+    tally,
+)
+from worlds import day, publish_here
+
+from statelib.errors import RetryableError
+from statelib.flows.checkpoint import abort, begin
+from statelib.flows.cleanup import collect_garbage, retire
+from statelib.flows.inspection import verify_at
+from statelib.flows.orphans import orphans
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointState
+
+TALLY = PipelineName("tally")
+SPAWN = multiprocessing.get_context("spawn")
+
+
+class World:
+    """A deployment with garbage of every kind, which can be had again as it was."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.backup = root, root.with_name(f"{root.name}-backup")
+        self.here = tally(root)
+        days(self.here, 1, 3)
+        self.doomed = save(self.here, "doomed")
+        days(self.here, 4, 5)
+        pipeline = self.here.pipeline("tally")
+        left = begin(self.here, pipeline, day(6), "t").checkpoint_id
+        publish_here(self.here, pipeline, left, events(6))
+        abort(self.here, "tally", left, "t")
+        retire(self.here)
+        self.here.catalog().cleanup.dispose(TALLY, self.doomed)
+        shutil.copytree(root, self.backup)
+
+    def again(self) -> Deployment:
+        shutil.rmtree(self.root)
+        shutil.copytree(self.backup, self.root)
+        return self.here
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("world"))
+
+
+def is_consistent(here: Deployment) -> None:
+    """At any moment: where a metadata lies, everything it names does too; completed checkpoints are whole."""
+    for metadata in Path(here.storage_root).rglob("_metadata"):
+        assert verify_at(str(metadata.parent), own=True).problems == ()
+    assert needed(here) <= stored(here)
+    for record in here.catalog().list(TALLY, {CheckpointState.COMPLETED}):
+        assert verify_at(record.directory, own=True).problems == ()
+
+
+def is_clean(here: Deployment) -> None:
+    collect_garbage(here)
+    orphans(here, dry_run=False)
+    assert stored(here) == needed(here)
+    assert directories(here) == {"chk-5", "chk-6"}
+    states = {r.checkpoint_id: r.state for r in here.catalog().list(TALLY)}
+    assert states == dict.fromkeys([1, 2, 3, 4], "DELETED") | {5: "COMPLETED", 6: "COMPLETED", 7: "ABORTED"}
+
+
+def test_killed_at_every_point_and_again_in_the_next_run(world: World) -> None:
+    seen: list[str] = []
+    for at in range(200):
+        here, killer = world.again(), Killer(at)
+        try:
+            collect_garbage(here, at=killer)
+            orphans(here, dry_run=False, at=killer)
+        except KillError:
+            is_consistent(here)
+            with contextlib.suppress(KillError):
+                collect_garbage(here, at=Killer(at // 2))
+            is_consistent(here)
+            is_clean(here)
+        else:
+            seen = killer.seen
+            is_clean(here)
+            break
+    assert set(seen) == {
+        "before condemn",
+        "condemned",
+        "before metadata",
+        "metadata deleted",
+        "before file",
+        "files deleted",
+        "files confirmed",
+        "before directory",
+        "before checkpoints",
+        "done",
+        "before orphan",
+        "orphans deleted",
+        "before orphan directory",
+    }
+    assert len(seen) > 30
+
+
+def die_at(here: Deployment, at: int) -> None:
+    try:
+        collect_garbage(here, at=Killer(at))
+    except KillError:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("at", [1, 6, 10, 15, 21])
+def test_killed_for_real(world: World, at: int) -> None:
+    here = world.again()
+    process = SPAWN.Process(target=die_at, args=(here, at))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    is_consistent(here)
+    is_clean(here)
+
+
+@pytest.mark.parametrize("applied", [False, True], ids=["failed", "reply-lost"])
+def test_the_storage_fails_at_every_removal(world: World, applied: bool) -> None:
+    for fail_at in range(1, 200):
+        failing = FailingRemover(fail_at, applied, [])
+        here = world.again()
+        shaky = FailingDeployment(*astuple(here), failing)
+        try:
+            collect_garbage(shaky)
+            orphans(shaky, dry_run=False)
+        except RetryableError:
+            is_consistent(here)
+            is_clean(here)
+        else:
+            assert len(failing.calls) == fail_at - 1
+            is_clean(here)
+            return
+    raise AssertionError("more removals than there are files")

@@ -1,0 +1,106 @@
+"""Laws of retention, over random histories with restores, savepoints and every state."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from statelib.coordinator.discard import CondemnedFile, discard_plan
+from statelib.coordinator.retention import DAY_MS, RetentionPolicy, lineage, subsumed
+from statelib.errors import CorruptStateError
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import CheckpointId, Epoch, PipelineName
+from statelib.model.record import CheckpointRecord, CheckpointState, Owner
+
+POLICIES = st.builds(RetentionPolicy, st.integers(1, 6), st.none() | st.integers(1, 6))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[CheckpointRecord]:
+    records = []
+    for number in range(1, draw(st.integers(0, 25)) + 1):
+        base = draw(st.none() | st.integers(1, number - 1)) if number > 1 else None
+        kind = draw(st.sampled_from([SnapshotKind.CHECKPOINT] * 3 + [SnapshotKind.SAVEPOINT]))
+        owner = draw(st.sampled_from(Owner)) if kind is SnapshotKind.SAVEPOINT else Owner.SYSTEM
+        state = draw(st.sampled_from([CheckpointState.COMPLETED] * 4 + list(CheckpointState)))
+        record = CheckpointRecord(
+            pipeline=PipelineName("p"),
+            checkpoint_id=CheckpointId(number),
+            kind=kind,
+            state=state,
+            owner=owner,
+            epoch=Epoch(1),
+            key="k",
+            generation=0,
+            base=None if base is None else CheckpointId(base),
+            interval=None,
+            strategy="full",
+            parallelism=1,
+            directory="file:/x",
+            created_at_ms=0,
+            completed_at_ms=draw(st.integers(0, 10 * DAY_MS)),
+        )
+        records.append(record)
+    return records
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[list[CheckpointRecord], CheckpointId | None, set[CheckpointId]]:
+    records = draw(histories())
+    completed = [r.checkpoint_id for r in records if r.state is CheckpointState.COMPLETED]
+    head = draw(st.sampled_from(completed)) if completed and draw(st.booleans()) else None
+    used = draw(st.sets(st.sampled_from(completed), max_size=2)) if completed else set()
+    return records, head, used
+
+
+@given(situations(), POLICIES)
+def test_what_must_stay_stays(situation, policy):
+    records, head, used = situation
+    gone = set(subsumed(policy, records, head, used))
+    by_id = {r.checkpoint_id: r for r in records}
+    assert all(by_id[n].state is CheckpointState.COMPLETED and by_id[n].owner is Owner.SYSTEM for n in gone)
+    assert head not in gone
+    assert not used & gone
+    history = lineage(records, head)
+    counted = [r for r in records if r.state is CheckpointState.COMPLETED and r.kind is SnapshotKind.CHECKPOINT]
+    newest = sorted((r.checkpoint_id for r in counted if r.checkpoint_id in history), reverse=True)
+    assert not gone & set(newest[: policy.count])
+    if counted:
+        assert {r.checkpoint_id for r in records if r.state is CheckpointState.COMPLETED} - gone, "something is left"
+
+
+@given(situations(), POLICIES)
+def test_what_stays_is_bounded_and_deciding_again_lets_go_of_nothing_more(situation, policy):
+    records, head, used = situation
+    gone = set(subsumed(policy, records, head, used))
+    left = [r for r in records if r.checkpoint_id not in gone]
+    kept = [r for r in left if r.state is CheckpointState.COMPLETED and r.kind is SnapshotKind.CHECKPOINT]
+    if policy.days is None:
+        assert len(kept) <= 2 * policy.count + len(used) + 1
+    after = [r if r.checkpoint_id not in gone else _deleted(r) for r in records]
+    assert subsumed(policy, after, head, used) == ()
+
+
+@given(situations(), st.integers(1, 6), st.integers(0, 3))
+def test_a_larger_count_keeps_at_least_as_much_of_the_history(situation, count, more):
+    records, head, used = situation
+    history = lineage(records, head)
+    small, large = (set(subsumed(RetentionPolicy(n), records, head, used)) for n in (count, count + more))
+    counted = {r.checkpoint_id for r in records if r.kind is SnapshotKind.CHECKPOINT}
+    assert large & history & counted <= small
+
+
+@given(st.sets(st.integers(0, 30)), st.sets(st.integers(0, 30)))
+def test_a_plan_never_meets_a_reference(condemned, referenced):
+    files = [CondemnedFile(f"file:/f{n}", 1, CheckpointId(1)) for n in condemned]
+    try:
+        plan = discard_plan(PipelineName("p"), [], files, {f"file:/f{n}" for n in referenced})
+    except CorruptStateError:
+        assert condemned & referenced
+    else:
+        assert not {f.uri for f in plan.files} & {f"file:/f{n}" for n in referenced}
+        assert len(plan.files) == len(condemned)
+
+
+def _deleted(record: CheckpointRecord) -> CheckpointRecord:
+    return replace(record, state=CheckpointState.DELETED)
