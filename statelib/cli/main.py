@@ -2,7 +2,7 @@
 
 import typer
 
-from statelib.cli import checkpoints, pipelines, snapshots
+from statelib.cli import checkpoints, diffs, pipelines, snapshots
 from statelib.cli.output import Json, errors, line, print_json
 from statelib.flows.wiring import deployment
 
@@ -11,6 +11,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Keyed state for batch pipelines: look at checkpoints, prove them whole, take them apart.",
 )
+checkpoints.app.command("diff", epilog="Example: statelib checkpoints diff sales/4 sales/5 --limit 10")(diffs.diff)
 app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(pipelines.app, name="pipelines")
 app.command("inspect", epilog="Example: statelib inspect /backups/savepoint-1")(snapshots.inspect_)
