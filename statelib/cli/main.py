@@ -2,7 +2,7 @@
 
 import typer
 
-from statelib.cli import checkpoints, diffs, pipelines, snapshots
+from statelib.cli import checkpoints, diffs, pipelines, restores, snapshots
 from statelib.cli.output import Json, errors, line, print_json
 from statelib.flows.wiring import deployment
 
@@ -17,6 +17,7 @@ app.add_typer(pipelines.app, name="pipelines")
 app.command("inspect", epilog="Example: statelib inspect /backups/savepoint-1")(snapshots.inspect_)
 app.command("export", epilog="Example: statelib export aircraft_activity/4 --state activity | head")(snapshots.export)
 app.command("verify", epilog="Example: statelib verify -p route_delays")(snapshots.verify_)
+app.command("restore", epilog="Example: statelib restore aircraft_activity 4 --dry-run")(restores.restore)
 
 catalog = typer.Typer(no_args_is_help=True, help="The catalog itself.")
 app.add_typer(catalog, name="catalog")
