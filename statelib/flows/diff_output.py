@@ -18,10 +18,7 @@ class ChangeFiles:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._writers: dict[Path, pq.ParquetWriter] = {}
-
-    @property
-    def paths(self) -> list[Path]:
-        return list(self._writers)
+        self.paths: list[Path] = []
 
     def __enter__(self) -> "ChangeFiles":
         with writing(self._directory):
@@ -33,6 +30,7 @@ class ChangeFiles:
         with writing(path):
             if path not in self._writers:
                 path.open("xb").close()
+                self.paths.append(path)
                 self._writers[path] = pq.ParquetWriter(path, table.schema, compression="zstd")
             self._writers[path].write_table(table)
 
@@ -40,8 +38,8 @@ class ChangeFiles:
         for path, writer in self._writers.items():
             with writing(path):
                 writer.close()
-            if kind is not None:
-                path.unlink()
+        for path in self.paths if kind is not None else ():
+            path.unlink()
 
 
 class Sample:

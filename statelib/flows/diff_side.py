@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from statelib.backends.entries import check_loaded_rows
 from statelib.flows.opened import Checkpoint, located
 from statelib.model.handles import (
     ByteStreamStateHandle,
@@ -90,6 +91,7 @@ class Side:
                 continue
             reader = self._readers.setdefault(number, EntryReader(source, f"{self._scratch}/{number}"))
             for index, rows in reader.read(meeting):
+                check_loaded_rows(self.schema.states[index].name, rows, self.schema, source.handle.key_group_range)
                 batches[index].append(self._within(rows, window))
             if source.handle.key_group_range.end <= runs[-1].end:
                 self._readers.pop(number).close()

@@ -9,12 +9,15 @@ import pytest
 import statelib
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.flows.diff import Diff
+from statelib.flows.diff_output import ChangeFiles
 from statelib.flows.opened import Checkpoint
 from statelib.model.state import KeyedStateSchema, StateKind
 from statelib.model.types import LONG, STRING, Field, Row
+from statelib.serializers.rows import StateRows
 from statelib.testing.counting_reader import counting
 from statelib.testing.keyed_samples import MEANS, PER_PLACE, TOTALS, VISITS, owned, put, sample_schema, serialized
 from statelib.testing.stored_checkpoints import Way, store_checkpoint
+from statelib.wire.ragged import from_list
 
 
 def means(root: Path, count: int, schema: KeyedStateSchema | None = None, way: Way | None = None) -> Checkpoint:
@@ -143,3 +146,35 @@ def test_values_that_python_cannot_hold_are_compared_as_bytes(tmp_path: Path) ->
 
     first, second = (store_checkpoint(tmp_path / name, schema, Way(manifest=False), nan) for name in "ab")
     assert [(s.different, s.entries_after) for s in first.diff(second).states] == [(False, 1), (False, 0), (False, 1)]
+
+
+def test_what_flink_writes_behind_a_null_of_a_map_says_nothing(tmp_path: Path) -> None:
+    schema = KeyedStateSchema(STRING, 128, (PER_PLACE,))
+    keys = serialized(schema, "per_place", ["x", "y", "z"], ["a", "a", "a"])
+    one = (b"\x00" + (1).to_bytes(8, "big"),)
+    values = {"padded": (b"\x01" + bytes(8), b"\x01", *one), "plain": (b"\x01", b"\x01", *one)}
+    padded, plain = (
+        store_checkpoint(
+            tmp_path / name,
+            schema,
+            Way("rocksdb", "full"),
+            lambda b, name=name: b.load("per_place", StateRows(keys, from_list(values[name]))),  # type: ignore[misc]
+        )
+        for name in values
+    )
+    (state,) = padded.diff(plain).states
+    assert (state.different, state.key_groups_read, state.entries_before) == (False, 1, 3)
+
+
+def test_a_batch_that_cannot_be_written_leaves_no_file(tmp_path: Path) -> None:
+    (tmp_path / "b.parquet").write_text("mine")
+
+    def write() -> None:
+        with ChangeFiles(tmp_path) as files:
+            files.add("a", pa.table({"key": [1]}))
+            files.add("b", pa.table({"key": [1]}))
+
+    with pytest.raises(InvalidRequestError, match="exists already"):
+        write()
+    assert [path.name for path in tmp_path.iterdir()] == ["b.parquet"]
+    assert (tmp_path / "b.parquet").read_text() == "mine"
