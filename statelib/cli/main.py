@@ -2,7 +2,7 @@
 
 import typer
 
-from statelib.cli import checkpoints, cleanup, pipelines, snapshots
+from statelib.cli import checkpoints, cleanup, diffs, pipelines, restores, snapshots
 from statelib.cli.output import Json, errors, line, print_json
 from statelib.flows.wiring import deployment
 
@@ -11,6 +11,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Keyed state for batch pipelines: look at checkpoints, prove them whole, take them apart.",
 )
+checkpoints.app.command("diff", epilog="Example: statelib checkpoints diff sales/4 sales/5 --limit 10")(diffs.diff)
 app.add_typer(checkpoints.app, name="checkpoints")
 app.add_typer(pipelines.app, name="pipelines")
 app.command("inspect", epilog="Example: statelib inspect /backups/savepoint-1")(snapshots.inspect_)
@@ -20,6 +21,7 @@ app.command(epilog="Example: statelib gc --dry-run")(cleanup.gc)
 app.command(epilog="Example: statelib orphans -p route_delays --delete")(cleanup.orphans)
 app.command(epilog="Example: statelib why /srv/state/flights/chk-4/_metadata")(cleanup.why)
 app.add_typer(cleanup.savepoint, name="savepoint")
+app.command("restore", epilog="Example: statelib restore aircraft_activity 4 --dry-run")(restores.restore)
 
 catalog = typer.Typer(no_args_is_help=True, help="The catalog itself.")
 app.add_typer(catalog, name="catalog")

@@ -33,20 +33,20 @@ Operator = Annotated[str | None, typer.Option("--operator", help="Only this oper
 def inspect_(snapshot: Snapshot, as_json: Json = False) -> None:
     """Show operators, states, types and files of any snapshot, also of Flink's own."""
     with errors(as_json):
-        opened = _open(snapshot)
+        opened = open_snapshot(snapshot)
         if as_json:
             print_json(describe(opened))
         else:
             print_snapshot(opened)
 
 
-def _open(snapshot: str) -> Checkpoint:
+def open_snapshot(snapshot: str) -> Checkpoint:
     """A path needs no deployment; what is no path is looked up in the catalog."""
-    path = _path(snapshot)
+    path = path_of(snapshot)
     return open_checkpoint(path) if path else resolve(deployment(), snapshot)
 
 
-def _path(snapshot: str) -> str:
+def path_of(snapshot: str) -> str:
     """The absolute path that is meant, '' for an id."""
     if is_id(snapshot) and not Path(snapshot).exists():
         return ""
@@ -64,7 +64,7 @@ def export(
     with errors():
         if form not in ("jsonl", "parquet"):
             raise InvalidRequestError(f"format {form!r}: expected jsonl or parquet", kind="bad-format")
-        opened = _open(snapshot)
+        opened = open_snapshot(snapshot)
         if operator is not None:
             opened = opened.select(operator)
         if form == "jsonl":
@@ -115,7 +115,7 @@ def _verify_all(snapshot: str | None, pipeline: str | None, read_data: bool) -> 
             f"both the snapshot {snapshot} and the pipeline {pipeline} are given: expected one of them",
             kind="bad-target",
         )
-    path = _path(snapshot) if snapshot else ""
+    path = path_of(snapshot) if snapshot else ""
     if path:
         return [verify_at(path, own=False, read_data=read_data)]
     here = deployment()

@@ -13,12 +13,8 @@ def adopt_snapshot(deployment: Deployment, pipeline: PipelineName, opened: Check
 
     Raises UnsupportedError (``foreign-snapshot``) for one that statelib did not write.
     """
-    if opened.manifest is None:
-        raise UnsupportedError(
-            f"{opened.directory} has no statelib manifest: it cannot become the head of pipeline {pipeline}",
-            kind="foreign-snapshot",
-            hint="statelib inspect and statelib export read it",
-        )
+    check_adoptable(pipeline, opened)
+    assert opened.manifest is not None
     return deployment.catalog().import_savepoint(
         pipeline,
         directory=opened.directory,
@@ -27,3 +23,13 @@ def adopt_snapshot(deployment: Deployment, pipeline: PipelineName, opened: Check
         interval=opened.manifest.position.interval,
         facts=commit_facts(opened, ""),
     )
+
+
+def check_adoptable(pipeline: PipelineName, opened: Checkpoint) -> None:
+    """Raise UnsupportedError (``foreign-snapshot``) for a snapshot that could not be registered."""
+    if opened.manifest is None:
+        raise UnsupportedError(
+            f"{opened.directory} has no statelib manifest: it cannot become the head of pipeline {pipeline}",
+            kind="foreign-snapshot",
+            hint="statelib inspect and statelib export read it",
+        )

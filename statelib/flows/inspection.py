@@ -188,7 +188,7 @@ def export_parquet(opened: Checkpoint, state: str | None, target: Path, scratch:
     """
     schema = opened.schema()
     wanted = schema.states if state is None else (schema.state(state),)
-    paths = {descriptor.name: target / _file_name(descriptor.name) for descriptor in wanted}
+    paths = {descriptor.name: target / file_name(descriptor.name) for descriptor in wanted}
     for path in paths.values():
         if path.exists():
             raise InvalidRequestError(f"{path} exists already", kind="target-exists", hint="choose an empty directory")
@@ -201,7 +201,7 @@ def export_parquet(opened: Checkpoint, state: str | None, target: Path, scratch:
     return list(paths.values())
 
 
-def _file_name(state: str) -> str:
+def file_name(state: str) -> str:
     """Flink allows any text as a name of a state; a file gets one that stays in its directory."""
     return state.replace("%", "%25").replace("/", "%2F").replace("\0", "%00") + ".parquet"
 

@@ -4,16 +4,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
+from statelib.formats.canonical import read_header
 from statelib.formats.keyed_header import decode_keyed_header
 from statelib.formats.manifest import read_checkpoint_file
 from statelib.formats.operator_id import operator_id
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, OperatorState, SourcePosition
-from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyedStateHandle
+from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyedStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics
 from statelib.restore.entries import iter_entries
@@ -24,6 +27,9 @@ from statelib.serializers.values import decode_values
 from statelib.storage.publish import read_published
 from statelib.storage.reader import DirectoryReader
 from statelib.storage.uris import local_path, to_uri
+
+if TYPE_CHECKING:
+    from statelib.flows.diff import Diff
 
 
 @dataclass(frozen=True)
@@ -102,10 +108,12 @@ class Checkpoint:
         operator, handles = self.keyed_operator(), self.handles()
         if not handles:
             raise NotFoundError(f"{self.directory}: no operator with keyed state", kind="no-operator")
-        handle = handles[0]
-        stream = handle.meta if isinstance(handle, IncrementalRemoteKeyedStateHandle) else handle.stream
+        handle, reader = handles[0], self.reader()
         what = f"{self.directory}: keyed state of operator {self.operator_name(operator)}"
-        return decode_keyed_header(self.reader().read(stream), operator.max_parallelism, what).schema
+        if isinstance(handle, KeyGroupsSavepointStateHandle):
+            return read_header(partial(reader.read_range, handle.stream), handle, operator.max_parallelism, what).schema
+        stream = handle.meta if isinstance(handle, IncrementalRemoteKeyedStateHandle) else handle.stream
+        return decode_keyed_header(reader.read(stream), operator.max_parallelism, what).schema
 
     def sources(self) -> tuple[RestoreSource, ...]:
         """One a handle, ready to restore from, with the statistics that its entries must have."""
@@ -127,7 +135,7 @@ class Checkpoint:
 
     def rows(self, scratch: str | None = None) -> Iterator[tuple[int, StateRows]]:
         """(state index, serialized entries) batch by batch, from storage, verified."""
-        with _located(self.directory), tempfile.TemporaryDirectory(dir=scratch, prefix="statelib-read-") as directory:
+        with located(self.directory), tempfile.TemporaryDirectory(dir=scratch, prefix="statelib-read-") as directory:
             for number, source in enumerate(self.sources()):
                 yield from iter_entries(source, None, str(Path(directory) / str(number)))
 
@@ -139,7 +147,7 @@ class Checkpoint:
         for index, rows in self.rows(scratch):
             descriptor = schema.states[index]
             if len(rows) and state in (None, descriptor.name):
-                with _located(f"{self.directory}: state {descriptor.name}"):
+                with located(f"{self.directory}: state {descriptor.name}"):
                     table = to_table(schema, descriptor, rows)
                 yield descriptor.name, table
 
@@ -149,9 +157,15 @@ class Checkpoint:
         empty = to_table(schema, schema.state(state), NO_ROWS)
         return pa.concat_tables([empty, *(table for _, table in self.tables(state, scratch))])
 
+    def diff(self, other: "Checkpoint", scratch: str | None = None) -> "Diff":
+        """What leads from this snapshot to the ``other`` one, state by state."""
+        from statelib.flows.diff import Diff  # a diff opens nothing itself: it is made of two of these
+
+        return Diff(self, other, scratch)
+
 
 @contextmanager
-def _located(where: str) -> Iterator[None]:
+def located(where: str) -> Iterator[None]:
     """Puts in front of an error where it happened, unless it names the place itself."""
     try:
         yield

@@ -4,7 +4,7 @@ Source: requirements R25 to R29 (the handle's type says which reader reads it).
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from statelib.backends.rocksdb.stored import scan_stored
@@ -88,17 +88,57 @@ def _rocksdb(
 ) -> Iterator[tuple[int, StateRows]]:
     header = rocksdb_header(handle, source.reader, source.schema.max_parallelism)
     order = check_same_schema(source.schema, header.schema)
-    names = [state.name for state in header.states]
-    timers = {state.name for state in header.states if state.descriptor is None}
     try:
         materialise(handle, source.reader, scratch, with_options=True)
-        for number, rows in scan_stored(str(scratch), names, wanted, source.schema.max_parallelism, timers):
-            index = header.schema_index[number]
-            if index is None:
-                raise UnsupportedError(f"timers in state {names[number]!r}", kind="timer-state")
-            yield order[index], rows
+        yield from _scan(header, order, scratch, wanted)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _scan(
+    header: KeyedHeader, order: Sequence[int], database: Path, wanted: KeyGroupRange
+) -> Iterator[tuple[int, StateRows]]:
+    names = [state.name for state in header.states]
+    timers = {state.name for state in header.states if state.descriptor is None}
+    for number, rows in scan_stored(str(database), names, wanted, header.schema.max_parallelism, timers):
+        index = header.schema_index[number]
+        if index is None:
+            raise UnsupportedError(f"timers in state {names[number]!r}", kind="timer-state")
+        yield order[index], rows
+
+
+class EntryReader:
+    """The entries behind a handle, read piece by piece: what must be copied for that is copied once.
+
+    ``scratch_directory`` must not exist; :meth:`close` removes it."""
+
+    def __init__(self, source: RestoreSource, scratch_directory: str) -> None:
+        self._source = source
+        self._scratch = Path(scratch_directory)
+        self._header: KeyedHeader | None = None
+
+    def read(self, runs: Sequence[KeyGroupRange]) -> Iterator[tuple[int, StateRows]]:
+        """As :func:`iter_entries`, of the key groups in ``runs`` (ascending, one or more); a RocksDB handle
+        also gives those between them, because a scan passes them by anyway."""
+        handle = self._source.handle
+        if isinstance(handle, IncrementalRemoteKeyedStateHandle):
+            wanted = handle.key_group_range.intersection(KeyGroupRange(runs[0].start, runs[-1].end))
+            yield from self._copied(handle, wanted)
+            return
+        for run in runs:
+            yield from iter_entries(self._source, run, str(self._scratch))
+
+    def _copied(
+        self, handle: IncrementalRemoteKeyedStateHandle, wanted: KeyGroupRange
+    ) -> Iterator[tuple[int, StateRows]]:
+        if self._header is None:
+            self._header = rocksdb_header(handle, self._source.reader, self._source.schema.max_parallelism)
+            materialise(handle, self._source.reader, self._scratch, with_options=True)
+        order = check_same_schema(self._source.schema, self._header.schema)
+        yield from _scan(self._header, order, self._scratch, wanted)
+
+    def close(self) -> None:
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def rocksdb_header(handle: IncrementalRemoteKeyedStateHandle, reader: StateReader, max_parallelism: int) -> KeyedHeader:

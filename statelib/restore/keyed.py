@@ -49,13 +49,11 @@ def restore_rocksdb(
     otherwise the entries are loaded. Raises as :func:`restore_heap`, and UnsupportedError
     (``heap-native``) for the heap's own stream; then the directory is gone."""
     refuse_heap_native(source.handle for source in sources)
-    if len(sources) == 1:
+    if opens_in_place(key_group_range, sources):
         handle = sources[0].handle
-        same_range = handle.key_group_range == key_group_range
-        # Without statistics nothing would notice a database that opens shorter than it was.
-        if isinstance(handle, IncrementalRemoteKeyedStateHandle) and same_range and sources[0].statistics is not None:
-            statistics = _copied_in_place(schema, sources[0], handle, directory)
-            return RocksDBKeyedStateBackend.open_existing(schema, key_group_range, directory, backend_uid, statistics)
+        assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
+        statistics = _copied_in_place(schema, sources[0], handle, directory)
+        return RocksDBKeyedStateBackend.open_existing(schema, key_group_range, directory, backend_uid, statistics)
     backend = RocksDBKeyedStateBackend(schema, key_group_range, directory, backend_uid)
     try:
         _load(backend, sources, f"{directory}-restore")
@@ -63,6 +61,16 @@ def restore_rocksdb(
         backend.close()
         raise
     return backend
+
+
+def opens_in_place(key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]) -> bool:
+    """Whether a RocksDB backend of the range opens the sources' files as they are, without loading entries."""
+    if len(sources) != 1:
+        return False
+    handle = sources[0].handle
+    same_range = handle.key_group_range == key_group_range
+    # Without statistics nothing would notice a database that opens shorter than it was.
+    return isinstance(handle, IncrementalRemoteKeyedStateHandle) and same_range and sources[0].statistics is not None
 
 
 def _load(backend: KeyedStateBackend, sources: Sequence[RestoreSource], scratch_directory: str | None) -> None:

@@ -16,11 +16,17 @@ def materialise(
     ``with_options``: also RocksDB's OPTIONS files (needed for a merge operator, otherwise better
     written anew). Raises CorruptStateError (``bad-file-name``) for a name that is no RocksDB
     file's, or is given twice, and what the reader raises."""
-    files = rocksdb_files(handle)
+    files = files_to_copy(handle, with_options=with_options)
     directory.mkdir(parents=True)
     for name, stream in files:
-        if with_options or not name.startswith("OPTIONS-"):
-            reader.copy_to(stream, str(directory / name))
+        reader.copy_to(stream, str(directory / name))
+
+
+def files_to_copy(
+    handle: IncrementalRemoteKeyedStateHandle, *, with_options: bool
+) -> tuple[tuple[str, StreamStateHandle], ...]:
+    """What :func:`materialise` copies: (RocksDB's file name, where its bytes lie)."""
+    return tuple(file for file in rocksdb_files(handle) if with_options or not file[0].startswith("OPTIONS-"))
 
 
 def rocksdb_files(handle: IncrementalRemoteKeyedStateHandle) -> tuple[tuple[str, StreamStateHandle], ...]:

@@ -1,0 +1,114 @@
+"""``statelib checkpoints diff``: what became of the state between two snapshots."""
+
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from statelib.cli.output import Column, Json, count, errors, line, note, print_json, table
+from statelib.cli.snapshots import Operator, Snapshot, State, open_snapshot
+from statelib.flows.diff import StateDiff
+from statelib.flows.diff_output import ChangeFiles, Sample
+from statelib.flows.opened import Checkpoint
+from statelib.formats.plain_text import texts
+
+
+def diff(
+    before: Snapshot,
+    after: Snapshot,
+    *,
+    state: State = None,
+    operator: Operator = None,
+    limit: Annotated[int, typer.Option("--limit", help="Show so many differing entries of each state.")] = 0,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Directory for one Parquet file of differences a state.")
+    ] = None,
+    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit status 1 if the snapshots differ.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two snapshots state by state; what both manifests prove to be equal is not read."""
+    with errors(as_json):
+        sides = [_opened(snapshot, operator) for snapshot in (before, after)]
+        sample = Sample(limit)
+        with ChangeFiles(output) if output else nullcontext() as files:
+
+            def each(name: str, rows: pa.Table) -> None:
+                sample.add(name, rows)
+                if files:
+                    files.add(name, rows)
+
+            found = sides[0].diff(sides[1]).read(() if state is None else (state,), each)
+    written = [str(path) for path in files.paths] if files else []
+    if as_json:
+        _print_json(sides, found, sample, written)
+    else:
+        _print(sides, found, sample, written)
+    if exit_code and any(told.different for told in found):
+        raise typer.Exit(1)
+
+
+def _opened(snapshot: str, operator: str | None) -> Checkpoint:
+    opened = open_snapshot(snapshot)
+    return opened if operator is None else opened.select(operator)
+
+
+def _print_json(sides: list[Checkpoint], found: tuple[StateDiff, ...], sample: Sample, written: list[str]) -> None:
+    states = [
+        asdict(told) | {"different": told.different, "sample": _entries(sample.tables.get(told.name))} for told in found
+    ]
+    print_json({"before": sides[0].directory, "after": sides[1].directory, "states": states, "files": written})
+
+
+def _entries(rows: pa.Table | None) -> list[dict[str, str]]:
+    """Differing entries as text, column by column."""
+    if rows is None:
+        return []
+    columns = {name: texts(rows[name].combine_chunks()) for name in rows.column_names if name != "change"}
+    columns["change"] = rows["change"].to_pylist()
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _print(sides: list[Checkpoint], found: tuple[StateDiff, ...], sample: Sample, written: list[str]) -> None:
+    line(f"before  {sides[0].directory}")
+    line(f"after   {sides[1].directory}")
+    table("States", _COLUMNS, [_row(told) for told in found])
+    for told in found:
+        if told.incomparable:
+            line(f"{told.name}: not comparable, {told.incomparable}")
+    for name, rows in sample.tables.items():
+        entries = _entries(rows)
+        if entries:
+            shown = ["change", *(c for c in rows.column_names if c != "change")]
+            columns = [Column(c.replace("_", " "), wraps=c in ("before", "after")) for c in shown]
+            table(name, columns, [[entry[c] for c in shown] for entry in entries])
+    for path in written:
+        line(path)
+    different = sum(told.different for told in found)
+    note(f"{count(different)} of {count(len(found))} states differ")
+
+
+_COLUMNS = (
+    Column("state"), Column(""), Column("entries before", right=True), Column("after", right=True),
+    Column("added", right=True), Column("removed", right=True), Column("changed", right=True),
+    Column("key groups read", right=True), Column("skipped", right=True),
+)  # fmt: skip
+
+
+def _row(told: StateDiff) -> list[str]:
+    amounts = (told.entries_before, told.entries_after, told.added, told.removed, told.changed)
+    return [
+        told.name, _verdict(told), *map(count, amounts), count(told.key_groups_read), count(told.key_groups_skipped)
+    ]  # fmt: skip
+
+
+def _verdict(told: StateDiff) -> str:
+    if told.before_type is None:
+        return "only after"
+    if told.after_type is None:
+        return "only before"
+    if told.incomparable:
+        return "other type"
+    return "differs" if told.different else "equal"

@@ -1,0 +1,31 @@
+"""Values of any state type as one line of text each, for people; typed JSON is for machines."""
+
+import json
+
+import pyarrow as pa
+
+
+def texts(column: pa.Array) -> list[str]:
+    """One text a row; '-' for null. Timestamps keep their nanoseconds, bytes are hex, rows show their names."""
+    return ["-" if value is None else _text(value) for value in column.cast(_readable(column.type)).to_pylist()]
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_other)
+
+
+def _other(value: object) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """The type with everything that Python holds less exactly, or not at all, as text."""
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _readable(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_readable(kind.value_type))
+    if pa.types.is_map(kind):
+        return pa.map_(_readable(kind.key_type), _readable(kind.item_type))
+    return kind

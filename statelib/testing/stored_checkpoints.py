@@ -1,0 +1,121 @@
+"""Whole checkpoints, ``_metadata`` and all, of any content, backend, strategy and parallelism."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from statelib.backends.heap.backend import HeapKeyedStateBackend
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.formats.manifest import append_manifest
+from statelib.formats.metadata import encode_metadata
+from statelib.formats.operator_id import operator_id
+from statelib.model.checkpoint import (
+    CheckpointManifest,
+    CheckpointMetadata,
+    EventCounts,
+    FileRecord,
+    OperatorState,
+    OperatorSubtaskState,
+    SnapshotKind,
+    SourcePosition,
+    SubtaskReport,
+)
+from statelib.model.handles import ByteStreamStateHandle
+from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
+from statelib.model.key_groups import KeyGroupRange, subtask_ranges
+from statelib.model.state import KeyedStateSchema, merge_statistics
+from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.testing.stored_snapshots import UID
+
+NAME = PipelineName("stored")
+ID = CheckpointId(1)
+ATTEMPT = AttemptId("0" * 32)
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a checkpoint is made. ``manifest``: without, it looks like one of Flink's own."""
+
+    backend: str = "heap"
+    strategy: str = "canonical"
+    parallelism: int = 1
+    manifest: bool = True
+    inline_threshold_bytes: int = 0
+
+
+def store_checkpoint(
+    root: Path, schema: KeyedStateSchema, way: Way, fill: Callable[[KeyedStateBackend], None]
+) -> Checkpoint:
+    """A checkpoint below ``root`` (which must not exist) of what ``fill`` puts into the backend of each subtask."""
+    storage = FileSystemCheckpointStorage(str(root), NAME, way.inline_threshold_bytes)
+    reference = storage.initialize_location(ID)
+    reports = []
+    for subtask, key_groups in enumerate(subtask_ranges(way.parallelism, schema.max_parallelism)):
+        backend = _backend(way, schema, key_groups, f"{root}/live-{subtask}")
+        fill(backend)
+        strategy = _strategy(way, backend)
+        streams = storage.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, subtask)
+        result = take_snapshot(strategy, ID, streams, CloseableRegistry())
+        files = tuple(
+            FileRecord(w.handle.path, w.size_bytes, w.crc32c, subtask, key_groups)
+            for w in result.streams
+            if not isinstance(w.handle, ByteStreamStateHandle)
+        )
+        none = EventCounts(0, 0, 0)
+        reports.append(SubtaskReport(subtask, key_groups, result.keyed, files, backend.statistics(), none, "", 0, 0))
+        strategy.close()
+        backend.close()
+    metadata = encode_metadata(_metadata(schema, way, reports))
+    data = append_manifest(metadata, _manifest(schema, way, reports)) if way.manifest else metadata
+    storage.publish_metadata(reference, data)
+    return open_checkpoint(reference.directory)
+
+
+def _backend(way: Way, schema: KeyedStateSchema, key_groups: KeyGroupRange, directory: str) -> KeyedStateBackend:
+    if way.backend == "heap":
+        return HeapKeyedStateBackend(schema, key_groups)
+    return RocksDBKeyedStateBackend(schema, key_groups, directory, UID)
+
+
+def _strategy(way: Way, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
+    if way.strategy == "full" and isinstance(backend, RocksDBKeyedStateBackend):
+        return RocksDBFullSnapshotStrategy(backend, UID)
+    if way.strategy == "full" and isinstance(backend, HeapKeyedStateBackend):
+        return HeapNativeSnapshotStrategy(backend, UID)
+    return CanonicalSnapshotStrategy(backend)
+
+
+def _metadata(schema: KeyedStateSchema, way: Way, reports: list[SubtaskReport]) -> CheckpointMetadata:
+    subtasks = tuple((r.subtask, OperatorSubtaskState(r.keyed)) for r in reports)
+    operator = OperatorState(operator_id(NAME), way.parallelism, schema.max_parallelism, subtasks, uid=NAME)
+    return CheckpointMetadata(ID, (operator,))
+
+
+def _manifest(schema: KeyedStateSchema, way: Way, reports: list[SubtaskReport]) -> CheckpointManifest:
+    whole = KeyGroupRange(0, schema.max_parallelism - 1)
+    return CheckpointManifest(
+        pipeline=NAME,
+        checkpoint_id=ID,
+        kind=SnapshotKind.CHECKPOINT,
+        strategy=way.strategy,
+        epoch=Epoch(1),
+        attempt=ATTEMPT,
+        generation=0,
+        base=None,
+        created_at_ms=0,
+        position=SourcePosition(None, 0),
+        events=EventCounts(0, 0, 0),
+        schema=schema,
+        files=tuple(f for r in reports for f in r.files),
+        statistics=tuple(
+            merge_statistics(whole, [r.statistics[i] for r in reports]) for i in range(len(schema.states))
+        ),
+    )

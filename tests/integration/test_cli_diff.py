@@ -1,0 +1,122 @@
+"""``statelib checkpoints diff``: on our own checkpoints and on Flink's savepoints."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from foreign import savepoint, write_several_operators
+from shop import open_shop
+from shop_cli import call, refused, said
+
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.wiring import Deployment
+
+DIFF = ("checkpoints", "diff")
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    return open_shop(tmp_path_factory.mktemp("shop"))
+
+
+def counts(here: Deployment | None, *words: object) -> dict[str, tuple[object, ...]]:
+    told = json.loads(said(here, *DIFF, *words, "--json"))
+    fields = ("entries_before", "entries_after", "added", "removed", "changed", "key_groups_read")
+    return {state["name"]: tuple(state[f] for f in fields) for state in told["states"]}
+
+
+def test_two_days_of_a_pipeline(shop: Deployment) -> None:
+    """Every shop sells both items on the first day; the days after change amounts and counts only."""
+    found = counts(shop, "sales/1", "sales/2")
+    assert found == {"total": (3, 3, 0, 0, 3, 3), "per_item": (6, 6, 0, 0, 6, 3), "items": (3, 3, 0, 0, 0, 0)}
+    told = said(shop, *DIFF, "sales/1", "sales/2")
+    assert re.search(r"^total +differs +3 +3 +0 +0 +3 +3 +125$", told, re.MULTILINE)
+    assert re.search(r"^items +equal +3 +3 +0 +0 +0 +0 +128$", told, re.MULTILINE)
+    assert told.startswith(f"before  file://{shop.storage_root}/sales/chk-1\nafter   file://")
+
+
+def test_samples_show_old_and_new_values(shop: Deployment) -> None:
+    told = said(shop, *DIFF, "sales/1", "sales/2", "--state", "total", "--limit", "2")
+    assert "per_item" not in told
+    rows = [line for line in told.splitlines() if line.startswith("changed")]
+    assert len(rows) == 2
+    shops = {row.split()[2].strip('"'): row for row in rows}
+    for name, row in shops.items():
+        n = int(name.removeprefix("shop-"))
+        assert f'{{"sold": 2, "amount": {2 * n + 3}}}  {{"sold": 4, "amount": {4 * n + 18}}}' in row
+    (state,) = json.loads(said(shop, *DIFF, "sales/1", "sales/2", "--state", "total", "--limit", "9", "--json"))[
+        "states"
+    ]
+    assert len(state["sample"]) == 3
+    assert {entry["change"] for entry in state["sample"]} == {"changed"}
+
+
+def test_parquet_of_each_state(shop: Deployment, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "out"
+    said(shop, *DIFF, "sales/1", "sales/2", "-o", target)
+    first, second = (open_checkpoint(f"{shop.storage_root}/sales/chk-{n}") for n in (1, 2))
+    names = {"total": ["key_group", "key"], "per_item": ["key_group", "key", "user_key"], "items": ["key_group", "key"]}
+    assert sorted(path.name for path in target.iterdir()) == sorted(f"{name}.parquet" for name in names)
+    for name, columns in names.items():
+        table = pq.read_table(target / f"{name}.parquet")
+        assert table.column_names == [*columns, "change", "before", "after"]
+        assert table.equals(first.diff(second).to_arrow(name))
+    assert refused(shop, *DIFF, "sales/1", "sales/2", "-o", target).endswith(f"{target}/total.parquet exists already")
+    assert len(list(target.iterdir())) == 3
+
+
+def test_exit_status(shop: Deployment) -> None:
+    for words, status in ((["sales/1", "sales/2"], 1), (["sales/2", "sales/4"], 0), (["sales/1", "sales/1"], 0)):
+        assert call(shop, *DIFF, *words).exit_code == 0
+        assert call(shop, *DIFF, *words, "--exit-code").exit_code == status
+    assert "pipeline sales has no checkpoint 99" in refused(shop, *DIFF, "sales/1", "sales/99", "--exit-code")
+    assert "sales/6 is pending" in refused(shop, *DIFF, "sales/6", "sales/1")
+    assert "known states are" in refused(shop, *DIFF, "sales/1", "sales/2", "--state", "totals")
+    assert "limit -1" in refused(shop, *DIFF, "sales/1", "sales/2", "--limit", "-1")
+
+
+def test_other_pipelines_are_told_apart(shop: Deployment) -> None:
+    """Another key type: nothing can be compared, and both sides' states are named."""
+    told = said(shop, *DIFF, "sales/1", "tours/1", "--limit", "3")
+    assert re.search(r"^total +only before +3 +0 +- +- +- ", told, re.MULTILINE)
+    assert re.search(r"^best +only after +0 +6 +- +- +- ", told, re.MULTILINE)
+    assert "best: not comparable, key: string before, tuple<string, string> after" in told
+    assert call(shop, *DIFF, "sales/1", "tours/1", "--exit-code").exit_code == 1
+
+
+def entries_of(fixture: str, state: str) -> dict[str, list[str]]:
+    """What the Flink job wrote: entry by entry (a list is one) the lines of its values."""
+    found: dict[str, list[str]] = {}
+    for text in (savepoint(fixture).parent / "truth.jsonl").read_text(encoding="utf-8").splitlines():
+        entry = json.loads(text)
+        if entry["state"] == state:
+            found.setdefault(json.dumps([entry["key"], entry.get("uk")]), []).append(json.dumps(entry["value"]))
+    return found
+
+
+def test_flink_s_canonical_savepoints(tmp_path: Path) -> None:
+    """Two jobs that kept more and less; and one job on two backends, which write the same state differently."""
+    few, many = "1.20.5/kinds-hashmap-canonical-p1", "1.20.5/kinds-hashmap-canonical-p4-files"
+    found = counts(None, savepoint(few), savepoint(many))
+    assert len(found) == 6
+    for state, row in found.items():
+        old, new = entries_of(few, state), entries_of(many, state)
+        changed = sum(old[key] != new[key] for key in old.keys() & new.keys())
+        expected = (len(old), len(new), len(new.keys() - old.keys()), len(old.keys() - new.keys()), changed, 128)
+        assert row == expected, state
+    rocksdb = counts(None, savepoint(few), savepoint("1.20.5/kinds-rocksdb-canonical-p1"))
+    assert {row[2:5] for row in rocksdb.values()} == {(0, 0, 0)}
+    assert {row[-1] for row in counts(None, savepoint(few), savepoint(few)).values()} == {0}
+    copy = shutil.copytree(savepoint(many), tmp_path / "copy")
+    assert {row[2:] for row in counts(None, savepoint(many), copy).values()} == {(0, 0, 0, 128)}
+
+
+def test_an_operator_is_chosen(tmp_path: Path) -> None:
+    write_several_operators(tmp_path, readable=True)
+    assert "several operators hold keyed state" in refused(None, *DIFF, tmp_path, tmp_path)
+    assert {row[2:5] for row in counts(None, tmp_path, tmp_path, "--operator", "01" + "ab" * 15).values()} == {
+        (0, 0, 0)
+    }
