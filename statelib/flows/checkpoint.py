@@ -80,7 +80,7 @@ def register(
     """The commit point: one transaction makes the checkpoint COMPLETED and the pipeline's head."""
     catalog = deployment.catalog()
     record = catalog.get(PipelineName(pipeline.name), checkpoint_id)
-    opened = open_checkpoint(record.directory, own=True)
+    opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
     return catalog.commit(record.pipeline, checkpoint_id, record.epoch, commit_facts(opened, report_uri))
 
 

@@ -47,13 +47,10 @@ def restore_rocksdb(
 
     One RocksDB source of the same range, written by statelib, is copied and opened as it is;
     otherwise the entries are loaded. Raises as :func:`restore_heap`; then the directory is gone."""
-    if len(sources) == 1:
-        handle = sources[0].handle
-        same_range = handle.key_group_range == key_group_range
-        # Without statistics nothing would notice a database that opens shorter than it was.
-        if isinstance(handle, IncrementalRemoteKeyedStateHandle) and same_range and sources[0].statistics is not None:
-            statistics = _copied_in_place(schema, sources[0], handle, directory)
-            return RocksDBKeyedStateBackend.open_existing(schema, key_group_range, directory, backend_uid, statistics)
+    handle = restored_in_place(key_group_range, sources)
+    if handle is not None:
+        statistics = _copied_in_place(schema, sources[0], handle, directory)
+        return RocksDBKeyedStateBackend.open_existing(schema, key_group_range, directory, backend_uid, statistics)
     backend = RocksDBKeyedStateBackend(schema, key_group_range, directory, backend_uid)
     try:
         _load(backend, sources, f"{directory}-restore")
@@ -61,6 +58,19 @@ def restore_rocksdb(
         backend.close()
         raise
     return backend
+
+
+def restored_in_place(
+    key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
+) -> IncrementalRemoteKeyedStateHandle | None:
+    """The handle whose files become a RocksDB backend's own as they are; None where entries are loaded."""
+    if len(sources) != 1 or sources[0].handle.key_group_range != key_group_range:
+        return None
+    handle = sources[0].handle
+    # Without statistics nothing would notice a database that opens shorter than it was.
+    if not isinstance(handle, IncrementalRemoteKeyedStateHandle) or sources[0].statistics is None:
+        return None
+    return handle
 
 
 def _load(backend: KeyedStateBackend, sources: Sequence[RestoreSource], scratch_directory: str | None) -> None:

@@ -11,7 +11,9 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
+from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.strategy_suite import SnapshotStrategySuite
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
@@ -58,3 +60,12 @@ class TestFullOfRocksDB(_RocksDBBackend, SnapshotStrategySuite):
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
         assert isinstance(backend, RocksDBKeyedStateBackend)
         return RocksDBFullSnapshotStrategy(backend, UID)
+
+
+class TestIncrementalOfRocksDB(_RocksDBBackend, SnapshotStrategySuite):
+    handle_type = IncrementalRemoteKeyedStateHandle
+    scopes = frozenset(CheckpointedStateScope)
+
+    def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
+        assert isinstance(backend, RocksDBKeyedStateBackend)
+        return RocksDBIncrementalSnapshotStrategy(backend, UID)
