@@ -151,7 +151,7 @@ def _conclude(places: Places, say: Say) -> int:
         head = catalog.head(name).head
         if head is None:
             raise DemoError(f"pipeline {pipeline} has no completed checkpoint")
-        found[pipeline] = open_checkpoint(catalog.get(name, head).directory)
+        found[pipeline] = open_checkpoint(catalog.get(name, head).directory, storage_root=here.storage_root)
     say("comparing with polars over the raw flights")
     comparisons = compare_all(raw_flights(), END, found)
     completed = [r for r in catalog.list(None) if r.state is CheckpointState.COMPLETED]

@@ -20,6 +20,7 @@ def describe(opened: Checkpoint) -> Json:
         "metadata_version": opened.metadata.version,
         "written_by": "statelib" if opened.manifest else "flink",
         "operators": [_operator(opened, o, parts.get(o.operator_id)) for o in opened.operators],
+        "uploaded_bytes": opened.manifest.uploaded_bytes if opened.manifest else None,
         "files": [
             {
                 "path": f.path,
@@ -84,6 +85,8 @@ def print_snapshot(opened: Checkpoint) -> None:
         columns = [Column("file"), Column("size", right=True), Column("crc32c"), Column("key groups")]
         rows = [[f["path"], size(f["size_bytes"]), f["crc32c"], f["key_groups"]] for f in told["files"]]
         table("Files", columns, rows)
+        if told["uploaded_bytes"] is not None:
+            line(f"written for this checkpoint: {size(told['uploaded_bytes'])}, the rest was there already")
     stateless = [f"{_title(o)}, no keyed state" for o in told["operators"] if not o["subtasks"]]
     if stateless:
         line("\n" + "\n".join(stateless))

@@ -23,7 +23,7 @@ from statelib.flows.inspection import (
     writing,
 )
 from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment, deployment, storage_root
 
 Snapshot = Annotated[str, typer.Argument(help="<pipeline>/<id>, or the path of a snapshot directory.")]
 State = Annotated[str | None, typer.Option("--state", help="Only this state.")]
@@ -43,7 +43,7 @@ def inspect_(snapshot: Snapshot, as_json: Json = False) -> None:
 def open_snapshot(snapshot: str) -> Checkpoint:
     """A path needs no deployment; what is no path is looked up in the catalog."""
     path = path_of(snapshot)
-    return open_checkpoint(path) if path else resolve(deployment(), snapshot)
+    return open_checkpoint(path, storage_root=storage_root()) if path else resolve(deployment(), snapshot)
 
 
 def path_of(snapshot: str) -> str:
@@ -117,12 +117,18 @@ def _verify_all(snapshot: str | None, pipeline: str | None, read_data: bool) -> 
         )
     path = path_of(snapshot) if snapshot else ""
     if path:
-        return [verify_at(path, own=False, read_data=read_data)]
+        return [verify_at(path, own=False, read_data=read_data, storage_root=storage_root())]
     here = deployment()
     targets = _targets(here, snapshot, pipeline)
     with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
         return [
-            verify_at(target, own=True, read_data=read_data, scratch=here.work_directory)
+            verify_at(
+                target,
+                own=True,
+                read_data=read_data,
+                scratch=here.work_directory,
+                storage_root=here.storage_root,
+            )
             for target in progress.track(targets, description="verifying")
         ]
 

@@ -15,9 +15,9 @@ from statelib.model.ids import pipeline_name
 if TYPE_CHECKING:
     from statelib.definition.pipeline import Pipeline
 
-STRATEGIES = {"heap": ("canonical", "full"), "rocksdb": ("full", "canonical")}
+STRATEGIES = {"heap": ("canonical", "full"), "rocksdb": ("full", "incremental", "canonical")}
 """By backend; the first is its default."""
-LATER_STRATEGIES = ("incremental", "changelog")
+LATER_STRATEGIES = ("changelog",)
 PLACEHOLDERS = ("data", "start", "end")
 MAX_KEY_COLUMNS = 25
 """Flink's largest tuple."""

@@ -13,11 +13,10 @@ from statelib.flows.facts import collect_facts
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval, FileRecord, SnapshotKind, SourcePosition
-from statelib.model.handles import RelativeFileStateHandle
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, CommitFacts, PipelineHead
 from statelib.quality.gate import QualityReport, run_gate
-from statelib.storage.uris import absolute_uri
+from statelib.storage.uris import absolute_uri, file_handle
 from statelib.wire.checksum import crc32c
 
 
@@ -81,7 +80,7 @@ def register(
     """The commit point: one transaction makes the checkpoint COMPLETED and the pipeline's head."""
     catalog = deployment.catalog()
     record = catalog.get(PipelineName(pipeline.name), checkpoint_id)
-    opened = open_checkpoint(record.directory, own=True)
+    opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
     return catalog.commit(record.pipeline, checkpoint_id, record.epoch, commit_facts(opened, report_uri))
 
 
@@ -134,8 +133,7 @@ def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePos
 
 
 def _absolute(directory: str, record: FileRecord) -> FileRecord:
-    path = absolute_uri(directory, RelativeFileStateHandle(record.path, record.size_bytes))
-    return replace(record, path=path)
+    return replace(record, path=absolute_uri(directory, file_handle(record.path, record.size_bytes)))
 
 
 def _text(interval: DataInterval) -> str:

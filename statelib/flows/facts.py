@@ -12,9 +12,9 @@ from statelib.storage.inventory import verify_files
 
 def collect_facts(deployment: Deployment, record: CheckpointRecord) -> CheckpointFacts:
     """Files with their sizes and checksums, then, if all are whole, every entry counted again."""
-    opened = open_checkpoint(record.directory, own=True)
+    opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
     files = opened.manifest.files if opened.manifest else ()
-    findings = verify_files(opened.directory, files, read_data=True)
+    findings = verify_files(opened.directory, files, read_data=True, allowed_root=opened.allowed_root)
     whole = all(not finding.problem for finding in findings)
     base = None
     if record.base is not None:

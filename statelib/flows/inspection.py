@@ -34,8 +34,8 @@ def resolve(deployment: Deployment, text: str) -> Checkpoint:
 
     Raises as :func:`parse_checkpoint`, :func:`completed_record` and :func:`open_checkpoint` do."""
     if not is_id(text):
-        return open_checkpoint(text)
-    return open_checkpoint(completed_record(deployment, text).directory, own=True)
+        return open_checkpoint(text, storage_root=deployment.storage_root)
+    return open_checkpoint(completed_record(deployment, text).directory, own=True, storage_root=deployment.storage_root)
 
 
 def completed_record(deployment: Deployment, text: str) -> CheckpointRecord:
@@ -99,11 +99,18 @@ def completed(deployment: Deployment, pipeline: PipelineName | None) -> list[Che
     return [r for r in deployment.catalog().list(pipeline) if r.state is CheckpointState.COMPLETED]
 
 
-def verify_at(directory: str, *, own: bool, read_data: bool = True, scratch: str | None = None) -> Verification:
+def verify_at(
+    directory: str,
+    *,
+    own: bool,
+    read_data: bool = True,
+    scratch: str | None = None,
+    storage_root: str | None = None,
+) -> Verification:
     """As :func:`verify`, of a snapshot that is still to be opened: a damaged ``_metadata`` is the problem found,
     and so is a missing one where statelib is known to have written it (``own``)."""
     try:
-        opened = open_checkpoint(directory, own=own)
+        opened = open_checkpoint(directory, own=own, storage_root=storage_root)
     except CorruptStateError as error:
         return Verification(directory, 0, 0, 0, (error.message,))
     except NotFoundError as error:
@@ -119,7 +126,7 @@ def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = 
 
     Raises UnsupportedError for state of Flink's that cannot be read."""
     files = opened.manifest.files if opened.manifest else ()
-    findings = verify_files(opened.directory, files, read_data=read_data)
+    findings = verify_files(opened.directory, files, read_data, opened.allowed_root)
     problems = [_problem(opened.directory, finding) for finding in findings if finding.problem]
     entries = sum(s.total_entries for s in opened.manifest.statistics) if opened.manifest else None
     if read_data and not problems:

@@ -26,7 +26,7 @@ from statelib.serializers.rows import NO_ROWS, StateRows
 from statelib.serializers.values import decode_values
 from statelib.storage.publish import read_published
 from statelib.storage.reader import DirectoryReader
-from statelib.storage.uris import local_path, to_uri
+from statelib.storage.uris import local_path, parts_below, to_uri
 
 if TYPE_CHECKING:
     from statelib.flows.diff import Diff
@@ -35,13 +35,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Checkpoint:
     """What :func:`open_checkpoint` gives. ``manifest`` is None for a snapshot of Flink's own.
-    ``selected``: the id of the operator to look at, None = the only one with keyed state."""
+    ``selected``: the id of the operator to look at, None = the only one with keyed state.
+    ``allowed_root``: where its files may lie besides ``directory``, for checkpoints that share them."""
 
     directory: str
     metadata: CheckpointMetadata
     manifest: CheckpointManifest | None
     metadata_bytes: bytes = field(repr=False)
     selected: bytes | None = None
+    allowed_root: str | None = None
 
     @property
     def metadata_size_bytes(self) -> int:
@@ -96,10 +98,12 @@ class Checkpoint:
     def handles(self) -> tuple[KeyedStateHandle, ...]:
         return tuple(s.keyed for _, s in self.keyed_operator().subtasks if s.keyed is not None)
 
+    def checksums(self) -> dict[str, tuple[int, int]] | None:
+        """Path as in the handle -> (size in bytes, crc32c); None for a snapshot of Flink's own."""
+        return {f.path: (f.size_bytes, f.crc32c) for f in self.manifest.files} if self.manifest else None
+
     def reader(self) -> DirectoryReader:
-        files = self.manifest.files if self.manifest else ()
-        checksums = {f.path: (f.size_bytes, f.crc32c) for f in files} if self.manifest else None
-        return DirectoryReader(self.directory, checksums)
+        return DirectoryReader(self.directory, self.checksums(), allowed_root=self.allowed_root)
 
     def schema(self) -> KeyedStateSchema:
         """Of the manifest, with field names; from the stream's own header where there is none."""
@@ -189,14 +193,26 @@ def to_table(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateR
     return pa.table({**columns, "value": decode_values(descriptor, rows.values)})
 
 
-def open_checkpoint(path: str, *, own: bool = False) -> Checkpoint:
+def open_checkpoint(path: str, *, own: bool = False, storage_root: str | None = None) -> Checkpoint:
     """Open a checkpoint or savepoint by its directory, or by the ``_metadata`` file in it.
 
-    ``own``: statelib wrote it, so that a missing manifest is damage.
+    ``own``: statelib wrote it, so that a missing manifest is damage. ``storage_root``: the
+    deployment's storage; a checkpoint that lies in it may share files with others of its pipeline,
+    any other snapshot is confined to its directory.
 
     Raises NotFoundError (``no-metadata``), CorruptStateError (``corrupt-metadata``).
     """
     directory = local_path(path.removesuffix("/_metadata"))
     data = read_published(directory)
     metadata, manifest = read_checkpoint_file(data, f"{directory}/_metadata", expect_manifest=own)
-    return Checkpoint(to_uri(directory), metadata, manifest, data)
+    return Checkpoint(
+        to_uri(directory), metadata, manifest, data, allowed_root=_pipeline_directory(directory, storage_root)
+    )
+
+
+def _pipeline_directory(directory: str, storage_root: str | None) -> str | None:
+    """``<root>/<pipeline>`` of ``<root>/<pipeline>/chk-<id>``, None for any other directory."""
+    parts = None if storage_root is None else parts_below(directory, local_path(storage_root))
+    if parts is None or len(parts) != 2 or not parts[1].startswith("chk-"):
+        return None
+    return to_uri(directory.rpartition("/")[0])

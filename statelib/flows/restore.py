@@ -10,13 +10,12 @@ from statelib.flows.adoption import adopt_snapshot, check_adoptable
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.snapshot import RestoreLayout, lay_out
 from statelib.flows.wiring import Deployment
-from statelib.model.handles import FileStateHandle, IncrementalRemoteKeyedStateHandle, stream_handles
+from statelib.model.handles import ByteStreamStateHandle, IncrementalRemoteKeyedStateHandle, stream_handles
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
 from statelib.restore.schemas import check_same_schema
 from statelib.restore.volume import bytes_to_read, entries_to_read
-from statelib.storage.uris import local_path, parts_below
 
 
 @dataclass(frozen=True)
@@ -96,11 +95,11 @@ def find_checkpoint(
     (``not-completed``) for one that never completed."""
     catalog = deployment.catalog()
     if not checkpoint.isdecimal():
-        opened = open_checkpoint(checkpoint)
+        opened = open_checkpoint(checkpoint, storage_root=deployment.storage_root)
         known = [r for r in catalog.list(pipeline) if r.directory.rstrip("/") == opened.directory.rstrip("/")]
         return (_completed(known[0]) if known else None), opened
     record = _completed(catalog.get(pipeline, CheckpointId(int(checkpoint))))
-    return record, open_checkpoint(record.directory, own=True)
+    return record, open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
 
 
 def _completed(record: CheckpointRecord) -> CheckpointRecord:
@@ -181,16 +180,20 @@ def _check_restorable(pipeline: Pipeline, opened: Checkpoint) -> None:
 
 
 def _check_claim(opened: Checkpoint) -> None:
-    """Claiming makes the files ours to delete, so none may lie outside the claimed directory."""
-    root = local_path(opened.directory)
-    for handle in opened.handles():
-        for stream in stream_handles(handle):
-            if isinstance(stream, FileStateHandle) and parts_below(local_path(stream.path), root) is None:
-                raise InvalidRequestError(
-                    f"{opened.directory} refers to {stream.path}, which lies outside it: it cannot be claimed",
-                    kind="claim-outside-root",
-                    hint="restore with claim mode NO_CLAIM",
-                )
+    """Claiming makes the files ours to delete, so none may lie outside the claimed directory; those that the
+    pipeline's own checkpoints share are ours already."""
+    reader = opened.reader()
+    for stream in (s for handle in opened.handles() for s in stream_handles(handle)):
+        if isinstance(stream, ByteStreamStateHandle):
+            continue
+        try:
+            reader.locate(stream)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(
+                f"{opened.directory} refers to {stream.path}, which lies outside it: it cannot be claimed",
+                kind="claim-outside-root",
+                hint="restore with claim mode NO_CLAIM",
+            ) from error
 
 
 def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan, owner: str) -> PipelineHead:
@@ -199,7 +202,8 @@ def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan,
     name = PipelineName(pipeline.name)
     checkpoint_id = plan.checkpoint_id
     if checkpoint_id is None:
-        checkpoint_id = adopt_snapshot(deployment, name, open_checkpoint(plan.directory)).checkpoint_id
+        opened = open_checkpoint(plan.directory, storage_root=deployment.storage_root)
+        checkpoint_id = adopt_snapshot(deployment, name, opened).checkpoint_id
     claim = plan.claim_mode == ClaimMode.CLAIM
     return catalog.restore(name, CheckpointId(checkpoint_id), plan.parallelism, owner, claim=claim)
 
@@ -232,4 +236,5 @@ def rehearsal_layout(
 ) -> RestoreLayout:
     """What the tasks of a rehearsal restore; raises as :func:`plan_restore` does."""
     plan = plan_restore(deployment, pipeline, checkpoint, parallelism, ClaimMode.NO_CLAIM)
-    return lay_out(open_checkpoint(plan.directory), plan.parallelism, pipeline)
+    opened = open_checkpoint(plan.directory, storage_root=deployment.storage_root)
+    return lay_out(opened, plan.parallelism, pipeline)

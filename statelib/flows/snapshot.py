@@ -25,11 +25,14 @@ from statelib.model.checkpoint import (
 from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
-from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.state import KeyedStateSchema, merge_statistics
+from statelib.restore.keyed import restored_in_place
 from statelib.restore.plan import RestoreSource, refuse_heap_native
+from statelib.snapshots.previous import NO_PREVIOUS, PreviousSnapshot, previous_snapshot
 from statelib.storage.views import StorageReference
 
+INCREMENTAL = "incremental"
 NOTHING_APPLIED = SourcePosition(None, -(2**63))
 
 
@@ -51,6 +54,8 @@ class SnapshotPlan:
     attempt: AttemptId
     layout: RestoreLayout
     base_position: SourcePosition
+    previous: tuple[PreviousSnapshot, ...]
+    """By subtask: the snapshot whose files it may refer to."""
 
     @property
     def reference(self) -> StorageReference:
@@ -75,14 +80,35 @@ def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: Che
         )
     attempt = new_attempt()
     catalog.record_attempt(name, checkpoint_id, attempt)
-    base = open_checkpoint(catalog.get(name, record.base).directory, own=True) if record.base is not None else None
+    base_record = catalog.get(name, record.base) if record.base is not None else None
+    base = None
+    if base_record is not None:
+        base = open_checkpoint(base_record.directory, own=True, storage_root=deployment.storage_root)
     position = base.position() if base else None
+    layout = lay_out(base, record.parallelism, pipeline)
+    shared = record.strategy == INCREMENTAL and base_record is not None and _may_be_shared(base_record)
     return SnapshotPlan(
         record=record,
         attempt=attempt,
-        layout=lay_out(base, record.parallelism, pipeline),
+        layout=layout,
         base_position=position or NOTHING_APPLIED,
+        previous=_previous(base if shared else None, layout),
     )
+
+
+def _may_be_shared(base: CheckpointRecord) -> bool:
+    """Files of a user's snapshot may go at any time: the first checkpoint after it is whole by itself (R51)."""
+    return base.state is CheckpointState.COMPLETED and base.owner is Owner.SYSTEM
+
+
+def _previous(base: Checkpoint | None, layout: RestoreLayout) -> tuple[PreviousSnapshot, ...]:
+    """A subtask may refer to the base's files if its database is made of them: same key groups, opened as it is."""
+    in_place = [restored_in_place(*subtask) for subtask in zip(layout.ranges, layout.sources, strict=True)]
+    # A base from outside the storage could be restored, but not be read through one of our checkpoints.
+    if base is None or base.allowed_root is None:
+        return (NO_PREVIOUS,) * len(in_place)
+    checksums = base.checksums() or {}
+    return tuple(previous_snapshot(handle, checksums) if handle else NO_PREVIOUS for handle in in_place)
 
 
 def _is_published(directory: str) -> bool:
@@ -172,6 +198,7 @@ def _manifest(
         ),
         sync_ms=max(r.sync_ms for r in reports),
         async_ms=max(r.async_ms for r in reports),
+        uploaded_bytes=sum(r.uploaded_bytes for r in reports),
     )
 
 

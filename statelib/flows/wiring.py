@@ -79,6 +79,11 @@ class Deployment:
         return found[name]
 
 
+def storage_root(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Where the deployment keeps its checkpoints, for what else needs no deployment; None if that is not said."""
+    return environ.get("STATELIB_STORAGE") or None
+
+
 def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
     """The deployment that the environment describes.
 

@@ -49,6 +49,7 @@ def manifest_to_json(manifest: CheckpointManifest) -> _Json:
         "statistics": [_statistics_to_json(statistics) for statistics in manifest.statistics],
         "sync_ms": manifest.sync_ms,
         "async_ms": manifest.async_ms,
+        "uploaded_bytes": manifest.uploaded_bytes,
     }
 
 
@@ -73,6 +74,8 @@ def manifest_from_json(content: object) -> CheckpointManifest:
         statistics=tuple(map(_statistics_from_json, o.children("statistics"))),
         sync_ms=o.integer("sync_ms"),
         async_ms=o.integer("async_ms"),
+        # came later: absent from what the first statelib wrote
+        uploaded_bytes=o.optional_integer("uploaded_bytes") if o.has("uploaded_bytes") else None,
     )
     if len(manifest.statistics) != len(manifest.schema.states):
         raise ValueError(f"{len(manifest.statistics)} statistics for {len(manifest.schema.states)} states")
@@ -179,6 +182,9 @@ class _Object:
             raise ValueError(f"{where}: expected an object")
         self._content = content
         self._where = where
+
+    def has(self, name: str) -> bool:
+        return name in self._content
 
     def value(self, name: str) -> object:
         if name not in self._content:

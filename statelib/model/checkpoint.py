@@ -97,9 +97,11 @@ class EventCounts:
 
 @dataclass(frozen=True)
 class SubtaskReport:
-    """What one subtask acknowledges: its state, the files it wrote, and the proof of its work.
+    """What one subtask acknowledges: its state, the files of it, and the proof of its work.
 
-    ``keyed`` is None for the EMPTY result. ``statistics`` are in the schema's state order.
+    ``keyed`` is None for the EMPTY result. ``files``: those that were written and those of earlier
+    checkpoints that are referred to again. ``statistics`` are in the schema's state order.
+    ``uploaded_bytes``: written for this checkpoint, into files and inline.
     Small and picklable: it travels as a Spark task result."""
 
     subtask: int
@@ -112,13 +114,16 @@ class SubtaskReport:
     """``empty``, ``remote``."""
     sync_ms: int
     async_ms: int
+    uploaded_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class CheckpointManifest:
     """statelib's own part of ``_metadata``, behind Flink's bytes: with it the catalog can be
     rebuilt and every byte and key verified. ``statistics`` cover the whole key-group range,
-    in the schema's state order. ``generation`` counts the restores of the pipeline."""
+    in the schema's state order. ``generation`` counts the restores of the pipeline. ``files``: all
+    that the checkpoint needs, those of earlier ones included; ``uploaded_bytes``: of state that was
+    written for this one (None: not recorded)."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -136,3 +141,4 @@ class CheckpointManifest:
     statistics: tuple[StateStatistics, ...] = field(repr=False)
     sync_ms: int = 0
     async_ms: int = 0
+    uploaded_bytes: int | None = None

@@ -30,7 +30,7 @@ class ClaimMode(StrEnum):
 @dataclass(frozen=True)
 class BeginRequest:
     """Ask for a checkpoint or savepoint. ``interval`` is None for a savepoint. ``strategy``:
-    ``canonical`` or ``full``. ``parallelism`` is the pipeline's own; a restore may override it.
+    ``canonical``, ``full`` or ``incremental``. ``parallelism`` is the pipeline's own; a restore may override it.
     ``target``: a savepoint's directory URI, None = the storage's default."""
 
     pipeline: PipelineName

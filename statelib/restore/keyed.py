@@ -49,9 +49,8 @@ def restore_rocksdb(
     otherwise the entries are loaded. Raises as :func:`restore_heap`, and UnsupportedError
     (``heap-native``) for the heap's own stream; then the directory is gone."""
     refuse_heap_native(source.handle for source in sources)
-    if opens_in_place(key_group_range, sources):
-        handle = sources[0].handle
-        assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
+    handle = restored_in_place(key_group_range, sources)
+    if handle is not None:
         statistics = _copied_in_place(schema, sources[0], handle, directory)
         return RocksDBKeyedStateBackend.open_existing(schema, key_group_range, directory, backend_uid, statistics)
     backend = RocksDBKeyedStateBackend(schema, key_group_range, directory, backend_uid)
@@ -63,14 +62,17 @@ def restore_rocksdb(
     return backend
 
 
-def opens_in_place(key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]) -> bool:
-    """Whether a RocksDB backend of the range opens the sources' files as they are, without loading entries."""
-    if len(sources) != 1:
-        return False
+def restored_in_place(
+    key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
+) -> IncrementalRemoteKeyedStateHandle | None:
+    """The handle whose files become a RocksDB backend's own as they are; None where entries are loaded."""
+    if len(sources) != 1 or sources[0].handle.key_group_range != key_group_range:
+        return None
     handle = sources[0].handle
-    same_range = handle.key_group_range == key_group_range
     # Without statistics nothing would notice a database that opens shorter than it was.
-    return isinstance(handle, IncrementalRemoteKeyedStateHandle) and same_range and sources[0].statistics is not None
+    if not isinstance(handle, IncrementalRemoteKeyedStateHandle) or sources[0].statistics is None:
+        return None
+    return handle
 
 
 def _load(backend: KeyedStateBackend, sources: Sequence[RestoreSource], scratch_directory: str | None) -> None:

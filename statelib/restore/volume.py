@@ -10,7 +10,7 @@ from statelib.model.handles import (
 )
 from statelib.model.key_groups import KeyGroupRange
 from statelib.restore.check import expected_statistics
-from statelib.restore.keyed import opens_in_place
+from statelib.restore.keyed import restored_in_place
 from statelib.restore.plan import RestoreSource
 from statelib.restore.rocksdb_files import files_to_copy
 
@@ -20,7 +20,7 @@ def bytes_to_read(key_group_range: KeyGroupRange, sources: Sequence[RestoreSourc
 
     A stream is read key group by key group; of RocksDB's files every one is copied whole,
     whichever of its key groups are wanted."""
-    in_place = backend == "rocksdb" and opens_in_place(key_group_range, sources)
+    in_place = backend == "rocksdb" and restored_in_place(key_group_range, sources) is not None
     return sum(_of_source(source, key_group_range, in_place) for source in sources)
 
 

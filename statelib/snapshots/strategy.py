@@ -17,10 +17,12 @@ from statelib.storage.views import CheckpointStreamFactory, WrittenStream
 class SnapshotResult:
     """``keyed`` None is the EMPTY result: no state registered, no stream opened, no file written.
 
-    ``streams``: every stream that was written for it (inlined ones included)."""
+    ``streams``: every stream that was written for it (inlined ones included). ``reused``: those of
+    earlier snapshots that it refers to; they are not its own to discard."""
 
     keyed: KeyedStateHandle | None
     streams: tuple[WrittenStream, ...]
+    reused: tuple[WrittenStream, ...] = ()
 
 
 EMPTY = SnapshotResult(None, ())

@@ -47,11 +47,15 @@ class Uploads:
         for written in self._written:
             self._undo(partial(self._streams.discard, written.handle), error)
 
-    def write(self, body: Callable[[CheckpointOutputStream], None]) -> WrittenStream:
-        """Open an EXCLUSIVE stream, let ``body`` fill it, close it.
+    def write(
+        self,
+        body: Callable[[CheckpointOutputStream], None],
+        scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE,
+    ) -> WrittenStream:
+        """Open a stream, let ``body`` fill it, close it.
 
         Raises what ``body`` or the storage raises, RetryableError (``cancelled``) after a cancel."""
-        stream = self._streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
+        stream = self._streams.create_stream(scope)
         self._open.register(stream)
         try:
             body(stream)
@@ -76,6 +80,11 @@ class Uploads:
                 stream.write(piece)
 
         return self.write(copy)
+
+    def check_running(self) -> None:
+        """For long work between streams: raises RetryableError (``cancelled``) after a cancel."""
+        if self._open.closed:
+            raise cancelled()
 
     def stop(self) -> None:
         """End the open streams of all threads and refuse new ones."""

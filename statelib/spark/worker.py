@@ -15,7 +15,7 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.definition.columns import key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.snapshot import RestoreLayout, SnapshotPlan
+from statelib.flows.snapshot import INCREMENTAL, RestoreLayout, SnapshotPlan
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import EventCounts, FileRecord, SubtaskReport
 from statelib.model.handles import ByteStreamStateHandle
@@ -24,7 +24,9 @@ from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.serializers.keys import key_groups
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.previous import PreviousSnapshot
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, SnapshotStrategy
 from statelib.storage.closeables import CloseableRegistry
 
@@ -56,6 +58,7 @@ def snapshot_subtask(work: Work, subtask: int, task: int, events: pa.Table) -> S
             restored_from="remote" if plan.layout.sources[subtask] else "empty",
             sync_ms=sync_ms,
             async_ms=async_ms,
+            uploaded_bytes=sum(written.size_bytes for written in result.streams),
         )
 
 
@@ -106,7 +109,7 @@ def _snapshot(
     plan = work.plan
     storage = work.deployment.storage(work.pipeline)
     streams = storage.resolve_checkpoint_storage_location(plan.record.checkpoint_id, plan.reference, attempt, subtask)
-    strategy = _strategy(plan.record.strategy, backend, attempt)
+    strategy = _strategy(plan.record.strategy, backend, attempt, plan.previous[subtask])
     try:
         started = time.monotonic_ns()
         resources = strategy.prepare(plan.record.checkpoint_id)
@@ -120,9 +123,14 @@ def _snapshot(
     return result, (frozen - started) // 1_000_000, (time.monotonic_ns() - frozen) // 1_000_000
 
 
-def _strategy(name: str, backend: KeyedStateBackend, uid: AttemptId) -> SnapshotStrategy[Any]:
-    if name == "full" and isinstance(backend, RocksDBKeyedStateBackend):
-        return RocksDBFullSnapshotStrategy(backend, uid)
+def _strategy(
+    name: str, backend: KeyedStateBackend, uid: AttemptId, previous: PreviousSnapshot
+) -> SnapshotStrategy[Any]:
+    if isinstance(backend, RocksDBKeyedStateBackend):
+        if name == "full":
+            return RocksDBFullSnapshotStrategy(backend, uid)
+        if name == INCREMENTAL:
+            return RocksDBIncrementalSnapshotStrategy(backend, uid, previous)
     if name == "full" and isinstance(backend, HeapKeyedStateBackend):
         return HeapNativeSnapshotStrategy(backend, uid)
     return CanonicalSnapshotStrategy(backend)
@@ -131,6 +139,6 @@ def _strategy(name: str, backend: KeyedStateBackend, uid: AttemptId) -> Snapshot
 def _files(result: SnapshotResult, backend: KeyedStateBackend, subtask: int) -> tuple[FileRecord, ...]:
     return tuple(
         FileRecord(w.handle.path, w.size_bytes, w.crc32c, subtask, backend.key_group_range)
-        for w in result.streams
+        for w in (*result.streams, *result.reused)
         if not isinstance(w.handle, ByteStreamStateHandle)
     )

@@ -1,7 +1,8 @@
 """Checkpoint storage on a local, shared or mounted file system.
 
 Layout: ``<root>/<pipeline>/chk-<id>/`` and ``<target or root/savepoints>/savepoint-<pipeline>-<id>/``,
-each with ``_metadata`` and data files named ``<attempt>-<subtask>-<number>``, flat.
+each with ``_metadata`` and data files named ``<attempt>-<subtask>-<number>``, flat; files that several
+checkpoints of a pipeline may refer to lie in ``<root>/<pipeline>/shared/`` under such names.
 Source: FsCheckpointStorageAccess, FsCheckpointStreamFactory; flink-formats.md section 4.8; R84 to R101.
 """
 
@@ -11,18 +12,24 @@ import os
 import re
 from dataclasses import dataclass
 
-from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, UnsupportedError
-from statelib.model.handles import ByteStreamStateHandle, RelativeFileStateHandle, StreamStateHandle
+from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    RelativeFileStateHandle,
+    StreamStateHandle,
+)
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
 from statelib.storage.descriptors import create_file, opened_directory, write_all
 from statelib.storage.failures import storage_errors
 from statelib.storage.publish import METADATA_NAME, put_if_absent, read_published
 from statelib.storage.streams import CheckpointStream
-from statelib.storage.uris import local_path, shown, to_uri
+from statelib.storage.uris import local_path, parts_below, shown, to_uri
 from statelib.storage.views import CheckpointedStateScope, StorageReference
 
 DEFAULT_INLINE_THRESHOLD_BYTES = 20 * 1024
 MAX_INLINE_THRESHOLD_BYTES = 1 << 20
+SHARED_DIRECTORY = "shared"
 
 _ATTEMPT = re.compile(r"[0-9a-f]{32}")
 
@@ -73,13 +80,43 @@ class FileSystemCheckpointStorage:
                 kind="no-location",
                 hint="every Spark executor must see the storage under the same path",
             )
-        return FileSystemStreamFactory(path, attempt, subtask, self.inline_threshold_bytes)
+        root = local_path(self.root)
+        own = parts_below(path, root) == (self.pipeline, f"chk-{checkpoint_id}")
+        shared = _SharedDirectory(root, self.pipeline) if own else None
+        return FileSystemStreamFactory(path, attempt, subtask, self.inline_threshold_bytes, shared)
+
+
+class _SharedDirectory:
+    """Where the checkpoints of a pipeline keep the files they share; made when the first one comes."""
+
+    def __init__(self, root: str, pipeline: PipelineName) -> None:
+        self._root = root
+        self._parts = (pipeline, SHARED_DIRECTORY)
+        self._made = False
+        self.path = "/".join((root.rstrip("/"), *self._parts))
+
+    def make(self) -> None:
+        """Durable when it returns; a link on the way is refused."""
+        if not self._made:
+            with storage_errors(f"making {self.path}"), opened_directory(self._root, self._parts, create=True):
+                self._made = True
 
 
 class FileSystemStreamFactory:
-    """Streams of one subtask's try. Two tries with one attempt id collide loudly, never silently."""
+    """Streams of one subtask's try. Two tries with one attempt id collide loudly, never silently.
 
-    def __init__(self, directory: str, attempt: AttemptId, subtask: int, inline_threshold_bytes: int) -> None:
+    Files of scope SHARED go to ``shared`` and have absolute handles, those of scope EXCLUSIVE lie
+    beside ``_metadata`` and have relative ones. Without ``shared`` (a savepoint, which is whole by
+    itself) every file is exclusive."""
+
+    def __init__(
+        self,
+        directory: str,
+        attempt: AttemptId,
+        subtask: int,
+        inline_threshold_bytes: int,
+        shared: _SharedDirectory | None = None,
+    ) -> None:
         if not _ATTEMPT.fullmatch(attempt):
             raise InvalidRequestError(
                 f"attempt {shown(attempt)}: expected 32 lower-case hexadecimal digits", kind="bad-attempt"
@@ -87,35 +124,44 @@ class FileSystemStreamFactory:
         self._directory = directory
         self._prefix = f"{attempt}-{_number(subtask, 'subtask')}-"
         self._inline_threshold_bytes = inline_threshold_bytes
+        self._shared = shared
         self._numbers = itertools.count()
 
     def create_stream(self, scope: CheckpointedStateScope) -> CheckpointStream:
-        """Raises UnsupportedError (``shared-scope``): files that checkpoints share are not there yet."""
-        if scope is not CheckpointedStateScope.EXCLUSIVE:
-            raise UnsupportedError(
-                f"stream of scope {scope}: expected {CheckpointedStateScope.EXCLUSIVE}", kind="shared-scope"
-            )
         name = f"{self._prefix}{next(self._numbers)}"
-        return CheckpointStream(name, self._inline_threshold_bytes, lambda _size: _DataFile(self._directory, name))
+        shared = self._shared if scope is CheckpointedStateScope.SHARED else None
+        return CheckpointStream(name, self._inline_threshold_bytes, lambda _size: self._data_file(name, shared))
 
     def discard(self, handle: StreamStateHandle) -> None:
         """Raises InvalidRequestError (``foreign-file``) for a file that this factory did not name."""
         if isinstance(handle, ByteStreamStateHandle):
             return
-        number = handle.path.removeprefix(self._prefix)
-        if not isinstance(handle, RelativeFileStateHandle) or not (handle.path != number and number.isdecimal()):
+        directory, place = self._directory, ""
+        if isinstance(handle, FileStateHandle) and self._shared is not None:
+            directory, place = self._shared.path, f"{to_uri(self._shared.path)}/"
+        expected = f"{place}{self._prefix}"
+        number = handle.path.removeprefix(expected)
+        relative = isinstance(handle, RelativeFileStateHandle)
+        if relative == bool(place) or handle.path == number or not number.isdecimal():
             raise InvalidRequestError(
-                f"discarding {shown(handle.path)}: expected a file named {self._prefix}<number>", kind="foreign-file"
+                f"discarding {shown(handle.path)}: expected a file named {expected}<number>", kind="foreign-file"
             )
-        _remove(self._directory, handle.path)
+        _remove(directory, f"{self._prefix}{number}")
+
+    def _data_file(self, name: str, shared: _SharedDirectory | None) -> "_DataFile":
+        if shared is None:
+            return _DataFile(self._directory, name)
+        shared.make()
+        return _DataFile(shared.path, name, absolute=True)
 
 
 class _DataFile:
     """A new file under its final name: nobody looks for it before its handle is acknowledged."""
 
-    def __init__(self, directory: str, name: str) -> None:
+    def __init__(self, directory: str, name: str, *, absolute: bool = False) -> None:
         self._directory = directory
         self._name = name
+        self._absolute = absolute
         self._size_bytes = 0
         with storage_errors(f"creating {name} in {directory}"), opened_directory(directory) as parent:
             self._file = create_file(parent, name)
@@ -125,11 +171,13 @@ class _DataFile:
             write_all(self._file, data)
         self._size_bytes += len(data)
 
-    def finish(self) -> RelativeFileStateHandle:
+    def finish(self) -> FileStateHandle | RelativeFileStateHandle:
         with storage_errors(f"syncing {self._name} in {self._directory}"), opened_directory(self._directory) as parent:
             os.fsync(self._file)
             self._close()
             os.fsync(parent)
+        if self._absolute:
+            return FileStateHandle(to_uri(f"{self._directory}/{self._name}"), self._size_bytes)
         return RelativeFileStateHandle(self._name, self._size_bytes)
 
     def drop(self) -> None:

@@ -8,12 +8,11 @@ from typing import Literal
 
 from statelib.errors import CorruptStateError, NotFoundError
 from statelib.model.checkpoint import FileRecord
-from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.storage.descriptors import opened_directory, opened_file
 from statelib.storage.failures import storage_errors
 from statelib.storage.reader import DirectoryReader, blocks
-from statelib.storage.uris import local_path
+from statelib.storage.uris import file_handle, local_path
 from statelib.wire.checksum import crc32c
 
 Problem = Literal["", "missing", "size", "checksum"]
@@ -52,14 +51,8 @@ def verify_files(
     Absolute paths must lie below ``directory`` or ``allowed_root``: otherwise InvalidRequestError
     (``outside-root``), before anything is read."""
     reader = DirectoryReader(directory, allowed_root=allowed_root)
-    places = [reader.locate(_handle(record)) for record in files]
+    places = [reader.locate(file_handle(record.path, record.size_bytes)) for record in files]
     return [_verify(record, *place, read_data) for record, place in zip(files, places, strict=True)]
-
-
-def _handle(record: FileRecord) -> FileStateHandle | RelativeFileStateHandle:
-    """A record's path is a handle's: relative, or an absolute path or URI."""
-    absolute = record.path.startswith(("/", "file:"))
-    return (FileStateHandle if absolute else RelativeFileStateHandle)(record.path, record.size_bytes)
 
 
 def _verify(record: FileRecord, root: str, parts: tuple[str, ...], read_data: bool) -> FileFinding:

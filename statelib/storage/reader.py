@@ -107,7 +107,8 @@ class DirectoryReader:
         raise InvalidRequestError(
             f"handle of {shown(path)}: expected a file below {' or '.join(roots)}",
             kind="outside-root",
-            hint="a checkpoint that was moved needs its old directory mapped to the new one",
+            hint="a checkpoint that shares files is read where it was written, with STATELIB_STORAGE set to that root;"
+            " to move state, take a savepoint",
         )
 
     def _check_crc(self, handle: FileStateHandle | RelativeFileStateHandle, where: str, found: int) -> None:

@@ -7,7 +7,12 @@ never a way up. Write one with :func:`to_uri`, not with :meth:`pathlib.Path.as_u
 import re
 
 from statelib.errors import InvalidRequestError, UnsupportedError
-from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    RelativeFileStateHandle,
+    StreamStateHandle,
+)
 
 MAX_PATH_LENGTH = 4096
 
@@ -58,6 +63,12 @@ def parts_below(path: str, root: str) -> tuple[str, ...] | None:
     """Components that lead from ``root`` to ``path`` (both normalised), None where it lies elsewhere."""
     prefix = root.rstrip("/") + "/"
     return tuple(path[len(prefix) :].split("/")) if path.startswith(prefix) else None
+
+
+def file_handle(path: str, size_bytes: int) -> FileStateHandle | RelativeFileStateHandle:
+    """The handle of a file whose path was written down: absolute path or URI, or relative to its ``_metadata``."""
+    absolute = path.startswith(("/", "file:"))
+    return (FileStateHandle if absolute else RelativeFileStateHandle)(path, size_bytes)
 
 
 def absolute_uri(directory: str, handle: StreamStateHandle) -> str:

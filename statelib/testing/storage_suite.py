@@ -40,7 +40,11 @@ def content(size: int) -> bytes:
 
 
 class StorageSuite:
-    """Override the three methods; storage may inline streams of up to 100 bytes, or all of them."""
+    """Override the three methods; storage may inline streams of up to 100 bytes, or all of them.
+
+    ``scope``: of the streams that are written; run the suite for both."""
+
+    scope = CheckpointedStateScope.EXCLUSIVE
 
     def make_storage(self, directory: Path) -> Storage:
         """A new storage that may write below ``directory``."""
@@ -67,7 +71,7 @@ class StorageSuite:
         return storage.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, 0)
 
     def open(self, streams: CheckpointStreamFactory) -> CheckpointOutputStream:
-        return streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
+        return streams.create_stream(self.scope)
 
     # streams
 
@@ -202,6 +206,18 @@ class StorageSuite:
         streams.discard(handle)
         streams.discard(handle)
         assert self.stored_names(reference) == set()
+
+    def test_both_scopes_number_their_streams_together(
+        self, streams: CheckpointStreamFactory, reference: StorageReference
+    ) -> None:
+        handles = []
+        for scope in (*CheckpointedStateScope, *CheckpointedStateScope):
+            stream = streams.create_stream(scope)
+            stream.write(content(1000))
+            handles.append(stream.close_and_get_handle().handle)
+        assert len(set(handles)) == 4
+        reader = self.make_reader(reference)
+        assert all(reader.read(handle) == content(1000) for handle in handles)
 
     # reading
 

@@ -54,6 +54,18 @@ def test_claiming_makes_the_system_own_checkpoint_and_files(url: str, catalog: C
     assert owners(url, saved.checkpoint_id) == {"SYSTEM"}
 
 
+def test_checkpoints_that_share_a_file_share_its_row(url: str, catalog: Catalog):
+    first = facts(1)
+    for number in (1, 2):
+        record = catalog.begin(request(number), locate)
+        files = tuple({f.path: f for f in (*first.files, *facts(number).files)}.values())
+        catalog.commit(PIPE, record.checkpoint_id, record.epoch, facts(number, files))
+    shared, own = first.files[0].path, facts(2).files[0].path
+    made_by = dict(rows(url, select(FILE.c.file_id, FILE.c.created_by)))
+    assert made_by == {shared: 1, own: 2}
+    assert sorted(rows(url, select(REF.c.checkpoint_id, REF.c.file_id))) == [(1, shared), (2, shared), (2, own)]
+
+
 def owners(url: str, checkpoint_id: CheckpointId) -> set[str]:
     mine = select(REF.c.file_id).where(REF.c.pipeline == PIPE, REF.c.checkpoint_id == checkpoint_id)
     return {owner for (owner,) in rows(url, select(FILE.c.owner).where(FILE.c.file_id.in_(mine)))}

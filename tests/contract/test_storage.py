@@ -7,7 +7,7 @@ from statelib.storage.filesystem import FileSystemCheckpointStorage
 from statelib.storage.inventory import list_files
 from statelib.storage.memory import MemoryCheckpointStorage, MemoryReader
 from statelib.storage.reader import DirectoryReader
-from statelib.storage.views import StorageReference
+from statelib.storage.views import CheckpointedStateScope, StorageReference
 from statelib.testing.storage_suite import StorageSuite
 
 
@@ -16,10 +16,14 @@ class TestFileSystem(StorageSuite):
         return FileSystemCheckpointStorage(str(directory / "new" / "root"), PipelineName("flights"), 100)
 
     def make_reader(self, reference: StorageReference) -> DirectoryReader:
-        return DirectoryReader(reference.directory)
+        return DirectoryReader(reference.directory, allowed_root=reference.directory.rpartition("/")[0])
 
     def stored_names(self, reference: StorageReference) -> set[str]:
-        return {file.path for file in list_files(reference.directory)}
+        return {file.path for file in list_files(reference.directory.rpartition("/")[0])}
+
+
+class TestFileSystemShared(TestFileSystem):
+    scope = CheckpointedStateScope.SHARED
 
 
 class TestFileSystemWithoutInlining(TestFileSystem):
@@ -36,3 +40,7 @@ class TestMemory(StorageSuite):
 
     def stored_names(self, reference: StorageReference) -> set[str]:
         return set()
+
+
+class TestMemoryShared(TestMemory):
+    scope = CheckpointedStateScope.SHARED

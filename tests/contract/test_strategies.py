@@ -16,7 +16,9 @@ from statelib.model.state import KeyedStateSchema
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
+from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.strategy_suite import SnapshotStrategySuite
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
@@ -79,3 +81,12 @@ class TestNativeOfHeapUncompressed(_HeapBackend, SnapshotStrategySuite):
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
         assert isinstance(backend, HeapKeyedStateBackend)
         return HeapNativeSnapshotStrategy(backend, UID, compressed=False)
+
+
+class TestIncrementalOfRocksDB(_RocksDBBackend, SnapshotStrategySuite):
+    handle_type = IncrementalRemoteKeyedStateHandle
+    scopes = frozenset(CheckpointedStateScope)
+
+    def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
+        assert isinstance(backend, RocksDBKeyedStateBackend)
+        return RocksDBIncrementalSnapshotStrategy(backend, UID)

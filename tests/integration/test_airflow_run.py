@@ -186,20 +186,21 @@ def asset_extra(client: AirflowClient) -> dict[str, int]:
 def assert_state(world: World, flights: pl.DataFrame, days: int) -> None:
     head = world.here.catalog().head(NAME).head
     assert head is not None
-    found = aircraft_found(open_checkpoint(world.here.catalog().get(NAME, head).directory))
+    directory = world.here.catalog().get(NAME, head).directory
+    found = aircraft_found(open_checkpoint(directory, storage_root=world.here.storage_root))
     seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, 1 + days, tzinfo=UTC))
     result = difference("aircraft", aircraft_expected(seen), found, ["tailnum"])
     assert result.different == 0, result.examples
 
 
 def published_file(world: World, number: int) -> Path | None:
-    """A data file of a checkpoint whose metadata is there."""
+    """A data file of a checkpoint whose metadata is there; one that no other checkpoint shares."""
     directory = world.places.state / NAME / f"chk-{number}"
     if not (directory / "_metadata").exists():
         return None
     manifest = open_checkpoint(str(directory)).manifest
     assert manifest is not None
-    return directory / manifest.files[0].path
+    return directory / next(file.path for file in manifest.files if "/" not in file.path)
 
 
 def driver(number: int) -> psutil.Process | None:

@@ -43,7 +43,8 @@ def run_day(spark: SparkSession, here: Deployment, name: str, number: int) -> Ch
 
 
 def opened(here: Deployment, name: str, number: int) -> Checkpoint:
-    return open_checkpoint(here.catalog().get(PipelineName(name), CheckpointId(number)).directory)
+    directory = here.catalog().get(PipelineName(name), CheckpointId(number)).directory
+    return open_checkpoint(directory, storage_root=here.storage_root)
 
 
 def before(flights: pl.DataFrame, number: int) -> pl.DataFrame:
@@ -142,7 +143,7 @@ def test_lost_file_is_named_by_the_gate_and_the_next_run_recovers(
     run_snapshot(spark, here, pipeline, broken)
     manifest = opened(here, name, broken).manifest
     assert manifest is not None
-    victim = manifest.files[-1]
+    victim = next(f for f in reversed(manifest.files) if "/" not in f.path)  # its own, shared with no other
     (tmp_path / "state" / name / f"chk-{broken}" / victim.path).unlink()
     with pytest.raises(CorruptStateError) as caught:
         check(here, pipeline, broken)

@@ -99,6 +99,26 @@ def test_round_trip(manifest: CheckpointManifest) -> None:
     assert append_manifest(metadata(), read) == data
 
 
+def test_what_a_snapshot_wrote_is_recorded() -> None:
+    _, read = read_checkpoint_file(append_manifest(metadata(), dataclasses.replace(MANIFEST, uploaded_bytes=1 << 40)))
+    assert read is not None
+    assert read.uploaded_bytes == 1 << 40
+
+
+def test_a_manifest_from_before_sharing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(content: dict[str, object], **_options: object) -> str:
+        del content["uploaded_bytes"]
+        return original(content)
+
+    original = module.json.dumps
+    monkeypatch.setattr(module.json, "dumps", without)
+    data = append_manifest(metadata(), dataclasses.replace(MANIFEST, uploaded_bytes=5))
+    assert b"uploaded" not in data
+    _, read = read_checkpoint_file(data)
+    assert read is not None
+    assert_same(dataclasses.replace(MANIFEST, uploaded_bytes=None), read)
+
+
 def test_every_flipped_bit_is_noticed() -> None:
     data = append_manifest(metadata(), MANIFEST)
     for position in range(len(data) * 8):

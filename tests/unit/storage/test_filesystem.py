@@ -13,11 +13,11 @@ from statelib.errors import (
     NotFoundError,
     RetryableError,
     StatelibError,
-    UnsupportedError,
 )
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.storage.filesystem import FileSystemCheckpointStorage, FileSystemStreamFactory
+from statelib.storage.reader import DirectoryReader
 from statelib.storage.streams import CheckpointStream
 from statelib.storage.views import CheckpointedStateScope, StorageReference, WrittenStream
 
@@ -171,10 +171,61 @@ def test_only_its_own_files_are_discarded(tmp_path: Path, handle: FileStateHandl
     assert len(list((tmp_path / "flights/chk-1").iterdir())) == 1
 
 
-def test_shared_files_are_not_there_yet(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError) as caught:
-        factory(tmp_path).create_stream(CheckpointedStateScope.SHARED)
-    assert caught.value.kind == "shared-scope"
+def shared(streams: FileSystemStreamFactory, size: int) -> WrittenStream:
+    stream = streams.create_stream(CheckpointedStateScope.SHARED)
+    stream.write(bytes(size))
+    return stream.close_and_get_handle()
+
+
+def test_shared_files_lie_beside_the_checkpoints_under_absolute_uris(tmp_path: Path) -> None:
+    streams = factory(tmp_path, subtask=3)
+    handles = [written(streams, 5).handle, shared(streams, 6).handle, written(streams, 7).handle]
+    uri = f"file://{tmp_path}/flights/shared/{ATTEMPT}-3-1"
+    assert handles[1] == FileStateHandle(uri, 6)
+    assert [type(handle) for handle in handles[::2]] == [RelativeFileStateHandle] * 2
+    assert [p.name for p in (tmp_path / "flights/shared").iterdir()] == [f"{ATTEMPT}-3-1"]
+    foreign, own = DirectoryReader(str(tmp_path / "flights/chk-2")), str(tmp_path / "flights")
+    with pytest.raises(InvalidRequestError) as caught:
+        foreign.read(handles[1])
+    assert caught.value.kind == "outside-root"
+    assert DirectoryReader(foreign.directory_uri, allowed_root=own).read(handles[1]) == bytes(6)
+
+
+def test_small_shared_streams_are_inlined_and_make_no_directory(tmp_path: Path) -> None:
+    assert isinstance(shared(factory(tmp_path, 10), 10).handle, ByteStreamStateHandle)
+    assert not (tmp_path / "flights/shared").exists()
+
+
+def test_a_savepoint_shares_nothing(tmp_path: Path) -> None:
+    storage = FileSystemCheckpointStorage(str(tmp_path), FLIGHTS, 0)
+    for target in (None, f"{tmp_path}/flights"):
+        reference = storage.initialize_savepoint_location(ONE, target)
+        handle = shared(storage.resolve_checkpoint_storage_location(ONE, reference, ATTEMPT, 0), 5).handle
+        assert handle == RelativeFileStateHandle(f"{ATTEMPT}-0-0", 5)
+    assert not (tmp_path / "flights/shared").exists()
+
+
+def test_a_link_in_the_place_of_the_shared_directory_is_refused(tmp_path: Path) -> None:
+    streams, away = factory(tmp_path), tmp_path / "away"
+    away.mkdir()
+    (tmp_path / "flights/shared").symlink_to(away)
+    with pytest.raises(CorruptStateError) as caught:
+        shared(streams, 10)
+    assert caught.value.kind == "not-a-regular-file"
+    assert list(away.iterdir()) == []
+
+
+def test_only_its_own_shared_files_are_discarded(tmp_path: Path) -> None:
+    streams, other = factory(tmp_path), factory(tmp_path, subtask=1)
+    place = f"file://{tmp_path}/flights/shared/{ATTEMPT}-0-"
+    kept = [shared(streams, 10).handle, shared(other, 10).handle]
+    for path in (kept[1].path, f"{place}../x", place, f"{place}0/..", kept[0].path.replace("shared", "chk-1")):
+        with pytest.raises(InvalidRequestError) as caught:
+            streams.discard(FileStateHandle(path, 10))
+        assert caught.value.kind == "foreign-file"
+    assert len(list((tmp_path / "flights/shared").iterdir())) == 2
+    streams.discard(kept[0])
+    assert [p.name for p in (tmp_path / "flights/shared").iterdir()] == [f"{ATTEMPT}-1-0"]
 
 
 @pytest.mark.parametrize("attempt", ["", "../" + "a" * 29, "a" * 31, "A" * 32, "a" * 32 + "\n", "*" * 32])

@@ -4,7 +4,15 @@ import pytest
 
 from statelib.errors import InvalidRequestError, StatelibError, UnsupportedError
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
-from statelib.storage.uris import MAX_PATH_LENGTH, absolute_uri, local_path, parts_below, relative_parts, to_uri
+from statelib.storage.uris import (
+    MAX_PATH_LENGTH,
+    absolute_uri,
+    file_handle,
+    local_path,
+    parts_below,
+    relative_parts,
+    to_uri,
+)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +108,9 @@ def test_absolute_uri() -> None:
     assert caught.value.kind == "inline-handle"
     with pytest.raises(InvalidRequestError):
         absolute_uri("/r", RelativeFileStateHandle("../x", 1))
+
+
+def test_a_written_down_path_becomes_its_handle_again() -> None:
+    for handle in (FileStateHandle("file:///a/b", 3), FileStateHandle("/a/b", 3), RelativeFileStateHandle("a/b", 3)):
+        assert file_handle(handle.path, 3) == handle
+    assert file_handle("../a", 1) == RelativeFileStateHandle("../a", 1), "refused by whoever opens it"

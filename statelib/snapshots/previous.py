@@ -1,0 +1,117 @@
+"""What an incremental snapshot may refer to instead of writing it again.
+
+Source: requirements R52 to R57, R68, R69 (SnapshotType.SharingFilesStrategy, PreviousSnapshot).
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    IncrementalRemoteKeyedStateHandle,
+    StreamStateHandle,
+)
+from statelib.model.ids import CheckpointId
+from statelib.storage.views import CheckpointedStateScope, WrittenStream
+from statelib.wire.checksum import crc32c
+
+
+class SharingFilesStrategy(StrEnum):
+    """With which snapshots one shares its files: earlier and later ones, only later ones, none."""
+
+    FORWARD_BACKWARD = "FORWARD_BACKWARD"
+    FORWARD = "FORWARD"
+    NO_SHARING = "NO_SHARING"
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """``backward``: files of the previous snapshot are referred to; ``forward``: later snapshots may
+    refer to this one's. ``scope``: where its own immutable files are written."""
+
+    backward: bool
+    forward: bool
+    scope: CheckpointedStateScope
+
+
+SHARING = {
+    SharingFilesStrategy.FORWARD_BACKWARD: Sharing(True, True, CheckpointedStateScope.SHARED),
+    SharingFilesStrategy.FORWARD: Sharing(False, True, CheckpointedStateScope.SHARED),
+    SharingFilesStrategy.NO_SHARING: Sharing(False, False, CheckpointedStateScope.EXCLUSIVE),
+}
+
+
+@dataclass(frozen=True)
+class PreviousSnapshot:
+    """The shared files of a completed snapshot: RocksDB's file name -> where its bytes lie, and what
+    they are. A name alone proves nothing: two databases restored from one checkpoint both go on with
+    the same number (protocol F7). Picklable."""
+
+    checkpoint_id: CheckpointId | None = None
+    files: Mapping[str, WrittenStream] = field(default_factory=dict, repr=False)
+
+
+NO_PREVIOUS = PreviousSnapshot()
+
+
+def previous_snapshot(
+    handle: IncrementalRemoteKeyedStateHandle, checksums: Mapping[str, tuple[int, int]]
+) -> PreviousSnapshot:
+    """What may be shared of a stored snapshot. ``checksums``: path as in the handle -> (size, crc32c).
+
+    Its exclusive files are not (they go when it goes), nor is one without a checksum."""
+    found = {name: _known(stream, checksums) for name, stream in handle.shared}
+    files = {name: stream for name, stream in found.items() if stream is not None}
+    return PreviousSnapshot(CheckpointId(handle.checkpoint_id), files)
+
+
+def _known(stream: StreamStateHandle, checksums: Mapping[str, tuple[int, int]]) -> WrittenStream | None:
+    match stream:
+        case ByteStreamStateHandle(_, data):
+            return WrittenStream(stream, len(data), crc32c(data))
+        case FileStateHandle(path) if path in checksums:
+            return WrittenStream(stream, *checksums[path])
+        case _:
+            return None
+
+
+class SharedFiles:
+    """The shared files of the snapshots that one backend took, and which of them is the base of the next.
+
+    The base is the newest snapshot that was confirmed as completed, never one that was only taken.
+    Thread-safe: completions and abortions are told by whoever learns of them."""
+
+    def __init__(self, restored: PreviousSnapshot = NO_PREVIOUS) -> None:
+        self._lock = threading.Lock()
+        self._taken: dict[CheckpointId, PreviousSnapshot] = {}
+        self._completed = restored.checkpoint_id
+        if restored.checkpoint_id is not None:
+            self._taken[restored.checkpoint_id] = restored
+
+    def base(self) -> PreviousSnapshot:
+        """Empty until a snapshot has completed: then everything is written."""
+        with self._lock:
+            return NO_PREVIOUS if self._completed is None else self._taken.get(self._completed, NO_PREVIOUS)
+
+    def take(self, snapshot: PreviousSnapshot) -> None:
+        """A snapshot was written; whether it completes is not known yet."""
+        assert snapshot.checkpoint_id is not None
+        with self._lock:
+            self._taken[snapshot.checkpoint_id] = snapshot
+
+    def complete(self, checkpoint_id: CheckpointId) -> None:
+        """It becomes the base if it is newer than the present one and was taken here: a savepoint's id,
+        which is not known, changes nothing (FLINK-23949). What is older is forgotten."""
+        with self._lock:
+            newer = self._completed is None or checkpoint_id > self._completed
+            if newer and checkpoint_id in self._taken:
+                self._completed = checkpoint_id
+                self._taken = {number: s for number, s in self._taken.items() if number >= checkpoint_id}
+
+    def abort(self, checkpoint_id: CheckpointId) -> None:
+        """It will never be referred to."""
+        with self._lock:
+            self._taken.pop(checkpoint_id, None)

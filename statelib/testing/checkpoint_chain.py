@@ -1,0 +1,86 @@
+"""Checkpoints of one subtask, one after the other in one directory, for tests of strategies that share files."""
+
+import itertools
+from collections.abc import Mapping
+from pathlib import Path
+
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    IncrementalRemoteKeyedStateHandle,
+    StreamStateHandle,
+    stream_handles,
+)
+from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.restore.entries import iter_entries
+from statelib.restore.plan import RestoreSource
+from statelib.snapshots.previous import PreviousSnapshot, previous_snapshot
+from statelib.snapshots.strategy import SnapshotResult
+from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.storage.inventory import list_files
+from statelib.storage.reader import DirectoryReader
+from statelib.storage.uris import absolute_uri
+from statelib.storage.views import CheckpointStreamFactory, StorageReference
+
+Entries = dict[str, dict[bytes, bytes]]
+
+
+class CheckpointChain:
+    """Real storage of a pipeline below ``root``, which is new. Every stream factory is another attempt's."""
+
+    def __init__(self, root: Path, inline_threshold_bytes: int = 0) -> None:
+        self._storage = FileSystemCheckpointStorage(str(root), PipelineName("chain"), inline_threshold_bytes)
+        self._attempts = itertools.count()
+        self._references: dict[int, StorageReference] = {}
+        self.directory = f"{self._storage.root}/chain"
+        (root / "chain").mkdir(parents=True)
+
+    def streams(self, number: int, subtask: int = 0) -> CheckpointStreamFactory:
+        """For a new attempt at checkpoint ``number``."""
+        checkpoint_id = CheckpointId(number)
+        if number not in self._references:
+            self._references[number] = self._storage.initialize_location(checkpoint_id)
+        attempt = AttemptId(f"{next(self._attempts):032x}")
+        return self._storage.resolve_checkpoint_storage_location(
+            checkpoint_id, self._references[number], attempt, subtask
+        )
+
+    def source(self, number: int, result: SnapshotResult, backend: KeyedStateBackend) -> RestoreSource:
+        """What a restore of checkpoint ``number`` reads, checked against what was written for it, or before."""
+        assert result.keyed is not None
+        written = [w for w in (*result.streams, *result.reused) if not isinstance(w.handle, ByteStreamStateHandle)]
+        checksums = {_path(w.handle): (w.size_bytes, w.crc32c) for w in written}
+        reader = DirectoryReader(self._references[number].directory, checksums, allowed_root=self.directory)
+        return RestoreSource(result.keyed, reader, backend.schema, backend.statistics())
+
+    def files(self) -> set[str]:
+        """URIs of all that lies in the directory."""
+        return {f"{self.directory}/{file.path}" for file in list_files(self.directory)}
+
+
+def files_of(source: RestoreSource) -> set[str]:
+    """URIs of the files that a source refers to."""
+    assert isinstance(source.reader, DirectoryReader)
+    handles = [h for h in stream_handles(source.handle) if not isinstance(h, ByteStreamStateHandle)]
+    return {absolute_uri(source.reader.directory_uri, handle) for handle in handles}
+
+
+def previous_of(source: RestoreSource) -> PreviousSnapshot:
+    """What a snapshot of a backend restored in place from the source may refer to."""
+    assert isinstance(source.reader, DirectoryReader)
+    assert isinstance(source.handle, IncrementalRemoteKeyedStateHandle)
+    checksums: Mapping[str, tuple[int, int]] = source.reader.checksums or {}
+    return previous_snapshot(source.handle, checksums)
+
+
+def entries_of(source: RestoreSource, scratch: Path) -> Entries:
+    """Every entry as bytes, by state, read back from storage."""
+    found: Entries = {d.name: {} for d in source.schema.states}
+    for state, rows in iter_entries(source, None, str(scratch)):
+        found[source.schema.states[state].name] |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
+    return found
+
+
+def _path(handle: StreamStateHandle) -> str:
+    assert not isinstance(handle, ByteStreamStateHandle)
+    return handle.path

@@ -1,0 +1,227 @@
+"""Incremental checkpoints through the flows, without Spark and Airflow: sharing, rescaling, switching, claiming."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from sqlalchemy import create_engine, func, select, update
+from worlds import checkpoint_of, new_deployment, publish_here
+
+from statelib.catalog.schema import CHECKPOINT, FILE, REF
+from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.flows.checkpoint import register
+from statelib.flows.inspection import resolve, verify
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import CheckpointManifest
+from statelib.model.ids import PipelineName
+from statelib.model.record import ClaimMode, Owner
+from statelib.storage.uris import absolute_uri, file_handle, local_path
+
+TOURS = """\
+name: tours
+source: {path: "{data}/x", columns: {shop: string, item: string, amount: long}}
+key: [shop]
+states:
+  best: {kind: reducing, value: {agg: max, of: amount}}
+  per_item: {kind: map, user_key: item, value: {agg: count}}
+backend: rocksdb
+parallelism: 2
+checkpoint: {strategy: incremental, inline_threshold_bytes: 0}
+"""
+NAME = PipelineName("tours")
+
+
+def events(number: int) -> pa.Table:
+    """A day's 200 events of 100 shops, every day others' amounts."""
+    numbers = range(number * 200, number * 200 + 200)
+    return pa.table(
+        {
+            "shop": [f"shop-{n % (90 + number)}" for n in numbers],
+            "item": [f"item-{n % 7}" for n in numbers],
+            "amount": pa.array([n * 37 % 1009 for n in numbers], pa.int64()),
+        }
+    )
+
+
+def expected(days: int) -> dict[str, int]:
+    """The state ``best`` after so many days."""
+    best: dict[str, int] = {}
+    for row in pa.concat_tables([events(number) for number in range(1, days + 1)]).to_pylist():
+        best[row["shop"]] = max(row["amount"], best.get(row["shop"], 0))
+    return best
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Deployment:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "tours.yaml").write_text(TOURS)
+    return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+
+
+def run(here: Deployment, number: int) -> CheckpointManifest:
+    """Apply a day, register its checkpoint, and be sure that it is whole and right."""
+    checkpoint_id = checkpoint_of(here, "tours", number, events(number))
+    opened = resolve(here, f"tours/{checkpoint_id}")
+    assert verify(opened, scratch=here.work_directory).problems == ()
+    table = opened.to_arrow("best", here.work_directory)
+    assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == expected(number)
+    assert opened.manifest is not None
+    return opened.manifest
+
+
+def use(here: Deployment, strategy: str) -> None:
+    path = Path(here.pipelines_directory) / "tours.yaml"
+    path.write_text(TOURS.replace("strategy: incremental", f"strategy: {strategy}"))
+
+
+def shared(manifest: CheckpointManifest) -> set[str]:
+    return {file.path for file in manifest.files if "/tours/shared/" in file.path}
+
+
+def restore(here: Deployment, checkpoint: str, parallelism: int | None, claim: ClaimMode = ClaimMode.NO_CLAIM) -> None:
+    pipeline = here.pipeline("tours")
+    apply_restore(here, pipeline, plan_restore(here, pipeline, checkpoint, parallelism, claim), "test")
+
+
+def test_checkpoints_refer_to_each_others_files(here: Deployment) -> None:
+    first, second = run(here, 1), run(here, 2)
+    assert len(shared(first)) == 4, "two subtasks, two states"
+    assert shared(first) < shared(second)
+    assert {f for f in first.files if f.path in shared(first)} < set(second.files), "with size and checksum as before"
+    whole = sum(file.size_bytes for file in second.files)
+    reused = sum(file.size_bytes for file in second.files if file.path in shared(first))
+    assert first.uploaded_bytes == sum(file.size_bytes for file in first.files)
+    assert second.uploaded_bytes == whole - reused < whole
+    record = here.catalog().get(NAME, second.checkpoint_id)
+    assert record.size_bytes == whole + resolve(here, "tours/2").metadata_size_bytes
+
+
+def test_the_catalog_has_one_row_for_a_shared_file(here: Deployment) -> None:
+    first, second = run(here, 1), run(here, 2)
+    engine = create_engine(here.catalog_url)
+    references = select(REF.c.file_id, func.count()).group_by(REF.c.file_id)
+    with engine.connect() as connection:
+        counted = dict(connection.execute(references).tuples().all())
+        known = dict(connection.execute(select(FILE.c.file_id, FILE.c.created_by)).tuples().all())
+    engine.dispose()
+    assert {file for file, count in counted.items() if count == 2} == shared(first)
+    assert {known[file] for file in shared(first)} == {first.checkpoint_id}
+    assert {known[file] for file in shared(second) - shared(first)} == {second.checkpoint_id}
+
+
+def test_storage_holds_what_the_checkpoints_name_and_nothing_else(here: Deployment) -> None:
+    named = set()
+    for number in range(1, 9):
+        manifest = run(here, number)
+        directory = f"{here.storage_root}/tours/chk-{manifest.checkpoint_id}"
+        named |= {local_path(absolute_uri(directory, file_handle(f.path, f.size_bytes))) for f in manifest.files}
+    there = {str(p) for p in Path(here.storage_root).rglob("*") if p.is_file() and p.name != "_metadata"}
+    assert there == named
+
+
+def test_rescaling_writes_everything_once(here: Deployment) -> None:
+    last, number = run(here, 1), 1
+    for parallelism in (5, 3, 1):
+        restore(here, str(last.checkpoint_id), parallelism)
+        whole, sharing = run(here, number + 1), run(here, number + 2)
+        assert not shared(whole) & shared(last)
+        assert whole.uploaded_bytes == sum(file.size_bytes for file in whole.files)
+        assert shared(whole) < shared(sharing)
+        assert len({file.subtask for file in whole.files}) == parallelism
+        last, number = sharing, number + 2
+
+
+def test_going_back_in_place_refers_to_the_restored_checkpoint(here: Deployment) -> None:
+    first, second = run(here, 1), run(here, 2)
+    restore(here, str(first.checkpoint_id), None)
+    again = run(here, 2)
+    assert shared(first) < shared(again)
+    assert not (shared(again) - shared(first)) & shared(second), "same names in RocksDB, other files"
+
+
+@pytest.mark.parametrize("way", [("full", "incremental", "full"), ("incremental", "canonical", "incremental")])
+def test_strategies_can_change_between_runs(here: Deployment, way: tuple[str, ...]) -> None:
+    manifests = []
+    for number, strategy in enumerate(way, 1):
+        use(here, strategy)
+        manifests.append(run(here, number))
+        assert bool(shared(manifests[-1])) == (strategy == "incremental")
+        assert manifests[-1].uploaded_bytes == sum(f.size_bytes for f in manifests[-1].files), "nothing is referred to"
+    assert [m.strategy for m in manifests] == list(way)
+
+
+def test_a_users_savepoint_is_whole_and_nothing_refers_to_it(here: Deployment, tmp_path: Path) -> None:
+    run(here, 1)
+    pipeline = here.pipeline("tours")
+    saved = begin_savepoint(
+        here, pipeline, format="native", target=str(tmp_path / "mine"), note="", owner="test", key="k"
+    )
+    publish_here(here, pipeline, saved.checkpoint_id)
+    record = register(here, pipeline, saved.checkpoint_id)
+    manifest = open_checkpoint(record.directory, own=True).manifest
+    assert manifest is not None
+    assert (record.owner, shared(manifest)) == (Owner.USER, set())
+    second = run(here, 2)
+    assert second.base == 1, "a savepoint is no base"
+    assert second.uploaded_bytes < sum(file.size_bytes for file in second.files)
+    restore(here, str(saved.checkpoint_id), None)
+    again = run(here, 2)
+    assert (again.base, again.uploaded_bytes) == (saved.checkpoint_id, sum(f.size_bytes for f in again.files))
+    shutil.rmtree(tmp_path / "mine")
+    run(here, 3)
+
+
+def test_a_checkpoint_outside_the_storage_is_confined_to_its_directory(here: Deployment, tmp_path: Path) -> None:
+    run(here, 1)
+    own = f"{here.storage_root}/tours/chk-1"
+    copy = shutil.copytree(own, tmp_path / "storage" / "chk-1")
+    root = here.storage_root
+    readers: list[Callable[[], object]] = [
+        lambda: open_checkpoint(own).to_arrow("best"),
+        lambda: open_checkpoint(str(copy), storage_root=root).to_arrow("best"),
+        lambda: verify(open_checkpoint(str(copy), storage_root=root)),
+        lambda: verify(open_checkpoint(own, storage_root=f"{root}/tours")),
+    ]
+    for read in readers:
+        with pytest.raises(InvalidRequestError) as caught:
+            read()
+        assert caught.value.kind == "outside-root"
+    with pytest.raises(InvalidRequestError) as caught:
+        restore(here, str(copy), None, ClaimMode.CLAIM)
+    assert caught.value.kind == "claim-outside-root"
+    assert not verify(resolve(here, own)).problems, "by its path, in the storage, it is our own"
+    restore(here, "1", None, ClaimMode.CLAIM)
+    assert shared(run(here, 2))
+
+
+def test_a_damaged_shared_file_is_found_through_every_checkpoint_that_needs_it(here: Deployment) -> None:
+    first, _ = run(here, 1), run(here, 2)
+    (victim, *_) = sorted(shared(first))
+    path = Path(local_path(victim))
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    for number in (1, 2):
+        (problem,) = verify(resolve(here, f"tours/{number}")).problems
+        assert local_path(victim) in problem
+        assert "crc32c" in problem
+    with pytest.raises(CorruptStateError) as caught:
+        checkpoint_of(here, "tours", 3, events(3))
+    assert caught.value.kind == "checksum-mismatch"
+
+
+def test_a_base_that_is_not_the_systems_is_not_referred_to(here: Deployment) -> None:
+    first = run(here, 1)
+    engine = create_engine(here.catalog_url)
+    with engine.begin() as connection:
+        connection.execute(update(CHECKPOINT).values(owner=Owner.USER))
+    engine.dispose()
+    second = run(here, 2)
+    assert second.base == first.checkpoint_id
+    assert not shared(first) & shared(second)
+    assert shared(second) < shared(run(here, 3))

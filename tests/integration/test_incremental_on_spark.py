@@ -1,0 +1,70 @@
+"""Aircraft activity with incremental checkpoints on Spark: the same state as polars, and less to write each day."""
+
+import itertools
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from pyspark.sql import SparkSession
+from shop_cli import said
+from worlds import CHECKOUT, day, new_deployment
+
+from demo.compare import aircraft_expected, aircraft_found, destinations_expected, destinations_found, difference
+from statelib.flows.checkpoint import begin, check, register
+from statelib.flows.inspection import resolve, verify
+from statelib.flows.opened import Checkpoint
+from statelib.flows.wiring import Deployment
+from statelib.model.handles import IncrementalRemoteKeyedStateHandle
+from statelib.spark.driver import run_snapshot
+
+NAME = "aircraft_activity"
+
+
+@pytest.fixture
+def here(tmp_path: Path, data: Path) -> Deployment:
+    text = (CHECKOUT / "dags" / "pipelines" / f"{NAME}.yaml").read_text()
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / f"{NAME}.yaml").write_text(text.replace("strategy: full", "strategy: incremental"))
+    return new_deployment(tmp_path, data, tmp_path / "pipelines")
+
+
+def run_day(spark: SparkSession, here: Deployment, number: int) -> Checkpoint:
+    """A day as the DAG runs it, gate included."""
+    pipeline = here.pipeline(NAME)
+    assert pipeline.checkpoint.strategy == "incremental"
+    checkpoint_id = begin(here, pipeline, day(number), "test").checkpoint_id
+    run_snapshot(spark, here, pipeline, checkpoint_id)
+    register(here, pipeline, checkpoint_id, check(here, pipeline, checkpoint_id).report_uri)
+    return resolve(here, f"{NAME}/{checkpoint_id}")
+
+
+def shared(checkpoint: Checkpoint) -> set[str]:
+    assert checkpoint.manifest is not None
+    return {f.path for f in checkpoint.manifest.files if f"/{NAME}/shared/" in f.path}
+
+
+def test_three_days(spark: SparkSession, here: Deployment, flights: pl.DataFrame) -> None:
+    days = [run_day(spark, here, number) for number in (1, 2, 3)]
+    for number, checkpoint in enumerate(days, 1):
+        assert all(isinstance(handle, IncrementalRemoteKeyedStateHandle) for handle in checkpoint.handles())
+        seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, number + 1, tzinfo=UTC))
+        for result in (
+            difference(NAME, aircraft_expected(seen), aircraft_found(checkpoint), ["tailnum"]),
+            difference(NAME, destinations_expected(seen), destinations_found(checkpoint), ["tailnum", "dest"]),
+        ):
+            assert result.different == 0, result.examples
+            assert result.keys > 500
+        assert not verify(checkpoint, scratch=here.work_directory).problems
+
+    for before, after in itertools.pairwise(days):
+        assert shared(before) & shared(after), "files of the day before are used again"
+        assert after.manifest is not None
+        assert after.manifest.uploaded_bytes is not None
+        assert 0 < after.manifest.uploaded_bytes < sum(f.size_bytes for f in after.manifest.files)
+
+    told = said(here, "checkpoints", "show", f"{NAME}/2", columns=400)
+    assert all(path in told for path in shared(days[1]))
+    assert "written for this checkpoint" in told
+    assert said(here, "verify", f"{NAME}/2").startswith("whole")
+    assert said(here, "verify", f"{here.storage_root}/{NAME}/chk-3").startswith("whole")

@@ -1,0 +1,184 @@
+"""Incremental checkpoints are whole: whatever happens between them, each restores the state it was taken of,
+and storage holds what the live ones refer to and nothing else."""
+
+import random
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.model.ids import CheckpointId
+from statelib.model.key_groups import KeyGroupRange
+from statelib.restore.keyed import restore_rocksdb
+from statelib.restore.plan import RestoreSource
+from statelib.serializers.keys import key_groups
+from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategy import SnapshotResult, take_snapshot
+from statelib.storage.closeables import CloseableRegistry
+from statelib.testing.checkpoint_chain import CheckpointChain, files_of, previous_of
+from statelib.testing.faulty_streams import FaultyStreams
+from statelib.testing.keyed_samples import all_entries, got, put, sample_schema
+
+UID = "5a7b0000-0000-0000-0000-000000000000"
+RANGE = KeyGroupRange(0, 127)
+SCHEMA = sample_schema()
+KEYS = [f"key-{i}" for i in range(300)]
+STATES = ("means", "totals")
+
+Model = dict[str, dict[str, object]]
+
+
+class World:
+    """A subtask whose process lives for a while, a dict beside it, and all that its checkpoints left."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.directory = directory
+        self.chain = CheckpointChain(directory / "storage")
+        self.model: Model = {state: {} for state in STATES}
+        self.live: dict[int, tuple[RestoreSource, Model]] = {}
+        self.garbage: set[str] = set()
+        self.reused = 0
+        self.backend = RocksDBKeyedStateBackend(SCHEMA, RANGE, str(directory / "backend-0"), UID)
+        self.strategy = RocksDBIncrementalSnapshotStrategy(self.backend, UID)
+        small_files(self.backend)
+
+    def update(self) -> None:
+        for state in STATES:
+            keys = self.random.sample(KEYS, self.random.randrange(60))
+            values = [self._value(state) for _ in keys]
+            put(self.backend, state, keys, values)
+            self.model[state] |= dict(zip(keys, values, strict=True))
+            self.model[state] = {k: v for k, v in self.model[state].items() if v is not None}
+
+    def _value(self, state: str) -> object:
+        number = self.random.random()
+        if number < 0.2:
+            return None
+        return number if state == "means" else {"count": int(number * 1e9), "last": self.random.randbytes(20).hex()}
+
+    def checkpoint(self, number: int) -> None:
+        fate = self.random.choice(["complete"] * 6 + ["restart", "restart", "fail", "abort"])
+        before = self.chain.files()
+        if fate == "fail":
+            self._fail(number)
+            assert self.chain.files() == before
+            return
+        result = self._take(number)
+        self.reused += len(result.reused)
+        source = self.chain.source(number, result, self.backend)
+        assert not files_of(source) & self.garbage
+        if fate == "abort":
+            self.strategy.notify_checkpoint_aborted(CheckpointId(number))
+            self.garbage |= self.chain.files() - before
+            return
+        self.live[number] = (source, {state: dict(values) for state, values in self.model.items()})
+        self.strategy.notify_checkpoint_complete(CheckpointId(number))
+        if fate == "restart":
+            self._restart(number, source)
+
+    def _take(self, number: int) -> SnapshotResult:
+        return take_snapshot(self.strategy, CheckpointId(number), self.chain.streams(number), CloseableRegistry())
+
+    def _fail(self, number: int) -> None:
+        at = self.random.randrange(12)
+
+        def disk_on_fire(operation: int) -> None:
+            if operation == at:
+                raise OSError("disk on fire")
+
+        streams = FaultyStreams(self.chain.streams(number), disk_on_fire)
+        with pytest.raises(OSError, match="disk on fire"):
+            take_snapshot(self.strategy, CheckpointId(number), streams, CloseableRegistry())
+
+    def _restart(self, number: int, source: RestoreSource) -> None:
+        self.close()
+        directory = str(self.directory / f"backend-{number}")
+        self.backend = restore_rocksdb(SCHEMA, RANGE, [source], directory, UID)
+        self.strategy = RocksDBIncrementalSnapshotStrategy(self.backend, UID, previous_of(source))
+        small_files(self.backend)
+
+    def close(self) -> None:
+        self.strategy.close()
+        self.backend.close()
+
+
+def small_files(backend: RocksDBKeyedStateBackend) -> None:
+    """SST files of a few KiB, so that a small state has many and compaction touches some of them only."""
+    for family in backend._families.values():
+        family.set_options({"target_file_size_base": "16384", "max_bytes_for_level_base": "65536"})
+
+
+@settings(max_examples=4, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_fifty_checkpoints_with_updates_compaction_failures_and_restarts(seed: int) -> None:
+    with scratch() as directory:
+        world = World(directory, seed)
+        for number in range(1, 51):
+            world.update()
+            if world.random.random() < 0.15:
+                for family in world.backend._families.values():
+                    family.compact_range(None, None)
+            world.checkpoint(number)
+        world.close()
+        assert world.reused > 0
+        referred = set().union(*(files_of(source) for source, _ in world.live.values()))
+        assert world.chain.files() == referred | world.garbage
+        for number, (source, model) in world.live.items():
+            backend = restore_rocksdb(SCHEMA, RANGE, [source], str(directory / f"read-{number}"), UID)
+            for state in STATES:
+                assert got(backend, state, KEYS) == [model[state].get(key) for key in KEYS]
+            assert [len(e) for e in all_entries(backend).values()] == [len(model["totals"]), len(model["means"]), 0, 0]
+            backend.close()
+
+
+def test_one_percent_of_range_local_updates_uploads_at_most_five_percent(tmp_path: Path) -> None:
+    chain = CheckpointChain(tmp_path / "storage")
+    backend = RocksDBKeyedStateBackend(SCHEMA, RANGE, str(tmp_path / "backend"), UID)
+    backend._families["totals"].set_options({"target_file_size_base": str(64 * 1024)})
+    strategy = RocksDBIncrementalSnapshotStrategy(backend, UID)
+    noise = random.Random(1)
+
+    def write(keys: list[str]) -> None:
+        put(backend, "totals", keys, [{"count": 1, "last": noise.randbytes(60).hex()} for _ in keys])
+
+    def take(number: int) -> SnapshotResult:
+        result = take_snapshot(strategy, CheckpointId(number), chain.streams(number), CloseableRegistry())
+        strategy.notify_checkpoint_complete(CheckpointId(number))
+        return result
+
+    def written(result: SnapshotResult) -> int:
+        return sum(stream.size_bytes for stream in result.streams)
+
+    keys = [f"key-{i}" for i in range(40_000)]
+    write(keys)
+    backend._families["totals"].compact_range(None, None)
+    full = written(take(1))
+    groups = key_groups(SCHEMA, pa.array(keys)).tolist()
+    local = [key for key, group in zip(keys, groups, strict=True) if 60 <= group <= 61][:400]
+    assert len(local) == 400
+    sizes = []
+    for number in range(2, 14):
+        write(local)
+        sizes.append(written(take(number)))
+    assert full > 2_000_000
+    assert max(sizes) <= full * 0.05
+    strategy.close()
+    backend.close()
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A directory for one example."""
+    directory = Path(tempfile.mkdtemp(prefix="statelib-incremental-"))
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory)

@@ -1,0 +1,113 @@
+"""Which snapshot is the base of the next one, and which of its files may be shared."""
+
+import pytest
+
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    IncrementalRemoteKeyedStateHandle,
+    RelativeFileStateHandle,
+)
+from statelib.model.ids import CheckpointId
+from statelib.model.key_groups import KeyGroupRange
+from statelib.snapshots.previous import (
+    NO_PREVIOUS,
+    SHARING,
+    PreviousSnapshot,
+    SharedFiles,
+    SharingFilesStrategy,
+    previous_snapshot,
+)
+from statelib.storage.views import WrittenStream
+from statelib.wire.checksum import crc32c
+
+
+def snapshot(number: int) -> PreviousSnapshot:
+    stream = WrittenStream(FileStateHandle(f"file:///shared/{number}", 1), 1, number)
+    return PreviousSnapshot(CheckpointId(number), {f"{number:06}.sst": stream})
+
+
+def taken(*numbers: int, restored: PreviousSnapshot = NO_PREVIOUS) -> SharedFiles:
+    files = SharedFiles(restored)
+    for number in numbers:
+        files.take(snapshot(number))
+    return files
+
+
+def test_nothing_completed_is_no_base() -> None:
+    assert taken(1, 2).base() is NO_PREVIOUS
+    assert dict(NO_PREVIOUS.files) == {}
+
+
+def test_the_base_is_the_last_completed_and_not_the_last_taken() -> None:
+    files = taken(1, 2, 3)
+    files.complete(CheckpointId(2))
+    assert files.base() == snapshot(2)
+    files.take(snapshot(4))
+    assert files.base() == snapshot(2)
+
+
+def test_an_older_completion_that_comes_late_changes_nothing() -> None:
+    files = taken(1, 2)
+    files.complete(CheckpointId(2))
+    files.complete(CheckpointId(1))
+    files.complete(CheckpointId(2))
+    assert files.base() == snapshot(2)
+
+
+def test_a_completed_savepoint_changes_nothing() -> None:
+    files = taken(1, 3)
+    files.complete(CheckpointId(1))
+    files.complete(CheckpointId(2))
+    assert files.base() == snapshot(1)
+    files.complete(CheckpointId(3))
+    assert files.base() == snapshot(3), "the savepoint's id did not move the mark either"
+
+
+def test_an_aborted_snapshot_is_forgotten() -> None:
+    files = taken(1, 2)
+    files.complete(CheckpointId(1))
+    files.abort(CheckpointId(2))
+    files.complete(CheckpointId(2))
+    assert files.base() == snapshot(1)
+    files.abort(CheckpointId(1))
+    assert files.base() is NO_PREVIOUS
+
+
+def test_the_restored_snapshot_is_a_base_until_a_newer_one_completes() -> None:
+    files = taken(8, 9, restored=snapshot(7))
+    assert files.base() == snapshot(7)
+    files.abort(CheckpointId(8))
+    assert files.base() == snapshot(7)
+    files.complete(CheckpointId(9))
+    assert files.base() == snapshot(9)
+
+
+@pytest.mark.parametrize("strategy", SharingFilesStrategy)
+def test_every_sharing_strategy_has_its_row(strategy: SharingFilesStrategy) -> None:
+    how = SHARING[strategy]
+    assert how.forward or not how.backward
+    assert how.forward == (how.scope == "SHARED")
+
+
+def test_an_unknown_sharing_strategy_is_an_error() -> None:
+    with pytest.raises(ValueError, match="SIDEWAYS"):
+        SharingFilesStrategy("SIDEWAYS")
+
+
+def test_only_shared_files_with_a_known_checksum_can_be_shared_again() -> None:
+    absolute, relative = FileStateHandle("file:///s/a", 5), RelativeFileStateHandle("b", 6)
+    unknown, inline = FileStateHandle("file:///s/c", 7), ByteStreamStateHandle("d", b"bytes")
+    handle = IncrementalRemoteKeyedStateHandle(
+        checkpoint_id=4,
+        backend_uid="u",
+        key_group_range=KeyGroupRange(0, 1),
+        checkpointed_size_bytes=0,
+        meta=inline,
+        shared=(("1.sst", absolute), ("2.sst", relative), ("3.sst", unknown), ("4.sst", inline)),
+        private=(("5.sst", FileStateHandle("file:///s/e", 8)),),
+        state_handle_id="",
+    )
+    checksums = {"file:///s/a": (5, 11), "b": (6, 12), "file:///s/e": (8, 13)}
+    expected = {"1.sst": WrittenStream(absolute, 5, 11), "4.sst": WrittenStream(inline, 5, crc32c(b"bytes"))}
+    assert previous_snapshot(handle, checksums) == PreviousSnapshot(CheckpointId(4), expected)
