@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
+from statelib.flows.wiring import PLACES
 from statelib.formats.keyed_header import decode_keyed_header
 from statelib.formats.manifest import read_checkpoint_file
 from statelib.formats.operator_id import operator_id
@@ -21,9 +22,7 @@ from statelib.restore.plan import RestoreSource
 from statelib.serializers.keys import decode_keys
 from statelib.serializers.rows import NO_ROWS, StateRows
 from statelib.serializers.values import decode_values
-from statelib.storage.publish import read_published
-from statelib.storage.reader import DirectoryReader
-from statelib.storage.uris import local_path, to_uri
+from statelib.storage.views import StateReader
 
 
 @dataclass(frozen=True)
@@ -90,10 +89,10 @@ class Checkpoint:
     def handles(self) -> tuple[KeyedStateHandle, ...]:
         return tuple(s.keyed for _, s in self.keyed_operator().subtasks if s.keyed is not None)
 
-    def reader(self) -> DirectoryReader:
+    def reader(self) -> StateReader:
         files = self.manifest.files if self.manifest else ()
         checksums = {f.path: (f.size_bytes, f.crc32c) for f in files} if self.manifest else None
-        return DirectoryReader(self.directory, checksums)
+        return PLACES.kind(self.directory).reader(self.directory, checksums)
 
     def schema(self) -> KeyedStateSchema:
         """Of the manifest, with field names; from the stream's own header where there is none."""
@@ -156,7 +155,8 @@ def _located(where: str) -> Iterator[None]:
     try:
         yield
     except StatelibError as error:
-        place = local_path(where.partition(": ")[0])
+        directory = where.partition(": ")[0]
+        place = PLACES.kind(directory).shown(directory)
         if place in error.message:
             raise
         raise type(error)(f"{where}: {error.message}", kind=error.kind, hint=error.hint) from error
@@ -182,7 +182,8 @@ def open_checkpoint(path: str, *, own: bool = False) -> Checkpoint:
 
     Raises NotFoundError (``no-metadata``), CorruptStateError (``corrupt-metadata``).
     """
-    directory = local_path(path.removesuffix("/_metadata"))
-    data = read_published(directory)
-    metadata, manifest = read_checkpoint_file(data, f"{directory}/_metadata", expect_manifest=own)
-    return Checkpoint(to_uri(directory), metadata, manifest, data)
+    kind = PLACES.kind(path)
+    directory = kind.normalised(path.removesuffix("/_metadata"))
+    data = kind.read_published(directory)
+    metadata, manifest = read_checkpoint_file(data, f"{kind.shown(directory)}/_metadata", expect_manifest=own)
+    return Checkpoint(directory, metadata, manifest, data)

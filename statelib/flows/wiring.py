@@ -11,16 +11,24 @@ from statelib.catalog.catalog import Catalog
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.ids import AttemptId, PipelineName
-from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.storage.places import CheckpointStorage, FileSystemKind, Places, S3Kind, StorageSettings
+from statelib.storage.retries import Retries
 
 VARIABLES = {
     "STATELIB_CATALOG": "SQLAlchemy URL of the catalog, e.g. sqlite:////srv/statelib/catalog.db",
-    "STATELIB_STORAGE": "directory or file: URI under which checkpoints are kept",
+    "STATELIB_STORAGE": "directory, file: URI or s3://bucket/prefix under which checkpoints are kept",
     "STATELIB_PIPELINES": "directory of the pipeline files",
     "STATELIB_DATA": "what {data} stands for in a pipeline's source path",
     "STATELIB_DOCS": "directory of the quality reports",
     "STATELIB_WORK": "scratch directory of Spark tasks",
 }
+
+
+RETRIES = Retries((0.1, 0.3, 1.0, 3.0, 9.0), time.sleep)
+"""How long a storage that is in trouble is asked again."""
+
+_FILES = FileSystemKind()
+PLACES = Places({"": _FILES, "file": _FILES, "s3": S3Kind(RETRIES)})
 
 
 def now_ms() -> int:
@@ -48,10 +56,11 @@ class Deployment:
         catalog.migrate()
         return catalog
 
-    def storage(self, pipeline: Pipeline) -> FileSystemCheckpointStorage:
-        return FileSystemCheckpointStorage(
-            self.storage_root, PipelineName(pipeline.name), pipeline.checkpoint.inline_threshold_bytes
+    def storage(self, pipeline: Pipeline) -> CheckpointStorage:
+        settings = StorageSettings(
+            PipelineName(pipeline.name), pipeline.checkpoint.inline_threshold_bytes, self.work_directory
         )
+        return PLACES.storage(self.storage_root, settings)
 
     def pipelines(self) -> list[Pipeline]:
         """The valid pipelines; broken files are left out here and reported by ``pipelines validate``."""
