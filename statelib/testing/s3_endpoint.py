@@ -48,21 +48,14 @@ class S3Endpoint:
     def make_bucket(self, name: str) -> None:
         _request(f"{self.direct_url}/{name}", "PUT")
 
-    def get(self, path: str) -> bytes:
-        """The answer to an unsigned GET of ``bucket/key`` or ``bucket?query``, past the proxy."""
-        return _request(f"{self.direct_url}/{path}", "GET")
-
-    def put(self, path: str, data: bytes) -> None:
-        _request(f"{self.direct_url}/{path}", "PUT", data)
-
-    def delete(self, path: str) -> None:
-        _request(f"{self.direct_url}/{path}", "DELETE")
-
     def unfinished_uploads(self, bucket: str) -> list[tuple[str, str]]:
         """(key, upload id) of each multipart upload that was neither completed nor aborted."""
-        answer = self.get(f"{bucket}?uploads").decode()
+        answer = _request(f"{self.direct_url}/{bucket}?uploads", "GET").decode()
         keys, ids = (re.findall(f"<{tag}>([^<]+)</{tag}>", answer) for tag in ("Key", "UploadId"))
         return list(zip(keys, ids, strict=True))
+
+    def abort_upload(self, bucket: str, key: str, upload: str) -> None:
+        _request(f"{self.direct_url}/{bucket}/{key}?uploadId={upload}", "DELETE")
 
 
 def _request(url: str, method: str, data: bytes | None = None) -> bytes:
@@ -75,7 +68,7 @@ def _request(url: str, method: str, data: bytes | None = None) -> bytes:
 def s3_endpoint(interpreter: Path) -> Iterator[S3Endpoint]:
     """A new, empty endpoint, gone afterwards. ``interpreter``: a Python that has ``moto[server]``."""
     command = [sys.executable, "-m", "statelib.testing.s3_endpoint", str(interpreter)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
         assert process.stdin
         assert process.stdout
         try:
