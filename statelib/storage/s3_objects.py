@@ -6,7 +6,6 @@ library's own retries are off, because they hide whether a conditional PUT was a
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -78,7 +77,8 @@ class S3Objects:
             else:
                 obstore.put(store, key, content(), use_multipart=True, max_concurrency=_PARTS_AT_ONCE, **parts)
 
-        self._run(f"writing {self._shown(key)}", attempt)
+        what = f"writing {self._shown(key)}"
+        self.retries.run(lambda: self._sent(what, attempt))
 
     def create(self, key: str, data: bytes) -> None:
         """One PUT with ``If-None-Match: *``, never repeated. ConflictError (``name-taken``) if it was refused, for
@@ -158,8 +158,20 @@ class S3Objects:
         return self.retries.run(lambda: self._once(what, request))
 
     def _once(self, what: str, request: Callable[[S3Store], T]) -> T:
-        with s3_errors(what):
+        try:
             return request(self._opened())
+        except (BaseError, FileNotFoundError, ValueError) as error:
+            failure = _typed(what, error)
+        raise failure  # out here, so that the client's error, which names the endpoint, is not its context
+
+    def _sent(self, what: str, request: Callable[[S3Store], None]) -> None:
+        """A multipart upload that is gone was completed and the reply lost, or aborted by somebody: send it again."""
+        try:
+            self._once(what, request)
+        except NotFoundError as error:
+            if error.kind != "missing-file":
+                raise
+            raise RetryableError(f"{what}: the upload is gone", kind="storage-io") from None
 
     def _opened(self) -> S3Store:
         if self._store is None:
@@ -174,20 +186,8 @@ class S3Objects:
         return f"s3://{self.bucket}/{key}"
 
 
-@contextmanager
-def s3_errors(what: str) -> Iterator[None]:
-    """Turn an error of the client into ours; the client's own is not chained, it names the endpoint."""
-    try:
-        yield
-        return
-    except StatelibError:
-        raise
-    except (BaseError, FileNotFoundError, ValueError) as error:
-        failure = _typed(what, error)
-    raise failure
-
-
 def _typed(what: str, error: Exception) -> StatelibError:
+    """An error of the client as ours."""
     text = str(error)
     found = _STATUS.search(text)
     status = int(found[1]) if found else 0

@@ -6,7 +6,7 @@ Source: protocol of ``_metadata``. A refusal may be the answer to one's own succ
 
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, RetryableError, UnsupportedError
 from statelib.storage.publish import MAX_METADATA_BYTES, METADATA_NAME
-from statelib.storage.retries import Retries
+from statelib.storage.retries import IMPATIENT, Retries
 from statelib.storage.s3_objects import S3Objects
 from statelib.storage.s3_uris import S3Location, s3_location
 
@@ -18,12 +18,14 @@ def s3_put_if_absent(objects: S3Objects, location: S3Location, data: bytes) -> b
 
     Raises RetryableError while the storage does not say what it holds: nothing was deleted then."""
 
+    once = S3Objects(objects.bucket, IMPATIENT)  # the pauses belong to publishing and reading back together
+
     def attempt() -> bytes:
         try:
-            objects.create(location.key, data)
+            once.create(location.key, data)
         except (ConflictError, RetryableError):
             try:
-                return objects.read(location.key, MAX_METADATA_BYTES)
+                return once.read(location.key, MAX_METADATA_BYTES)
             except NotFoundError:
                 raise RetryableError(
                     f"publishing {location.uri}: not applied",
