@@ -143,7 +143,7 @@ class S3StreamFactory:
         self._objects_of(directory).delete((self._shared if directory else self._directory).below(name).key)
 
     def _spill(self, scope: CheckpointedStateScope, name: str) -> SpooledObject:
-        if scope is CheckpointedStateScope.EXCLUSIVE:
+        if scope == CheckpointedStateScope.EXCLUSIVE:
             location = self._directory.below(name)
             return SpooledObject(
                 self._objects, location, self._scratch, lambda size: RelativeFileStateHandle(name, size)

@@ -129,7 +129,7 @@ def test_files_have_uris() -> None:
 
 def test_a_storage_is_a_value() -> None:
     storage = S3CheckpointStorage("s3://bucket/root/", FLIGHTS, Retries((1.0,), print))
-    assert storage == S3CheckpointStorage("s3://bucket//root", FLIGHTS, IMPATIENT)
+    assert storage == S3CheckpointStorage("s3://bucket/./root", FLIGHTS, IMPATIENT)
     assert pickle.loads(pickle.dumps(storage)) == storage
     objects = pickle.loads(pickle.dumps(S3Objects("bucket", Retries((1.0,), print))))
     assert (objects.bucket, objects.retries.delays_s) == ("bucket", (1.0,))
