@@ -22,7 +22,7 @@ from statelib.storage.s3_inventory import s3_list_files, s3_verify_files
 from statelib.storage.s3_publish import s3_read_published
 from statelib.storage.s3_reader import S3Reader
 from statelib.storage.s3_uris import is_s3, s3_location
-from statelib.storage.uris import local_path, relative_parts, to_uri
+from statelib.storage.uris import local_path, relative_parts, shown, to_uri
 from statelib.storage.views import (
     CheckpointStorageCoordinatorView,
     CheckpointStorageWorkerView,
@@ -144,7 +144,7 @@ class Places:
         if scheme not in self._kinds:
             known = ", ".join(f"{name}:" for name in sorted(self._kinds) if name)
             raise UnsupportedError(
-                f"storage of scheme {scheme}: expected an absolute path or one of {known}",
+                f"storage of scheme {shown(scheme)}: expected an absolute path or one of {known}",
                 kind="unknown-scheme",
                 hint="mount the storage as a file system",
             )
