@@ -17,11 +17,14 @@ class Retries:
     sleep: Callable[[float], None]
 
     def run(self, attempt: Callable[[], T]) -> T:
-        """What ``attempt`` returns. Its last RetryableError goes on when the pauses are used up; others at once."""
+        """What ``attempt`` returns. Its last RetryableError goes on when the pauses are used up; others, and
+        a cancel, at once."""
         for delay_s in self.delays_s:
             try:
                 return attempt()
-            except RetryableError:
+            except RetryableError as error:
+                if error.kind == "cancelled":
+                    raise
                 self.sleep(delay_s)
         return attempt()
 

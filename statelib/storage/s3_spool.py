@@ -29,6 +29,7 @@ class SpooledObject:
         self._size_bytes = 0
         self._crc32c = 0
         self._sent = False
+        self._interrupted = False
         with storage_errors(f"spooling {location.uri}"):
             self._file = tempfile.TemporaryFile(dir=scratch, buffering=0)  # noqa: SIM115 - closed by finish or drop
 
@@ -50,6 +51,10 @@ class SpooledObject:
         self._file.close()
         return self._handle(self._size_bytes)
 
+    def interrupt(self) -> None:
+        """End the sending at its next block."""
+        self._interrupted = True
+
     def drop(self) -> None:
         """Nothing stays, also of an object whose last answer was lost."""
         self._file.close()
@@ -62,6 +67,8 @@ class SpooledObject:
         with storage_errors(f"sending {self._location.uri}"):
             last = b""
             for block in blocks(self._file.fileno()):
+                if self._interrupted:
+                    raise RetryableError(f"sending {self._location.uri}: cancelled", kind="cancelled")
                 if last:
                     yield last
                 crc = crc32c(block, crc)

@@ -184,6 +184,23 @@ def test_a_stream_that_fails_leaves_nothing(s3: S3Endpoint, begun: Begun, kind: 
     assert begun.names() == set()
 
 
+def test_closing_from_another_thread_ends_an_upload(s3: S3Endpoint, begun: Begun, bucket: str) -> None:
+    stream = begun.streams().create_stream(CheckpointedStateScope.EXCLUSIVE)
+    stream.write(bytes(12 * PART_BYTES))
+    s3.break_next(Fault("slow", "PUT", "partNumber", 99))
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(stream.close_and_get_handle)
+        while not s3.unfinished_uploads(bucket):
+            assert not sending.done()
+        stream.close()
+        with pytest.raises(RetryableError) as caught:
+            sending.result()
+    assert caught.value.kind == "cancelled"
+    assert begun.waited == []
+    assert begun.names() == set()
+    assert s3.unfinished_uploads(bucket) == []
+
+
 def test_a_storm_ends_in_a_retryable_error_that_names_the_object(s3: S3Endpoint, begun: Begun) -> None:
     for method in ("GET", "HEAD", "PUT"):
         s3.break_next(*(Fault("status", m, "", 99) for m in ("GET", "HEAD", "PUT")))
