@@ -12,7 +12,7 @@ export PYTHONPATH := $(CURDIR)
 help:  ## print these verbs
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s %s\n", $$1, $$2}'
 
-setup:  ## make .work/venv, pinned by requirements-dev.txt
+setup:  ## make .work/venv, pinned by requirements-dev.txt, and .work/endpoint for the tests of S3
 	@PYTHON=$(PYTHON) demo/bootstrap.sh
 
 demo: setup java  ## seven days of real flights through Airflow and Spark, compared with a direct computation
@@ -38,6 +38,7 @@ format: setup  ## let ruff rewrite the files
 pins: setup  ## compile requirements*.txt from requirements*.in
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements.in -o requirements.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-dev.in -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-endpoint.in -o requirements-endpoint.txt
 
 bench: setup java  ## measure
 	@$(BIN)/python -m bench

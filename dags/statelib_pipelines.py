@@ -15,8 +15,9 @@ from plugins.statelib_airflow import tasks
 from plugins.statelib_airflow.places import job, pipelines_directory
 from statelib.definition.pipeline import Pipeline, load_pipelines
 
-CHECKPOINT_ID_OR_PATH = r"^([1-9][0-9]{0,18}|(file:)?/[^\x00-\x1f]+)$"
-ABSOLUTE_PATH = r"^(file:)?/[^\x00-\x1f]+$"
+PLACE = r"((file:)?/[^\x00-\x1f]+|s3://[a-z0-9.-]{3,63}(/[^\x00-\x1f?#]*)?)"
+CHECKPOINT_ID_OR_PATH = rf"^([1-9][0-9]{{0,18}}|{PLACE})$"
+ABSOLUTE_PATH = rf"^{PLACE}$"
 
 
 def checkpoint_dag(pipeline: Pipeline, file: str) -> DAG:
@@ -52,7 +53,7 @@ def savepoint_dag(pipeline: Pipeline, file: str) -> DAG:
             type=["null", "string"],
             pattern=ABSOLUTE_PATH,
             title="Target directory",
-            description="absolute path or file: URI; empty: the storage's savepoints directory",
+            description="absolute path, file: URI or s3://bucket/prefix; empty: the storage's savepoints directory",
         ),
         "note": Param("", type="string", maxLength=500, title="Note", description="why it was taken"),
     }
@@ -70,7 +71,7 @@ def restore_dag(pipeline: Pipeline, file: str) -> DAG:
             type="string",
             pattern=CHECKPOINT_ID_OR_PATH,
             title="Checkpoint",
-            description="id of a completed checkpoint, or absolute path of a checkpoint or savepoint",
+            description="id of a completed checkpoint, or absolute path or URI of a checkpoint or savepoint",
         ),
         "claim_mode": Param(
             "NO_CLAIM",

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Make .work/venv hold exactly what requirements-dev.txt pins. Does nothing when it does already.
+# Make .work/venv hold exactly what requirements-dev.txt pins, and .work/endpoint what requirements-endpoint.txt
+# pins. Does nothing when it does already.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -8,7 +9,7 @@ venv="$work/venv"
 ready="$venv/.ready"
 
 checksum() {
-    cat "$root/requirements-dev.txt" "$root/demo/bootstrap.txt" "$root/demo/bootstrap.sh" | cksum
+    cat "$root/requirements-dev.txt" "$root/demo/bootstrap.txt" "$root/demo/bootstrap.sh" "$root/requirements-endpoint.txt" | cksum
 }
 
 if [ -f "$ready" ] && [ "$(cat "$ready")" = "$(checksum) $root" ]; then
@@ -29,6 +30,10 @@ rm -f "$ready"
 "$venv/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check \
     --require-hashes -r "$root/demo/bootstrap.txt"
 "$venv/bin/uv" pip sync --quiet --python "$venv/bin/python" --require-hashes "$root/requirements-dev.txt"
+
+# The S3 endpoint of the tests, apart: what it needs does not go together with the rest.
+"$python" -m venv --without-pip "$work/endpoint"
+"$venv/bin/uv" pip sync --quiet --python "$work/endpoint/bin/python" --require-hashes "$root/requirements-endpoint.txt"
 
 # The checkout itself: on the path of every process of this environment, Spark's workers included.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')

@@ -11,12 +11,11 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.flows.facts import collect_facts
 from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.wiring import Deployment
+from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.checkpoint import DataInterval, FileRecord, SnapshotKind, SourcePosition
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, CommitFacts, PipelineHead
 from statelib.quality.gate import QualityReport, run_gate
-from statelib.storage.uris import absolute_uri, file_handle
 from statelib.wire.checksum import crc32c
 
 
@@ -133,7 +132,7 @@ def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePos
 
 
 def _absolute(directory: str, record: FileRecord) -> FileRecord:
-    return replace(record, path=absolute_uri(directory, file_handle(record.path, record.size_bytes)))
+    return replace(record, path=PLACES.file_uri(directory, record.path))
 
 
 def _text(interval: DataInterval) -> str:

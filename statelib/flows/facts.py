@@ -1,20 +1,20 @@
 """Collect what the quality gate judges: from storage, by reading everything back."""
 
 from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.wiring import Deployment
+from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import StateStatistics, empty_statistics, merge_statistics
 from statelib.quality.facts import CheckpointFacts
 from statelib.serializers.rows import statistics_of
-from statelib.storage.inventory import verify_files
 
 
 def collect_facts(deployment: Deployment, record: CheckpointRecord) -> CheckpointFacts:
     """Files with their sizes and checksums, then, if all are whole, every entry counted again."""
     opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
     files = opened.manifest.files if opened.manifest else ()
-    findings = verify_files(opened.directory, files, read_data=True, allowed_root=opened.allowed_root)
+    kind = PLACES.kind(opened.directory)
+    findings = kind.verify_files(opened.directory, files, read_data=True, allowed_root=opened.allowed_root)
     whole = all(not finding.problem for finding in findings)
     base = None
     if record.base is not None:

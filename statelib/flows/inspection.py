@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
 from statelib.flows.facts import read_statistics
 from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.wiring import Deployment
+from statelib.flows.wiring import PLACES, Deployment
 from statelib.formats.typed_json import entry_lines
 from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.storage.inventory import FileFinding, verify_files
-from statelib.storage.uris import local_path
+from statelib.storage.inventory import FileFinding
+from statelib.storage.places import is_absolute
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = 
 
     Raises UnsupportedError for state of Flink's that cannot be read."""
     files = opened.manifest.files if opened.manifest else ()
-    findings = verify_files(opened.directory, files, read_data, opened.allowed_root)
+    kind = PLACES.kind(opened.directory)
+    findings = kind.verify_files(opened.directory, files, read_data, opened.allowed_root)
     problems = [_problem(opened.directory, finding) for finding in findings if finding.problem]
     entries = sum(s.total_entries for s in opened.manifest.statistics) if opened.manifest else None
     if read_data and not problems:
@@ -143,8 +144,12 @@ def _problem(directory: str, finding: FileFinding) -> str:
         "size": f"expected {finding.expected_size} bytes, found {finding.actual_size}",
         "checksum": f"expected crc32c {finding.expected_crc:08x}, found {finding.actual_crc or 0:08x}",
     }
-    place = finding.path if finding.path.startswith(("/", "file:")) else f"{local_path(directory)}/{finding.path}"
+    place = finding.path if is_absolute(finding.path) else f"{_shown(directory)}/{finding.path}"
     return f"{place} (key groups {finding.key_group_range}): {wrong[finding.problem]}"
+
+
+def _shown(directory: str) -> str:
+    return PLACES.kind(directory).shown(directory)
 
 
 def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int]:
@@ -155,7 +160,7 @@ def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int]
     total = sum(s.total_entries for s in found)
     recorded = opened.manifest.statistics if opened.manifest else found
     problems = [
-        f"{local_path(opened.directory)}: state {descriptor.name}: expected {expected.total_entries} entries and "
+        f"{_shown(opened.directory)}: state {descriptor.name}: expected {expected.total_entries} entries and "
         f"their digests as in the manifest, found {actual.total_entries} entries"
         for descriptor, expected, actual in zip(opened.schema().states, recorded, found, strict=True)
         if not expected.same_content(actual)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
+from statelib.flows.wiring import PLACES
 from statelib.formats.canonical import read_header
 from statelib.formats.keyed_header import decode_keyed_header
 from statelib.formats.manifest import read_checkpoint_file
@@ -24,9 +25,7 @@ from statelib.restore.plan import RestoreSource
 from statelib.serializers.keys import decode_keys
 from statelib.serializers.rows import NO_ROWS, StateRows
 from statelib.serializers.values import decode_values
-from statelib.storage.publish import read_published
-from statelib.storage.reader import DirectoryReader
-from statelib.storage.uris import local_path, parts_below, to_uri
+from statelib.storage.views import StateReader
 
 if TYPE_CHECKING:
     from statelib.flows.diff import Diff
@@ -102,8 +101,8 @@ class Checkpoint:
         """Path as in the handle -> (size in bytes, crc32c); None for a snapshot of Flink's own."""
         return {f.path: (f.size_bytes, f.crc32c) for f in self.manifest.files} if self.manifest else None
 
-    def reader(self) -> DirectoryReader:
-        return DirectoryReader(self.directory, self.checksums(), allowed_root=self.allowed_root)
+    def reader(self) -> StateReader:
+        return PLACES.kind(self.directory).reader(self.directory, self.checksums(), self.allowed_root)
 
     def schema(self) -> KeyedStateSchema:
         """Of the manifest, with field names; from the stream's own header where there is none."""
@@ -174,7 +173,8 @@ def located(where: str) -> Iterator[None]:
     try:
         yield
     except StatelibError as error:
-        place = local_path(where.partition(": ")[0])
+        directory = where.partition(": ")[0]
+        place = PLACES.kind(directory).shown(directory)
         if place in error.message:
             raise
         raise type(error)(f"{where}: {error.message}", kind=error.kind, hint=error.hint) from error
@@ -202,17 +202,18 @@ def open_checkpoint(path: str, *, own: bool = False, storage_root: str | None = 
 
     Raises NotFoundError (``no-metadata``), CorruptStateError (``corrupt-metadata``).
     """
-    directory = local_path(path.removesuffix("/_metadata"))
-    data = read_published(directory)
-    metadata, manifest = read_checkpoint_file(data, f"{directory}/_metadata", expect_manifest=own)
-    return Checkpoint(
-        to_uri(directory), metadata, manifest, data, allowed_root=_pipeline_directory(directory, storage_root)
-    )
+    kind = PLACES.kind(path)
+    directory = kind.normalised(path.removesuffix("/_metadata"))
+    data = kind.read_published(directory)
+    metadata, manifest = read_checkpoint_file(data, f"{kind.shown(directory)}/_metadata", expect_manifest=own)
+    return Checkpoint(directory, metadata, manifest, data, allowed_root=pipeline_directory(directory, storage_root))
 
 
-def _pipeline_directory(directory: str, storage_root: str | None) -> str | None:
+def pipeline_directory(directory: str, storage_root: str | None) -> str | None:
     """``<root>/<pipeline>`` of ``<root>/<pipeline>/chk-<id>``, None for any other directory."""
-    parts = None if storage_root is None else parts_below(directory, local_path(storage_root))
-    if parts is None or len(parts) != 2 or not parts[1].startswith("chk-"):
+    if storage_root is None:
         return None
-    return to_uri(directory.rpartition("/")[0])
+    root = PLACES.kind(storage_root).normalised(storage_root).rstrip("/")
+    parent, _, name = directory.rpartition("/")
+    beside = parent.rpartition("/")[0]
+    return parent if beside == root and name.startswith("chk-") else None

@@ -9,20 +9,27 @@ from pathlib import Path
 
 from statelib.catalog.catalog import Catalog
 from statelib.definition.pipeline import Pipeline, load_pipelines
-from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.model.ids import AttemptId, PipelineName
-from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.storage.places import CheckpointStorage, FileSystemKind, Places, S3Kind, StorageSettings
 from statelib.storage.removal import CheckpointRemover, FileSystemRemover
-from statelib.storage.uris import to_uri
+from statelib.storage.retries import Retries
 
 VARIABLES = {
     "STATELIB_CATALOG": "SQLAlchemy URL of the catalog, e.g. sqlite:////srv/statelib/catalog.db",
-    "STATELIB_STORAGE": "directory or file: URI under which checkpoints are kept",
+    "STATELIB_STORAGE": "directory, file: URI or s3://bucket/prefix under which checkpoints are kept",
     "STATELIB_PIPELINES": "directory of the pipeline files",
     "STATELIB_DATA": "what {data} stands for in a pipeline's source path",
     "STATELIB_DOCS": "directory of the quality reports",
     "STATELIB_WORK": "scratch directory of Spark tasks",
 }
+
+
+RETRIES = Retries((0.1, 0.3, 1.0, 3.0, 9.0), time.sleep)
+"""How long a storage that is in trouble is asked again."""
+
+_FILES = FileSystemKind()
+PLACES = Places({"": _FILES, "file": _FILES, "s3": S3Kind(RETRIES)})
 
 
 def now_ms() -> int:
@@ -50,18 +57,25 @@ class Deployment:
         catalog.migrate()
         return catalog
 
-    def storage(self, pipeline: Pipeline) -> FileSystemCheckpointStorage:
-        return FileSystemCheckpointStorage(
-            self.storage_root, PipelineName(pipeline.name), pipeline.checkpoint.inline_threshold_bytes
+    def storage(self, pipeline: Pipeline) -> CheckpointStorage:
+        settings = StorageSettings(
+            PipelineName(pipeline.name), pipeline.checkpoint.inline_threshold_bytes, self.work_directory
         )
+        return PLACES.storage(self.storage_root, settings)
 
     def remover(self) -> CheckpointRemover:
-        """What deletes from that storage."""
+        """What deletes from that storage. Raises UnsupportedError (``no-cleanup``) where nothing does yet."""
+        if not self.root_uri().startswith("file:"):
+            raise UnsupportedError(
+                f"storage {self.root_uri()}: retention, gc and the orphan sweep work on file systems only",
+                kind="no-cleanup",
+                hint="keep every checkpoint, or keep them on a mounted file system",
+            )
         return FileSystemRemover()
 
     def root_uri(self) -> str:
         """The storage's root; the checkpoints of a pipeline lie in the directory of its name."""
-        return to_uri(self.storage_root)
+        return PLACES.kind(self.storage_root).normalised(self.storage_root)
 
     def pipelines(self) -> list[Pipeline]:
         """The valid pipelines; broken files are left out here and reported by ``pipelines validate``."""

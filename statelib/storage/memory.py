@@ -8,7 +8,12 @@ import itertools
 import threading
 
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, UnsupportedError
-from statelib.model.handles import ByteStreamStateHandle, StreamStateHandle
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    RelativeFileStateHandle,
+    StreamStateHandle,
+)
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
 from statelib.storage.reader import copy_inline, range_of
 from statelib.storage.streams import CheckpointStream, SpilledFile
@@ -102,6 +107,9 @@ class MemoryReader:
         inline = _inline(handle)
         start, stop = range_of(start, stop, inline.size_bytes, inline.name)
         return memoryview(inline.data)[start:stop]
+
+    def locate(self, handle: FileStateHandle | RelativeFileStateHandle) -> object:
+        return _inline(handle)
 
     def copy_to(self, handle: StreamStateHandle, local_path: str) -> None:
         copy_inline(_inline(handle), local_path)

@@ -44,7 +44,7 @@ class DirectoryReader:
             return memoryview(handle.data)
         with self._opened(handle) as (file, where):
             data = read_up_to(file, handle.size_bytes)
-        _check_size(where, handle.size_bytes, len(data))
+        check_size(where, handle.size_bytes, len(data))
         self._check_crc(handle, where, crc32c(data))
         return memoryview(data).toreadonly()
 
@@ -59,7 +59,7 @@ class DirectoryReader:
         start, stop = range_of(start, stop, size_bytes, handle.path)
         with self._opened(handle) as (file, where):
             data = read_up_to(file, stop - start, start)
-        _check_size(where, stop - start, len(data))
+        check_size(where, stop - start, len(data))
         return memoryview(data).toreadonly()
 
     def copy_to(self, handle: StreamStateHandle, local_path: str) -> None:
@@ -69,9 +69,9 @@ class DirectoryReader:
         if isinstance(handle, ByteStreamStateHandle):
             copy_inline(handle, local_path)
             return
-        with self._opened(handle) as (file, where), _new_file(local_path) as target:
+        with self._opened(handle) as (file, where), new_file(local_path) as target:
             copied, crc = _copy(file, target, local_path)
-            _check_size(where, handle.size_bytes, copied)
+            check_size(where, handle.size_bytes, copied)
             self._check_crc(handle, where, crc)
 
     @contextmanager
@@ -85,10 +85,10 @@ class DirectoryReader:
             opened_file(parent, parts[-1]) as file,
         ):
             size_bytes = os.fstat(file).st_size
-            _check_size(where, handle.size_bytes, size_bytes)
+            check_size(where, handle.size_bytes, size_bytes)
             known = (self.checksums or {}).get(handle.path)
             if known is not None:
-                _check_size(where, known[0], size_bytes)
+                check_size(where, known[0], size_bytes)
             yield file, where
 
     def locate(self, handle: FileStateHandle | RelativeFileStateHandle) -> tuple[str, tuple[str, ...]]:
@@ -113,17 +113,13 @@ class DirectoryReader:
 
     def _check_crc(self, handle: FileStateHandle | RelativeFileStateHandle, where: str, found: int) -> None:
         known = (self.checksums or {}).get(handle.path)
-        if known is not None and known[1] != found:
-            raise CorruptStateError(
-                f"{where}: expected crc32c {known[1]:08x}, found {found:08x}",
-                kind="checksum-mismatch",
-                hint="restore an older checkpoint",
-            )
+        if known is not None:
+            check_crc(where, known[1], found)
 
 
 def copy_inline(handle: ByteStreamStateHandle, local_path: str) -> None:
     """Write the bytes of an inline handle into a new file."""
-    with _new_file(local_path) as target, storage_errors(f"writing {local_path}"):
+    with new_file(local_path) as target, storage_errors(f"writing {local_path}"):
         write_all(target, handle.data)
 
 
@@ -156,7 +152,7 @@ def _copy(file: int, target: int, local_path: str) -> tuple[int, int]:
 
 
 @contextmanager
-def _new_file(path: str) -> Iterator[int]:
+def new_file(path: str) -> Iterator[int]:
     """Descriptor of a new file, which is removed again when the body fails."""
     with storage_errors(f"creating {path}"):
         file = os.open(path, _NEW_FILE, 0o666)
@@ -179,10 +175,21 @@ def _relocated(path: str, relocate: Mapping[str, str]) -> str:
     return path
 
 
-def _check_size(where: str, expected: int, found: int) -> None:
+def check_size(where: str, expected: int, found: int) -> None:
+    """Raises CorruptStateError (``size-mismatch``)."""
     if expected != found:
         raise CorruptStateError(
             f"{where}: expected {expected} bytes, found {found}",
             kind="size-mismatch",
+            hint="restore an older checkpoint",
+        )
+
+
+def check_crc(where: str, expected: int, found: int) -> None:
+    """Raises CorruptStateError (``checksum-mismatch``)."""
+    if expected != found:
+        raise CorruptStateError(
+            f"{where}: expected crc32c {expected:08x}, found {found:08x}",
+            kind="checksum-mismatch",
             hint="restore an older checkpoint",
         )

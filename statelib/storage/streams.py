@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from statelib.errors import InvalidRequestError, RetryableError, StatelibError
 from statelib.model.handles import ByteStreamStateHandle, StreamStateHandle
@@ -27,6 +27,15 @@ class SpilledFile(Protocol):
 
     def drop(self) -> None:
         """Close and remove it."""
+        ...
+
+
+@runtime_checkable
+class InterruptibleFile(SpilledFile, Protocol):
+    """A file whose finishing takes long enough to be worth ending."""
+
+    def interrupt(self) -> None:
+        """Make a running ``finish`` raise RetryableError (``cancelled``) soon. Called from any thread."""
         ...
 
 
@@ -82,6 +91,9 @@ class CheckpointStream:
 
     def close(self) -> None:
         """Drop the data, unless the handle was taken; a second call does nothing."""
+        file = self._file
+        if isinstance(file, InterruptibleFile):
+            file.interrupt()  # before the lock, which a thread that sends the file holds
         with self._lock:
             if self._phase is _Phase.OPEN:
                 self._drop()

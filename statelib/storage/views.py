@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from statelib.model.handles import StreamStateHandle
+from statelib.model.handles import FileStateHandle, RelativeFileStateHandle, StreamStateHandle
 from statelib.model.ids import AttemptId, CheckpointId
 
 
@@ -88,6 +88,10 @@ class StateReader(Protocol):
         ...
 
     def read_range(self, handle: StreamStateHandle, start: int, stop: int) -> memoryview: ...
+    def locate(self, handle: FileStateHandle | RelativeFileStateHandle) -> object:
+        """Where the file lies; raises as said above before anything is touched."""
+        ...
+
     def copy_to(self, handle: StreamStateHandle, local_path: str) -> None:
         """Copy a handle's bytes into a new local file, verified while they stream."""
         ...

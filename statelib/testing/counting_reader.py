@@ -37,8 +37,9 @@ class CountingCheckpoint(Checkpoint):
     read_bytes: Counter[str] = field(default_factory=Counter)
 
     def reader(self) -> CountingReader:
-        plain = super().reader()
-        return CountingReader(plain.directory_uri, plain.checksums, read_bytes=self.read_bytes)
+        return CountingReader(
+            self.directory, self.checksums(), allowed_root=self.allowed_root, read_bytes=self.read_bytes
+        )
 
 
 def counting(opened: Checkpoint) -> CountingCheckpoint:

@@ -149,7 +149,7 @@ def test_paths_without_a_snapshot_are_refused_without_a_deployment(tmp_path: Pat
     for path in (tmp_path, tmp_path / "nothing"):
         for command in ("inspect", "export", "verify"):
             assert refused(None, command, path).startswith(f"statelib: {path}: no _metadata file")
-    assert "scheme 's3'" in refused(None, "inspect", "s3://bucket/chk-1")
+    assert "scheme 'gs'" in refused(None, "inspect", "gs://bucket/chk-1")
 
 
 def test_inspect_reads_flink_s_own_snapshots() -> None:

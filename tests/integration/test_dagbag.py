@@ -157,7 +157,8 @@ def test_a_broken_file_is_one_import_error_and_leaves_the_others_alone(tmp_path:
 @pytest.mark.parametrize(
     ("text", "valid"),
     [("1", True), ("41", True), ("/srv/state/chk-4", True), ("file:///srv/state/chk-4", True)]
-    + [(text, False) for text in ("", "0", "-1", "4 ", "latest", "../chk-4", "s3://bucket/chk-4", "/srv\n/x", "1;ls")],
+    + [("s3://bucket/chk-4", True), ("s3://key:secret@bucket/chk-4", False), ("s3://bucket/x?a=b", False)]
+    + [(text, False) for text in ("", "0", "-1", "4 ", "latest", "../chk-4", "gs://bucket/chk-4", "/srv\n/x", "1;ls")],
 )
 def test_restore_accepts_an_id_or_an_absolute_path_only(shipped: dict[str, Any], text: str, valid: bool) -> None:
     pattern = shipped["dags"]["aircraft_activity.restore"]["params"]["checkpoint"]["schema"]["pattern"]

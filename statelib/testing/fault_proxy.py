@@ -1,0 +1,127 @@
+"""An HTTP proxy that passes everything on to one server, except what it is told to break.
+
+Runs in a process of its own. ``PUT /__faults`` with a JSON list of :class:`Fault` replaces what it breaks.
+"""
+
+import http.client
+import json
+import socket
+import struct
+import threading
+import time
+from dataclasses import asdict, dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Literal
+
+FAULTS_PATH = "/__faults"
+
+Kind = Literal["status", "reset", "lost", "truncate", "shorten", "slow", "unconditional"]
+_HOP = {"connection", "host", "transfer-encoding", "keep-alive"}
+
+
+@dataclass
+class Fault:
+    """What to do to the next ``times`` requests of ``method`` whose path and query contain ``part``.
+
+    ``status``: answer so, and do not pass it on. ``reset``: cut the connection before. ``lost``: pass it on, then
+    cut. ``truncate``: cut in the middle of the answer. ``shorten``: answer with half the body as if it were all.
+    ``slow``: wait 300 ms. ``unconditional``: pass it on without If-None-Match.
+    """
+
+    kind: Kind
+    method: str
+    part: str = ""
+    times: int = 1
+    status: int = 503
+
+    def to_json(self) -> dict[str, str | int]:
+        return asdict(self)
+
+
+class FaultProxy(ThreadingHTTPServer):
+    """Listens on a free port of 127.0.0.1; ``upstream`` is a port there."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, upstream: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.upstream = upstream
+        self._lock = threading.Lock()
+        self._faults: list[Fault] = []
+
+    def script(self, faults: list[Fault]) -> None:
+        with self._lock:
+            self._faults = faults
+
+    def fault_of(self, method: str, path: str) -> Fault | None:
+        with self._lock:
+            for fault in self._faults:
+                if fault.times > 0 and fault.method == method and fault.part in path:
+                    fault.times -= 1
+                    return fault
+        return None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: FaultProxy
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name for it
+        """Say nothing."""
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.path == FAULTS_PATH:
+            self.server.script([Fault(**fault) for fault in json.loads(body)])
+            self._answer(200, [], b"")
+            return
+        fault = self.server.fault_of(self.command, self.path)
+        kind = fault.kind if fault else ""
+        if kind == "reset":
+            self._cut()
+        elif kind == "status" and fault:
+            self._answer(fault.status, [], b"")
+        else:
+            if kind == "slow":
+                time.sleep(0.3)
+            self._pass_on(body, kind)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the base class looks for these
+
+    def _pass_on(self, body: bytes, kind: str) -> None:
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP}
+        if kind == "unconditional":
+            headers = {name: value for name, value in headers.items() if name.lower() != "if-none-match"}
+        upstream = http.client.HTTPConnection("127.0.0.1", self.server.upstream, timeout=60)
+        try:
+            upstream.request(self.command, self.path, body, headers)
+            answer = upstream.getresponse()
+            data = answer.read()
+        finally:
+            upstream.close()
+        if kind == "lost":
+            self._cut()
+            return
+        if kind == "shorten":
+            data = data[: len(data) // 2]
+        self._answer(answer.status, answer.getheaders(), data, half=kind == "truncate")
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes, half: bool = False) -> None:
+        self.send_response_only(status)
+        for name, value in headers:
+            if name.lower() not in _HOP and (name.lower() != "content-length" or self.command == "HEAD"):
+                self.send_header(name, value)
+        if self.command != "HEAD":
+            self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2] if half else data)
+        if half:
+            self._cut()
+
+    def _cut(self) -> None:
+        """End the connection so that the other side notices at once: by a reset."""
+        self.wfile.flush()
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+        self.connection.close()

@@ -1,0 +1,110 @@
+"""An S3 endpoint for tests, with a :class:`~statelib.testing.fault_proxy.FaultProxy` in front of it.
+
+Both run outside the test's process: ``python -m statelib.testing.s3_endpoint <interpreter that has moto>`` starts
+them, says their ports, and ends both when its standard input ends, so also when the test was killed.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from statelib.testing.fault_proxy import FAULTS_PATH, Fault, FaultProxy
+
+CANARY = "canary-secret-8cfd1b7e"
+"""The secret key of the tests: must not turn up anywhere."""
+
+_RUNNING = re.compile(r"Running on http://127\.0\.0\.1:(\d+)")
+_STOP_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True)
+class S3Endpoint:
+    """``url`` breaks what it is told to, ``direct_url`` nothing."""
+
+    url: str
+    direct_url: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to use the endpoint."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": CANARY,
+        }
+
+    def break_next(self, *faults: Fault) -> None:
+        """Replaces what was to be broken so far."""
+        _request(f"{self.url}{FAULTS_PATH}", "PUT", json.dumps([fault.to_json() for fault in faults]).encode())
+
+    def make_bucket(self, name: str) -> None:
+        _request(f"{self.direct_url}/{name}", "PUT")
+
+    def unfinished_uploads(self, bucket: str) -> list[tuple[str, str]]:
+        """(key, upload id) of each multipart upload that was neither completed nor aborted."""
+        answer = _request(f"{self.direct_url}/{bucket}?uploads", "GET").decode()
+        keys, ids = (re.findall(f"<{tag}>([^<]+)</{tag}>", answer) for tag in ("Key", "UploadId"))
+        return list(zip(keys, ids, strict=True))
+
+    def abort_upload(self, bucket: str, key: str, upload: str) -> None:
+        _request(f"{self.direct_url}/{bucket}/{key}?uploadId={upload}", "DELETE")
+
+
+def _request(url: str, method: str, data: bytes | None = None) -> bytes:
+    request = urllib.request.Request(url, data, method=method)  # noqa: S310 - our own loopback URL
+    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+        return bytes(answer.read())
+
+
+@contextmanager
+def s3_endpoint(interpreter: Path) -> Iterator[S3Endpoint]:
+    """A new, empty endpoint, gone afterwards. ``interpreter``: a Python that has ``moto[server]``."""
+    command = [sys.executable, "-m", "statelib.testing.s3_endpoint", str(interpreter)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stdin
+        assert process.stdout
+        try:
+            ports = process.stdout.readline().split()
+            if len(ports) != 2:
+                raise RuntimeError(f"the S3 endpoint did not start with {interpreter}")
+            yield S3Endpoint(f"http://127.0.0.1:{ports[0]}", f"http://127.0.0.1:{ports[1]}")
+        finally:
+            process.stdin.close()
+            process.wait(_STOP_TIMEOUT_S)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run both until standard input ends."""
+    command = [arguments[0], "-I", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:  # noqa: S603
+        try:
+            proxy = FaultProxy(_port(server))
+            threading.Thread(target=proxy.serve_forever, daemon=True).start()
+            sys.stdout.write(f"{proxy.server_port} {proxy.upstream}\n")
+            sys.stdout.flush()
+            sys.stdin.read()
+        finally:
+            server.kill()
+
+
+def _port(server: "subprocess.Popen[str]") -> int:
+    """The port that the server says; what it says afterwards is thrown away, lest it waits for a reader."""
+    assert server.stderr
+    for line in server.stderr:
+        found = _RUNNING.search(line)
+        if found:
+            threading.Thread(target=server.stderr.read, daemon=True).start()
+            return int(found[1])
+    raise RuntimeError("the server ended before it listened")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

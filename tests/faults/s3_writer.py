@@ -1,0 +1,18 @@
+"""A writer for tests to kill: says when it begins to send, and never comes to the end of it."""
+
+import sys
+import time
+from collections.abc import Iterator
+
+from statelib.storage.retries import IMPATIENT
+from statelib.storage.s3_objects import PART_BYTES, S3Objects
+
+
+def content() -> Iterator[bytes]:
+    for _ in range(2):
+        yield bytes(PART_BYTES)
+    print("sending", flush=True)
+    time.sleep(600)
+
+
+S3Objects(sys.argv[1], IMPATIENT).put(sys.argv[2], 4 * PART_BYTES, content)
