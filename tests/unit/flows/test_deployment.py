@@ -5,7 +5,7 @@ import pytest
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.flows.wiring import VARIABLES, deployment
 
-WHOLE = {name: "/srv/x" for name in VARIABLES} | {"STATELIB_CATALOG": "sqlite:////srv/catalog.db"}
+WHOLE = dict.fromkeys(VARIABLES, "/srv/x") | {"STATELIB_CATALOG": "sqlite:////srv/catalog.db"}
 
 
 def test_each_missing_variable_is_named() -> None:
