@@ -25,7 +25,8 @@ from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 
-NAME, STREAKS = PipelineName("aircraft_activity"), PipelineName("carrier_streaks")
+NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks", "route_delays"))
+"""One pipeline a test: they run in any order."""
 DAG = f"{NAME}.checkpoint"
 PATIENCE_S = 240.0
 T = TypeVar("T")
@@ -67,7 +68,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     pipelines = root / "pipelines"
     pipelines.mkdir()
     places = Places(work=root / "work", pipelines=pipelines)
-    for name in (NAME, STREAKS):
+    for name in (NAME, STREAKS, ROUTES):
         text = (places.checkout / "dags" / "pipelines" / f"{name}.yaml").read_text()
         (pipelines / f"{name}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
     places.make_directories()
@@ -156,21 +157,21 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
 
 def test_cleanup_reports_orphans_and_deletes_them_when_told(world: World) -> None:
     """A checkpoint that was published and given up, then the DAG twice: as scheduled, and told to delete."""
-    pipeline = world.here.pipeline(STREAKS).model_copy(update={"on_gap": "allow"})
+    pipeline = world.here.pipeline(ROUTES).model_copy(update={"on_gap": "allow"})
     begun = begin(world.here, pipeline, DataInterval(2 * 10**12, 2 * 10**12 + 1), "test").checkpoint_id
     publish_here(world.here, pipeline, begun)
-    abort(world.here, STREAKS, begun, "test")
-    left = world.places.state / STREAKS / f"chk-{begun}"
+    abort(world.here, ROUTES, begun, "test")
+    left = world.places.state / ROUTES / f"chk-{begun}"
     reported = world.succeed(world.trigger("state_cleanup", {}))
-    found = world.client.xcom(reported, "orphans")[STREAKS]
+    found = world.client.xcom(reported, "orphans")[ROUTES]
     assert (found["files"] > 0, found["deleted"]) == (True, False)
     assert left.is_dir()
-    assert world.client.xcom(reported, "retention")[STREAKS] == []
-    before = {r.checkpoint_id: r.state for r in world.records(STREAKS)}
+    assert world.client.xcom(reported, "retention")[ROUTES] == []
+    before = {r.checkpoint_id: r.state for r in world.records(ROUTES)}
     deleted = world.succeed(world.trigger("state_cleanup", {"dry_run": False}))
-    assert world.client.xcom(deleted, "orphans")[STREAKS] == {**found, "deleted": True}
+    assert world.client.xcom(deleted, "orphans")[ROUTES] == {**found, "deleted": True}
     assert not left.exists()
-    assert {r.checkpoint_id: r.state for r in world.records(STREAKS)} == before
+    assert {r.checkpoint_id: r.state for r in world.records(ROUTES)} == before
 
 
 def lines(world: World, number: int) -> list[str]:
