@@ -146,7 +146,7 @@ Clearing a run is safe: an interval that the state holds already is not applied 
 """
 _RESTORE_DOC = """\
 `plan` says what would happen, `rehearse` proves with Spark that the checkpoint restores, `switch` makes it the
-head. Afterwards backfill the intervals after it with reprocess behaviour `completed`.
+head. Afterwards clear the runs of the intervals after it, or backfill them with reprocess behaviour `completed`.
 """
 
 

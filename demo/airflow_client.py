@@ -45,11 +45,14 @@ class Run:
 class AirflowClient:
     """Talks to an API server that lets everybody in (127.0.0.1 only)."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, check_alive: Callable[[], None] = lambda: None) -> None:
+        """``check_alive`` raises when a part of that Airflow has ended: no request waits for the dead."""
         self.url = url
+        self._check_alive = check_alive
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """JSON of the answer. Raises AirflowRequestError for every status but 2xx."""
+        self._check_alive()
         request = urllib.request.Request(  # noqa: S310
             f"{self.url}/api/v2{path}",
             method=method,
@@ -86,14 +89,15 @@ class AirflowClient:
                 raise AirflowRequestError(f"no DAG {', '.join(sorted(missing))} after {patience_s:.0f} s: {errors}")
             time.sleep(0.3)
 
-    def backfill(self, dag_id: str, first: str, last: str, *, again: bool = False) -> int:
-        """Create a run for each interval from ``first`` to ``last`` (dates, both included), in order;
-        ``again`` also re-runs those that ended. Waits while an older backfill of the DAG is closing."""
+    def backfill(self, dag_id: str, first: str, last: str) -> int:
+        """Create a run for each interval from ``first`` to ``last`` (dates, both included), in order.
+        Waits while an older backfill of the DAG is closing. Runs that ended are run again with
+        :meth:`clear`: on SQLite, a backfill that replaces their rows can end the scheduler."""
         body: dict[str, Any] = {
             "dag_id": dag_id,
             "from_date": f"{first}T00:00:00Z",
             "to_date": f"{last}T00:00:00Z",
-            "reprocess_behavior": "completed" if again else "none",
+            "reprocess_behavior": "none",
             "max_active_runs": 1,
             "run_backwards": False,
             "dag_run_conf": {},

@@ -80,8 +80,8 @@ def airflow(
     """
     env = environment(places, ports)
     url = f"http://127.0.0.1:{ports.api}"
-    client = AirflowClient(url)
     processes: dict[str, subprocess.Popen[bytes]] = {}
+    client = AirflowClient(url, lambda: _check_alive(places, processes))
     try:
         for name in components:
             processes[name] = _start(places, name, env)
@@ -127,6 +127,13 @@ def _wait_until_healthy(
             tail = log_file(places, name).read_text(errors="replace")[-2000:]
             raise AirflowStartError(f"Airflow: {what}; log {log_file(places, name)}:\n{tail}")
         time.sleep(0.3)
+
+
+def _check_alive(places: Places, processes: dict[str, subprocess.Popen[bytes]]) -> None:
+    for name, process in processes.items():
+        if process.poll() is not None:
+            tail = log_file(places, name).read_text(errors="replace")[-2000:]
+            raise AirflowStartError(f"Airflow: {name} ended; log {log_file(places, name)}:\n{tail}")
 
 
 def stop(processes: dict[str, subprocess.Popen[bytes]], patience_s: float = STOP_AFTER_S) -> None:

@@ -80,21 +80,21 @@ def _prepare(places: Places, say: Say) -> None:
 def _run_stories(client: AirflowClient, say: Say) -> None:
     with ThreadPoolExecutor(2) as pool:
         aircraft = pool.submit(_aircraft_story, Story(client, say, AIRCRAFT))
-        routes = pool.submit(Story(client, say, ROUTES).days, FIRST, 7, "applied")
+        routes = pool.submit(Story(client, say, ROUTES).days, FIRST, 7)
         aircraft.result()
         routes.result()
 
 
 def _aircraft_story(story: "Story") -> None:
     """Seven days, a savepoint, back to the fourth day on three subtasks, and the rest once more."""
-    ids = story.days(FIRST, 7, "applied")
+    ids = story.days(FIRST, 7)
     saved = story.triggered("savepoint", {"format": "canonical", "note": "before the restore"})
     facts = story.client.xcom(saved, "register")
     story.say(f"{AIRCRAFT}: savepoint {facts['id']} written in {saved.seconds:.1f} s")
     goal = str(ids[RESTORED])
     restored = story.triggered("restore", {"checkpoint": goal, "parallelism": 3})
     story.say(f"{AIRCRAFT}: restored to checkpoint {goal} ({RESTORED}), 2 -> 3 subtasks, in {restored.seconds:.1f} s")
-    story.days(REPLAYED_FROM, 3, "replayed")
+    story.replay(REPLAYED_FROM)
 
 
 @dataclass(frozen=True)
@@ -105,11 +105,11 @@ class Story:
     say: Say
     pipeline: str
 
-    def days(self, first: str, count: int, verb: str) -> dict[str, int]:
+    def days(self, first: str, count: int) -> dict[str, int]:
         """Backfill ``count`` days until LAST, telling as each ends. Returns the checkpoint id of each day."""
         dag_id = f"{self.pipeline}.checkpoint"
         before = {(run.run_id, run.began) for run in self.client.runs(dag_id)}
-        self.client.backfill(dag_id, first, LAST, again=verb == "replayed")
+        self.client.backfill(dag_id, first, LAST)
         ids: dict[str, int] = {}
         deadline = time.monotonic() + RUN_PATIENCE_S
         while len(ids) < count:
@@ -120,8 +120,17 @@ class Story:
                 if run.state in FINISHED and (run.run_id, run.began) not in before:
                     before.add((run.run_id, run.began))
                     day = str(run.start.date()) if run.start else run.run_id
-                    ids[day] = self._told(run, f"{day} {verb}")
+                    ids[day] = self._told(run, f"{day} applied")
         return ids
+
+    def replay(self, first: str) -> None:
+        """Clear the runs from day ``first`` on, one after the other: their intervals are applied anew."""
+        dag_id = f"{self.pipeline}.checkpoint"
+        for run in self.client.runs(dag_id):
+            if run.start and str(run.start.date()) >= first:
+                self.client.clear(dag_id, run.run_id)
+                replayed = self.client.wait_for_run(dag_id, run.run_id, RUN_PATIENCE_S)
+                self._told(replayed, f"{run.start.date()} replayed")
 
     def triggered(self, what: str, conf: dict[str, object]) -> Run:
         """One run by hand, awaited."""
