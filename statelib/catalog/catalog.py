@@ -18,7 +18,7 @@ from statelib.catalog.rows import completed_values, pending_values, to_head, to_
 from statelib.catalog.schema import CHECKPOINT, LEASE
 from statelib.coordinator.checkpoint_lifecycle import COMMITTED, CheckpointEvent, Command, Lifecycle, after, before
 from statelib.coordinator.checkpoint_lifecycle import handle as next_lifecycle
-from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError
+from statelib.errors import ConflictError, InvalidRequestError, RetryableError
 from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, CommitFacts, Owner, PipelineHead
@@ -96,7 +96,7 @@ class Catalog:
                 .values(attempt=attempt)
             )
             if changed.rowcount != 1:
-                record = _get(connection, pipeline, checkpoint_id)
+                record = queries.record(connection, pipeline, checkpoint_id)
                 raise ConflictError(
                     f"checkpoint {pipeline}/{checkpoint_id}: expected it PENDING, it is {_state(record)}",
                     kind="not-pending",
@@ -115,7 +115,7 @@ class Catalog:
         """
         try:
             with self._transaction() as connection:
-                record = _get(connection, pipeline, checkpoint_id)
+                record = queries.record(connection, pipeline, checkpoint_id)
                 return self._commit(connection, record, epoch, facts)
         except (ConflictError, RetryableError) as error:
             return self._settle(pipeline, checkpoint_id, facts.attempt, error)
@@ -139,7 +139,7 @@ class Catalog:
         holdings.open_attempt(connection, pipeline, checkpoint_id, facts.attempt, now_ms)
         holdings.close_attempts(connection, pipeline, checkpoint_id, facts.attempt)
         holdings.record_files(connection, pipeline, checkpoint_id, facts.files, record.owner)
-        return _get(connection, pipeline, checkpoint_id)
+        return queries.record(connection, pipeline, checkpoint_id)
 
     def _settle(
         self,
@@ -175,7 +175,7 @@ class Catalog:
             )
             if changed.rowcount:
                 leases.abort_attempts(connection, pipeline)
-            return _get(connection, pipeline, checkpoint_id)
+            return queries.record(connection, pipeline, checkpoint_id)
 
     def restore(
         self,
@@ -197,7 +197,7 @@ class Catalog:
         now_ms = self._clock()
         with self._transaction() as connection:
             leases.lock(connection, pipeline, now_ms)
-            record = _get(connection, pipeline, checkpoint_id)
+            record = queries.record(connection, pipeline, checkpoint_id)
             if record.state is not CheckpointState.COMPLETED:
                 raise InvalidRequestError(
                     f"checkpoint {pipeline}/{checkpoint_id} is {_state(record)}: only a COMPLETED one can be restored",
@@ -247,12 +247,12 @@ class Catalog:
             }
             connection.execute(insert(CHECKPOINT).values(values))
             holdings.record_files(connection, pipeline, taken.checkpoint_id, facts.files, owner)
-            return _get(connection, pipeline, taken.checkpoint_id)
+            return queries.record(connection, pipeline, taken.checkpoint_id)
 
     def get(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> CheckpointRecord:
         """One checkpoint; NotFoundError (``no-checkpoint``)."""
         with self._transaction(read_only=True) as connection:
-            return _get(connection, pipeline, checkpoint_id)
+            return queries.record(connection, pipeline, checkpoint_id)
 
     def list(
         self,
@@ -320,17 +320,6 @@ def _same_work(request: BeginRequest, head: PipelineHead) -> Select[tuple[object
 
 def _is(pipeline: PipelineName, checkpoint_id: CheckpointId) -> ColumnElement[bool]:
     return and_(CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.checkpoint_id == checkpoint_id)
-
-
-def _get(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> CheckpointRecord:
-    row = connection.execute(queries.one(pipeline, checkpoint_id)).first()
-    if row is None:
-        raise NotFoundError(
-            f"pipeline {pipeline} has no checkpoint {checkpoint_id}",
-            kind="no-checkpoint",
-            hint="statelib checkpoints list",
-        )
-    return to_record(row)
 
 
 def _head(connection: Connection, pipeline: PipelineName) -> PipelineHead:

@@ -103,7 +103,7 @@ class Cleanup:
         """
         with self.transaction() as connection:
             head = leases.lock(connection, pipeline, self.clock())
-            record = _one(connection, pipeline, checkpoint_id)
+            record = queries.record(connection, pipeline, checkpoint_id)
             if record.kind is SnapshotKind.SAVEPOINT and record.state in _GONE:
                 return record
             _check_disposable(record)
@@ -112,7 +112,7 @@ class Cleanup:
                 return record
             claim(connection, pipeline, checkpoint_id)
             _subsume(connection, pipeline, [checkpoint_id], CHECKPOINT.c.kind == SnapshotKind.SAVEPOINT)
-            return _one(connection, pipeline, checkpoint_id)
+            return queries.record(connection, pipeline, checkpoint_id)
 
     def condemn(self, pipeline: PipelineName, run_id: str) -> int:
         """First phase of gc: DELETING checkpoints lose their references, and the system's files that
@@ -209,7 +209,7 @@ class Cleanup:
         now_ms = self.clock()
         with self.transaction() as connection:
             leases.lock(connection, pipeline, now_ms)
-            record = _one(connection, pipeline, checkpoint_id)
+            record = queries.record(connection, pipeline, checkpoint_id)
             if record.state is not CheckpointState.COMPLETED:
                 raise InvalidRequestError(
                     f"checkpoint {pipeline}/{checkpoint_id} is {record.state}: only a COMPLETED one can be held",
@@ -250,17 +250,6 @@ def _subsume(
             .values(state=after(event))
         ).rowcount
     return changed
-
-
-def _one(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> CheckpointRecord:
-    row = connection.execute(queries.one(pipeline, checkpoint_id)).first()
-    if row is None:
-        raise NotFoundError(
-            f"pipeline {pipeline} has no checkpoint {checkpoint_id}",
-            kind="no-checkpoint",
-            hint="statelib checkpoints list",
-        )
-    return to_record(row)
 
 
 def _deleting(pipeline: PipelineName) -> Select[tuple[int]]:

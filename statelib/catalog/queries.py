@@ -1,14 +1,16 @@
-"""The catalog's questions, as SELECT statements."""
+"""The catalog's questions, as SELECT statements, and the one that every part of it asks."""
 
 from collections.abc import Collection
 
-from sqlalchemy import Select, or_, select
+from sqlalchemy import Connection, Select, or_, select
 
+from statelib.catalog.rows import to_record
 from statelib.catalog.schema import CHECKPOINT
 from statelib.coordinator.checkpoint_lifecycle import COMMITTED
+from statelib.errors import NotFoundError
 from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.model.record import CheckpointState
+from statelib.model.record import CheckpointRecord, CheckpointState
 
 _C = CHECKPOINT.c
 
@@ -68,3 +70,15 @@ def same_savepoint(pipeline: PipelineName, key: str) -> Select[tuple[object, ...
         .order_by(_C.checkpoint_id.desc())
         .limit(1)
     )
+
+
+def record(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> CheckpointRecord:
+    """One checkpoint; NotFoundError (``no-checkpoint``)."""
+    row = connection.execute(one(pipeline, checkpoint_id)).first()
+    if row is None:
+        raise NotFoundError(
+            f"pipeline {pipeline} has no checkpoint {checkpoint_id}",
+            kind="no-checkpoint",
+            hint="statelib checkpoints list",
+        )
+    return to_record(row)

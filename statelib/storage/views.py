@@ -3,7 +3,6 @@
 Source: CheckpointStorageCoordinatorView / CheckpointStorageWorkerView, requirements R84 to R101.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -95,6 +94,3 @@ class StateReader(Protocol):
     def copy_to(self, handle: StreamStateHandle, local_path: str) -> None:
         """Copy a handle's bytes into a new local file, verified while they stream."""
         ...
-
-
-CancelCallback = Callable[[], None]
