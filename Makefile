@@ -1,7 +1,8 @@
-# Everything runs in .work/venv, which the first verb sets up; nothing is written outside .work.
+# Everything runs in .work/venv, which the first verb sets up; nothing is written outside .work, except that
+# PostgreSQL's throw-away files lie in the system's temporary directory, where its unprivileged user may go.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test check format pins bench
+.PHONY: help setup demo story up cluster page pictures test test-all test-faults soak simulate mutants check docs format pins bench bench-all
 
 PYTHON ?= python3
 PORT ?= 8080
@@ -10,7 +11,7 @@ BIN := .work/venv/bin
 export PYTHONPATH := $(CURDIR)
 
 help:  ## print these verbs
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s %s\n", $$1, $$2}'
 
 setup:  ## make .work/venv, pinned by requirements-dev.txt, and .work/endpoint for the tests of S3
 	@PYTHON=$(PYTHON) demo/bootstrap.sh
@@ -18,11 +19,49 @@ setup:  ## make .work/venv, pinned by requirements-dev.txt, and .work/endpoint f
 demo: setup java  ## seven days of real flights through Airflow and Spark, compared with a direct computation
 	@$(BIN)/python -m demo.run
 
+story: setup java  ## a poisoned day among 30, found later: restore, mend, replay, exact (ARGS="--days 5 --poisoned 3")
+	@$(BIN)/python -m demo.poisoned_day $(ARGS)
+
 up: setup java  ## Airflow's UI on 127.0.0.1 (PORT=8080) over the demo's state, until Ctrl-C
 	@exec $(BIN)/python -m demo.up --port $(PORT)
 
+cluster: setup java  ## the demo on PostgreSQL, S3 and a Spark cluster, one worker killed; ARGS=--stay leaves it running
+	@exec $(BIN)/python -m demo.cluster --port $(PORT) $(ARGS)
+
+page:  ## build the State page again (Node.js); its build is committed
+	@plugins/statelib_airflow/page/build.sh .work/page --install
+
+pictures: setup java  ## take the documents' pictures of the State page again: a test leaves them
+	@STATELIB_SCREENSHOTS=.work/screenshots $(BIN)/python -m pytest -q tests/browser/test_tour.py
+	@for name in airflow history checkpoint compare storage trigger; do \
+		cp ".work/screenshots/$$name-1440.png" "docs/pictures/$$name.png"; done
+	@cp .work/screenshots/overview-360.png docs/pictures/phone.png
+	@cp .work/screenshots/run-1440.png docs/airflow-grid.png
+
 test: setup java  ## all tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+test-all: setup java  ## all tests, with every combination of the matrices that make test only samples
+	@STATELIB_TEST_ALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist load $(ARGS)
+
+FAULTS := .work/faults/figures.jsonl
+FAULTY := tests/faults tests/damage tests/hostile tests/model tests/fuzz tests/property/test_against_a_dict.py \
+	$(addprefix tests/contract/test_,postgresql_restarts.py rescale_everywhere.py) \
+	$(addprefix tests/integration/test_,s3_fault_scripts.py catalog_lost.py wrong_clocks.py)
+test-faults: setup java  ## faults as often as is promised (long), then goals G1 to G11 beside what was measured
+	@mkdir -p $(dir $(FAULTS)) && rm -f $(FAULTS)
+	@export STATELIB_TEST_FAULTS=1 STATELIB_FIGURES=$(CURDIR)/$(FAULTS); \
+		$(BIN)/python -m pytest -n $(WORKERS) --dist load --timeout 3600 $(FAULTY) $(ARGS); failed=$$?; \
+		$(BIN)/python -m tests.benchmarks --rows G11 --runs 7 && $(BIN)/python -m tests.faults_table $(FAULTS) && exit $$failed
+
+soak: setup  ## kill and stop workers at random instants for long (ARGS="--minutes 60 --seed 1")
+	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m soak $(ARGS)
+
+simulate: setup  ## simulated histories of rivals, deaths and lost replies by seed (ARGS="<first seed> <how many>")
+	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m test_simulation $(ARGS)
+
+mutants: setup  ## change the protocol's code in many small ways: do the tests notice? (ARGS="--sample 60 --seed 1")
+	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m mutation $(ARGS)
 
 check: setup  ## lint, types, layers, spelling
 	$(BIN)/ruff check .
@@ -30,6 +69,9 @@ check: setup  ## lint, types, layers, spelling
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
+
+docs: setup  ## write docs/reference from the code
+	$(BIN)/python -m docs.generate
 
 format: setup  ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .
@@ -40,8 +82,11 @@ pins: setup  ## compile requirements*.txt from requirements*.in
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-dev.in -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-endpoint.in -o requirements-endpoint.txt
 
-bench: setup java  ## measure
-	@$(BIN)/python -m bench
+bench: setup java  ## measure what takes no more than ten minutes (ARGS="--rows P1,P2 --scale 0.1")
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+bench-all: setup java  ## measure every row of PERFORMANCE.md beside everything it is compared with
+	@$(BIN)/python -m tests.benchmarks --rows all $(ARGS)
 
 .PHONY: java
 java:

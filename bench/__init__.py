@@ -1,1 +1,0 @@
-"""Ratios behind any claim about speed: two things measured side by side, in one run. Asserts nothing."""
