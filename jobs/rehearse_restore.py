@@ -15,8 +15,11 @@ def main() -> None:
     parser.add_argument("--pipeline", required=True, help="path of the pipeline file")
     parser.add_argument("--checkpoint", required=True, help="checkpoint id, or path of a snapshot")
     parser.add_argument("--parallelism", type=int, help="default: the pipeline's present one")
+    parser.add_argument("--allow-non-restored-state", action="store_true", help="leave out states the file has no more")
     arguments = parser.parse_args()
     pipeline = load_pipeline(Path(arguments.pipeline))
+    if arguments.allow_non_restored_state:
+        pipeline = pipeline.allowing_non_restored_state()
     with session(f"{pipeline.name} rehearsal of {arguments.checkpoint}") as spark:
         reports = rehearse(spark, deployment(), pipeline, arguments.checkpoint, arguments.parallelism)
     entries = sum(s.total_entries for report in reports for s in report.statistics)

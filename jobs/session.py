@@ -7,23 +7,23 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from statelib.errors import StatelibError
+from statelib.flows.wiring import log_settings, secrets
+from statelib.spark.session import new_session
+from statelib.spark.termination import unwound_by_sigterm
+from statelib.telemetry.logs import configure, hidden
 
 
 @contextmanager
 def session(name: str) -> Iterator[SparkSession]:
     """A session whose time zone is UTC; master and resources come from spark-submit. An error of
     statelib ends the job with status 1 and one line; anything else is a bug and shows its traceback."""
-    spark = (
-        SparkSession.builder.appName(name)
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")
-        .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
-        .getOrCreate()
-    )
-    try:
-        yield spark
-    except StatelibError as error:
-        print(f"statelib: {error.kind}: {error}", file=sys.stderr)
-        sys.exit(1)
-    finally:
-        spark.stop()
+    configure(log_settings("INFO"))
+    spark = new_session(name)
+    with unwound_by_sigterm():
+        try:
+            yield spark
+        except StatelibError as error:
+            print(hidden(f"statelib: {error.kind}: {error}", secrets()), file=sys.stderr)
+            sys.exit(1)
+        finally:
+            spark.stop()

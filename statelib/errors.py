@@ -2,18 +2,25 @@
 
 The class says how to react, ``kind`` says what happened (append-only words, safe to match
 on), ``hint`` names the command or setting that helps. Messages say what, where, expected,
-found. All of them survive pickling, because Spark and Airflow carry them across processes.
+found; names out of damaged bytes cannot make them unreadable. All of them survive pickling, because Spark and
+Airflow carry them across processes.
 """
 
-from typing import Any
+from typing import Any, ClassVar
+
+MAX_MESSAGE = 4000
+"""Characters; of a longer one the middle is left out."""
 
 
 class StatelibError(Exception):
     """Root of every error that statelib raises on purpose."""
 
+    keeps_lines: ClassVar[bool] = True
+    """Whether the message may have several lines, of statelib's making."""
+
     def __init__(self, message: str, *, kind: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = _readable(message, self.keeps_lines)
+        super().__init__(self.message)
         self.kind = kind
         self.hint = hint
 
@@ -43,9 +50,24 @@ class InvalidRequestError(StatelibError):
 class CorruptStateError(StatelibError):
     """Stored bytes are not what was written: never served, never repaired by guessing."""
 
+    keeps_lines = False
+
 
 class UnsupportedError(StatelibError):
     """The bytes are well-formed but statelib does not handle this feature; names the feature."""
+
+    keeps_lines = False
+
+
+def _readable(message: str, keeps_lines: bool) -> str:
+    """What cannot be printed as Python writes it in a literal, and nothing longer than :data:`MAX_MESSAGE`."""
+    if len(message) > MAX_MESSAGE:
+        message = f"{message[: MAX_MESSAGE // 2]} [...] {message[-MAX_MESSAGE // 2 + 7 :]}"
+    if message.isprintable():
+        return message
+    return "".join(
+        c if c.isprintable() or (keeps_lines and c == "\n") else c.encode("unicode_escape").decode() for c in message
+    )
 
 
 def _rebuild(cls: type[StatelibError], message: str, kind: str, hint: str) -> StatelibError:

@@ -13,6 +13,8 @@ from statelib.wire.ragged import Ragged
 
 SCAN_ROWS = 65536
 """Entries in one batch of a scan: large enough for numpy, small enough to stay in the cache."""
+SCAN_BYTES = 4 * 1024 * 1024
+"""Of keys and values at which a batch of a scan ends early; a single entry may be larger."""
 
 
 def foreign_key_group(keys: Ragged, max_parallelism: int, key_group_range: KeyGroupRange) -> int | None:
@@ -61,7 +63,7 @@ def removed_rows(
     if descriptor.kind is StateKind.LIST:
         empty = pc.fill_null(pc.equal(pc.list_value_length(values), 0), False)
         marked |= np.asarray(empty.to_numpy(zero_copy_only=False), np.bool_)
-    if descriptor.kind is not StateKind.MAP and values.null_count:
+    if descriptor.kind not in (StateKind.MAP, StateKind.TIMERS) and values.null_count:
         null = np.asarray(values.is_null().to_numpy(zero_copy_only=False), np.bool_) & ~marked
         if bool(null.any()):
             raise InvalidRequestError(

@@ -10,21 +10,28 @@ from contextlib import contextmanager
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, insert, select, update
 
-from statelib.catalog import holdings, leases, queries
+from statelib.catalog import admission, gate, holdings, leases, queries
+from statelib.catalog.browsing import Browsing
 from statelib.catalog.cleanup import Cleanup
 from statelib.catalog.engine import open_engine, transaction
-from statelib.catalog.migration import check_revision, migrate
+from statelib.catalog.history import History
+from statelib.catalog.migration import check_revision, is_empty, migrate
+from statelib.catalog.rebuilding import Rebuilding
+from statelib.catalog.refusals import described, fenced, same_owner
 from statelib.catalog.rows import completed_values, pending_values, to_head, to_record
 from statelib.catalog.schema import CHECKPOINT, LEASE
-from statelib.coordinator.checkpoint_lifecycle import COMMITTED, CheckpointEvent, Command, Lifecycle, after, before
+from statelib.catalog.suspension import Suspension
+from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, Command, Lifecycle, after, before, is_committed
 from statelib.coordinator.checkpoint_lifecycle import handle as next_lifecycle
 from statelib.errors import ConflictError, InvalidRequestError, RetryableError
 from statelib.model.checkpoint import DataInterval, SnapshotKind
+from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, CommitFacts, Owner, PipelineHead
 
 Records = list[CheckpointRecord]
 Locate = Callable[[CheckpointId], str]
+_SUSPEND = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND
 _BOTH = (SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT)
 
 
@@ -46,6 +53,13 @@ class Catalog:
         migrate(self._engine)
         self._checked = True
 
+    def create_if_empty(self) -> None:
+        """Create the tables where there are none. Raises, as every method, for those of another version."""
+        if is_empty(self._engine):
+            self.migrate()
+        check_revision(self._engine)
+        self._checked = True
+
     def begin(self, request: BeginRequest, locate: Locate) -> CheckpointRecord:
         """Allocate the checkpoint or savepoint asked for, or return the one that did this work before.
 
@@ -53,21 +67,27 @@ class Catalog:
         left pending is aborted. If the head's history has its key or its data interval already,
         that record is returned and nothing changes. A savepoint leaves epoch, head and pending
         checkpoints alone; the same key means the same savepoint as long as it is pending or
-        completed. ``locate`` names the directory URI of a new id, inside the transaction.
+        completed. ``locate`` names the directory URI of a new id, inside the transaction. What is
+        pending beyond its deadline is aborted first. Raises as :func:`admission.admit`.
         """
-        _check_request(request)
+        admission.check_request(request)
         now_ms = self._clock()
-        with self._transaction() as connection:
+        with self._transaction("expire") as connection:
+            leases.lock(connection, request.pipeline, now_ms)
+            leases.expire(connection, request.pipeline, now_ms)
+        with self._transaction("begin") as connection:
             head = leases.lock(connection, request.pipeline, now_ms)
             done = connection.execute(_same_work(request, head)).first()
             if done is not None:
                 return to_record(done)
+            admission.admit(connection, head, request)
             if request.kind is SnapshotKind.CHECKPOINT:
                 leases.take_epoch(connection, request.pipeline, request.owner, now_ms)
             taken = leases.take_id(connection, request.pipeline)
             if request.kind is SnapshotKind.CHECKPOINT:
                 reason = f"superseded by checkpoint {taken.checkpoint_id} of {request.owner}"
-                leases.supersede(connection, request.pipeline, reason, (SnapshotKind.CHECKPOINT,))
+                failure = CheckpointFailureReason.CHECKPOINT_SUBSUMED
+                leases.supersede(connection, request.pipeline, failure, reason, (SnapshotKind.CHECKPOINT,))
             directory = locate(taken.checkpoint_id)
             values = pending_values(request, taken.head, taken.checkpoint_id, directory, now_ms)
             record = to_record(connection.execute(insert(CHECKPOINT).values(values).returning(CHECKPOINT)).one())
@@ -84,24 +104,29 @@ class Catalog:
             row = connection.execute(queries.applied(pipeline, head.head, interval)).first()
             return None if row is None else to_record(row)
 
-    def record_attempt(self, pipeline: PipelineName, checkpoint_id: CheckpointId, attempt: AttemptId) -> None:
-        """Note that ``attempt`` is about to write files for a pending checkpoint.
+    def record_attempt(
+        self, pipeline: PipelineName, checkpoint_id: CheckpointId, attempt: AttemptId, timeout_ms: int | None = None
+    ) -> CheckpointRecord:
+        """Note that ``attempt`` is about to write files for a pending checkpoint; it has ``timeout_ms`` from now.
 
         Raises NotFoundError (``no-checkpoint``), ConflictError (``not-pending``, ``attempt-reused``).
         """
-        with self._transaction() as connection:
+        now_ms = self._clock()
+        deadline = {} if timeout_ms is None else {"deadline_ms": now_ms + timeout_ms}
+        with self._transaction("record attempt") as connection:
             changed = connection.execute(
                 update(CHECKPOINT)
                 .where(_is(pipeline, checkpoint_id), CHECKPOINT.c.state == CheckpointState.PENDING)
-                .values(attempt=attempt)
+                .values(attempt=attempt, failure=None, reason="", **deadline)
             )
             if changed.rowcount != 1:
                 record = queries.record(connection, pipeline, checkpoint_id)
                 raise ConflictError(
-                    f"checkpoint {pipeline}/{checkpoint_id}: expected it PENDING, it is {_state(record)}",
+                    f"checkpoint {pipeline}/{checkpoint_id}: expected it PENDING, it is {described(record)}",
                     kind="not-pending",
                 )
-            holdings.open_attempt(connection, pipeline, checkpoint_id, attempt, self._clock())
+            holdings.open_attempt(connection, pipeline, checkpoint_id, attempt, now_ms)
+            return queries.record(connection, pipeline, checkpoint_id)
 
     def commit(
         self, pipeline: PipelineName, checkpoint_id: CheckpointId, epoch: Epoch, facts: CommitFacts
@@ -114,7 +139,7 @@ class Catalog:
         RetryableError (``commit-unknown``): the same call will settle it.
         """
         try:
-            with self._transaction() as connection:
+            with self._transaction("commit") as connection:
                 record = queries.record(connection, pipeline, checkpoint_id)
                 return self._commit(connection, record, epoch, facts)
         except (ConflictError, RetryableError) as error:
@@ -128,14 +153,14 @@ class Catalog:
         event = CheckpointEvent.GATE_PASSED
         _, commands = next_lifecycle(Lifecycle(record.kind), event)
         if Command.MOVE_HEAD in commands and not leases.move_head(connection, pipeline, epoch, checkpoint_id, now_ms):
-            raise _fenced(connection, record, epoch)
+            raise fenced(record, epoch, _head(connection, pipeline).epoch)
         changed = connection.execute(
             update(CHECKPOINT)
             .where(_is(pipeline, checkpoint_id), CHECKPOINT.c.state.in_(before(event)), CHECKPOINT.c.epoch == epoch)
             .values(state=after(event), **completed_values(facts, now_ms))
         )
         if changed.rowcount != 1:
-            raise _fenced(connection, record, epoch)
+            raise fenced(record, epoch, _head(connection, pipeline).epoch)
         holdings.open_attempt(connection, pipeline, checkpoint_id, facts.attempt, now_ms)
         holdings.close_attempts(connection, pipeline, checkpoint_id, facts.attempt)
         holdings.record_files(connection, pipeline, checkpoint_id, facts.files, record.owner)
@@ -153,7 +178,7 @@ class Catalog:
             record = self.get(pipeline, checkpoint_id)
         except RetryableError:
             record = None
-        if record is not None and record.state in COMMITTED and record.attempt == attempt:
+        if record is not None and is_committed(record) and record.attempt == attempt:
             return record
         if isinstance(error, ConflictError):
             raise error
@@ -164,18 +189,45 @@ class Catalog:
             hint="repeat the same call; nothing was deleted",
         ) from error
 
-    def abort(self, pipeline: PipelineName, checkpoint_id: CheckpointId, reason: str) -> CheckpointRecord:
-        """Give up a pending checkpoint; one that is not pending is returned as it is. Deletes nothing."""
+    def abort(
+        self,
+        pipeline: PipelineName,
+        checkpoint_id: CheckpointId,
+        reason: str,
+        failure: CheckpointFailureReason = CheckpointFailureReason.TASK_FAILURE,
+    ) -> CheckpointRecord:
+        """Give up a pending checkpoint; one that is not pending is returned as it is. Deletes nothing.
+
+        Where an attempt noted why it failed, that is the reason, unless the checkpoint has expired."""
         event = CheckpointEvent.FAILED
-        with self._transaction() as connection:
+        with self._transaction("abort") as connection:
+            noted = queries.record(connection, pipeline, checkpoint_id)
+            if noted.failure is not None and failure is not CheckpointFailureReason.CHECKPOINT_EXPIRED:
+                failure, reason = noted.failure, f"{reason}: {noted.reason}"
             changed = connection.execute(
                 update(CHECKPOINT)
                 .where(_is(pipeline, checkpoint_id), CHECKPOINT.c.state.in_(before(event)))
-                .values(state=after(event), reason=reason)
+                .values(state=after(event), failure=failure, reason=reason)
             )
             if changed.rowcount:
                 leases.abort_attempts(connection, pipeline)
             return queries.record(connection, pipeline, checkpoint_id)
+
+    def note_failure(
+        self,
+        pipeline: PipelineName,
+        checkpoint_id: CheckpointId,
+        attempt: AttemptId,
+        failure: CheckpointFailureReason,
+        reason: str,
+    ) -> None:
+        """Note why ``attempt`` failed: the checkpoint stays pending for the next one, and if there is none,
+        :meth:`abort` keeps that. Changes nothing if another attempt has begun, or it has ended."""
+        where = and_(_is(pipeline, checkpoint_id), CHECKPOINT.c.state == CheckpointState.PENDING)
+        with self._transaction("note failure") as connection:
+            connection.execute(
+                update(CHECKPOINT).where(where, CHECKPOINT.c.attempt == attempt).values(failure=failure, reason=reason)
+            )
 
     def restore(
         self,
@@ -195,17 +247,17 @@ class Catalog:
         if parallelism is not None and parallelism < 1:
             raise InvalidRequestError(f"parallelism {parallelism}: expected 1 or more", kind="bad-parallelism")
         now_ms = self._clock()
-        with self._transaction() as connection:
+        with self._transaction("restore") as connection:
             leases.lock(connection, pipeline, now_ms)
             record = queries.record(connection, pipeline, checkpoint_id)
             if record.state is not CheckpointState.COMPLETED:
                 raise InvalidRequestError(
-                    f"checkpoint {pipeline}/{checkpoint_id} is {_state(record)}: only a COMPLETED one can be restored",
+                    f"checkpoint {pipeline}/{checkpoint_id} is {described(record)}: expected a COMPLETED one",
                     kind="not-completed",
                 )
             leases.take_epoch(connection, pipeline, owner, now_ms)
             reason = f"superseded by the restore of {checkpoint_id} by {owner}"
-            leases.supersede(connection, pipeline, reason, _BOTH)
+            leases.supersede(connection, pipeline, _SUSPEND, reason, _BOTH)
             if claim:
                 holdings.claim(connection, pipeline, checkpoint_id)
             return leases.restore_head(connection, pipeline, checkpoint_id, parallelism)
@@ -232,11 +284,11 @@ class Catalog:
             pipeline, SnapshotKind.SAVEPOINT, interval, strategy, parallelism, owner, f"import:{directory}", note=note
         )
         now_ms = self._clock()
-        with self._transaction() as connection:
+        with self._transaction("import") as connection:
             head = leases.lock(connection, pipeline, now_ms)
             known = connection.execute(_same_work(request, head)).first()
             if known is not None:
-                return _same_owner(to_record(known), owner)
+                return same_owner(to_record(known), owner)
             taken = leases.take_id(connection, pipeline)
             values = {
                 **pending_values(request, taken.head, taken.checkpoint_id, directory, now_ms),
@@ -244,6 +296,7 @@ class Catalog:
                 "state": CheckpointState.COMPLETED,
                 "owner": owner,
                 "base": None,
+                "begun_by": "",
             }
             connection.execute(insert(CHECKPOINT).values(values))
             holdings.record_files(connection, pipeline, taken.checkpoint_id, facts.files, owner)
@@ -284,30 +337,42 @@ class Catalog:
             return [to_record(row) for row in connection.execute(statement)]
 
     @property
+    def history(self) -> History:
+        """What SQL and BI tools see of it."""
+        return History(self._transaction)
+
+    @property
+    def suspension(self) -> Suspension:
+        """Cancelling and resuming pipelines, and how often they failed."""
+        return Suspension(self._transaction, self._clock)
+
+    @property
+    def gate(self) -> gate.Gate:
+        """What the quality gate said, and what it set aside."""
+        return gate.Gate(self._transaction, self._clock)
+
+    @property
+    def browsing(self) -> Browsing:
+        """The history and the storage as people look at them."""
+        return Browsing(self._transaction, self._clock)
+
+    @property
     def cleanup(self) -> Cleanup:
         """What retention, gc, the orphan sweep and running restores ask of the catalog."""
         return Cleanup(self._transaction, self._clock)
 
+    @property
+    def rebuilding(self) -> Rebuilding:
+        """Entering what lies on storage into a catalog that does not know it."""
+        return Rebuilding(self._transaction, self._clock)
+
     @contextmanager
-    def _transaction(self, *, read_only: bool = False) -> Iterator[Connection]:
+    def _transaction(self, writes: str = "", *, read_only: bool = False) -> Iterator[Connection]:
         if not self._checked:
             check_revision(self._engine)
             self._checked = True
-        with transaction(self._engine, read_only=read_only) as connection:
+        with transaction(self._engine, writes, read_only=read_only) as connection:
             yield connection
-
-
-def _check_request(request: BeginRequest) -> None:
-    interval = request.interval
-    if request.kind is SnapshotKind.SAVEPOINT:
-        expected, right = "none, a savepoint applies no events", interval is None
-    else:
-        expected, right = "start before end", interval is not None and interval.start_ms < interval.end_ms
-    if not right:
-        raise InvalidRequestError(
-            f"{request.pipeline}: data interval of a {request.kind.lower()}: expected {expected}, found {interval}",
-            kind="bad-interval",
-        )
 
 
 def _same_work(request: BeginRequest, head: PipelineHead) -> Select[tuple[object, ...]]:
@@ -325,28 +390,3 @@ def _is(pipeline: PipelineName, checkpoint_id: CheckpointId) -> ColumnElement[bo
 def _head(connection: Connection, pipeline: PipelineName) -> PipelineHead:
     row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline)).first()
     return PipelineHead(pipeline, Epoch(0), 0, None, None) if row is None else to_head(row)
-
-
-def _fenced(connection: Connection, record: CheckpointRecord, epoch: Epoch) -> ConflictError:
-    newest = _head(connection, record.pipeline).epoch
-    return ConflictError(
-        f"commit of {record.kind.lower()} {record.pipeline}/{record.checkpoint_id} with epoch {epoch} refused: "
-        f"it is {_state(record)} in epoch {record.epoch}, the pipeline's newest epoch is {newest}",
-        kind="fenced",
-        hint="another run took over; begin again",
-    )
-
-
-def _same_owner(record: CheckpointRecord, owner: Owner) -> CheckpointRecord:
-    if record.owner is owner:
-        return record
-    raise ConflictError(
-        f"{record.directory} is checkpoint {record.pipeline}/{record.checkpoint_id} already, "
-        f"owned by {record.owner}, not {owner}",
-        kind="already-imported",
-        hint=f"restore checkpoint {record.checkpoint_id} by its id",
-    )
-
-
-def _state(record: CheckpointRecord) -> str:
-    return f"{record.state} ({record.reason})" if record.reason else str(record.state)

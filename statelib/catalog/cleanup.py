@@ -5,14 +5,14 @@ decided about a checkpoint still holds when it is written. Nothing here touches 
 """
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, insert, or_, select, update
 
 from statelib.catalog import leases, pins, queries, storage_facts
-from statelib.catalog.holdings import claim
+from statelib.catalog.admission import failures
+from statelib.catalog.engine import Transaction
+from statelib.catalog.holdings import claim, living
 from statelib.catalog.rows import to_head, to_record
 from statelib.catalog.schema import CHECKPOINT, FILE, GC_LOG, LEASE, REF
 from statelib.catalog.storage_facts import FileFacts
@@ -29,18 +29,16 @@ CHUNK = 500
 """Most names in one statement: databases limit how many values it may carry."""
 
 
-class Transaction(Protocol):
-    def __call__(self, *, read_only: bool = False) -> AbstractContextManager[Connection]: ...
-
-
 @dataclass(frozen=True)
 class Situation:
-    """All that retention decides on, of one moment. ``next_id``: ids from here on were never given out."""
+    """All that retention decides on, of one moment. ``next_id``: ids from here on were never given out.
+    ``failures``: checkpoints that failed in a row."""
 
     head: PipelineHead
     next_id: int
     records: tuple[CheckpointRecord, ...]
     in_use: frozenset[CheckpointId]
+    failures: int = 0
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,19 @@ class Cleanup:
                 raise NotFoundError(f"the catalog has no pipeline {pipeline}", kind="no-pipeline")
             records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None))]
             used = pins.in_use(connection, pipeline, self.clock())
-            return Situation(to_head(row), row._mapping[LEASE.c.next_id], tuple(records), used)
+            failed = failures(connection, pipeline)
+            return Situation(to_head(row), row._mapping[LEASE.c.next_id], tuple(records), used, failed)
 
-    def subsume(self, pipeline: PipelineName, chosen: Collection[CheckpointId], epoch: Epoch) -> None:
-        """Let go of COMPLETED checkpoints of the system: they become DELETING, all or none.
+    def subsume(
+        self, pipeline: PipelineName, chosen: Collection[CheckpointId], epoch: Epoch, *, terminated: bool = False
+    ) -> None:
+        """Let go of COMPLETED and QUARANTINED checkpoints of the system: they become DELETING, all or none.
+        Of a ``terminated`` pipeline the head may be one of them: nothing begins on it any more.
 
         Raises ConflictError: ``fenced`` (somebody took the pipeline over since ``epoch``),
         ``in-use`` (one has become the head, a base or pinned, or is not ours to let go of).
         """
-        with self.transaction() as connection:
+        with self.transaction("subsume") as connection:
             head = leases.lock(connection, pipeline, self.clock())
             if head.epoch != epoch:
                 raise ConflictError(
@@ -83,11 +85,11 @@ class Cleanup:
                     kind="fenced",
                     hint="run it again",
                 )
-            self._check_free(connection, head, chosen)
+            self._check_free(connection, replace(head, head=None) if terminated else head, chosen)
             changed = _subsume(connection, pipeline, chosen, CHECKPOINT.c.owner == Owner.SYSTEM)
             if changed != len(set(chosen)):
                 raise ConflictError(
-                    f"retention of {pipeline}: {changed} of {len(set(chosen))} checkpoints are still COMPLETED "
+                    f"retention of {pipeline}: {changed} of {len(set(chosen))} checkpoints are still there "
                     "and the system's",
                     kind="in-use",
                     hint="run it again",
@@ -96,29 +98,31 @@ class Cleanup:
     def dispose(
         self, pipeline: PipelineName, checkpoint_id: CheckpointId, *, dry_run: bool = False
     ) -> CheckpointRecord:
-        """Hand a COMPLETED savepoint over to gc, whoever owned it. Doing so twice is harmless.
+        """Hand a COMPLETED savepoint, or what is in quarantine, over to gc, whoever owned it.
+
+        Doing so twice is harmless.
 
         Raises NotFoundError; InvalidRequestError (``not-a-savepoint``, ``not-completed``);
         ConflictError (``in-use``) for the head, a base of a pending checkpoint, or a pinned one.
         """
-        with self.transaction() as connection:
+        with self.transaction("dispose") as connection:
             head = leases.lock(connection, pipeline, self.clock())
             record = queries.record(connection, pipeline, checkpoint_id)
-            if record.kind is SnapshotKind.SAVEPOINT and record.state in _GONE:
+            if record.state in _GONE and (record.kind is SnapshotKind.SAVEPOINT or record.completed_at_ms is None):
                 return record
             _check_disposable(record)
             self._check_free(connection, head, [checkpoint_id])
             if dry_run:
                 return record
             claim(connection, pipeline, checkpoint_id)
-            _subsume(connection, pipeline, [checkpoint_id], CHECKPOINT.c.kind == SnapshotKind.SAVEPOINT)
+            _subsume(connection, pipeline, [checkpoint_id], CHECKPOINT.c.state == record.state)
             return queries.record(connection, pipeline, checkpoint_id)
 
     def condemn(self, pipeline: PipelineName, run_id: str) -> int:
         """First phase of gc: DELETING checkpoints lose their references, and the system's files that
         nobody refers to any more are CONDEMNED, for good. Returns how many."""
         now_ms = self.clock()
-        with self.transaction() as connection:
+        with self.transaction("condemn") as connection:
             leases.lock(connection, pipeline, now_ms)
             connection.execute(
                 REF.delete().where(REF.c.pipeline == pipeline, REF.c.checkpoint_id.in_(_deleting(pipeline)))
@@ -152,21 +156,31 @@ class Cleanup:
             return Doomed(tuple(replace(r, state=CheckpointState.DELETING) for r in chosen), files, frozenset())
 
     def doomed(self, pipeline: PipelineName) -> Doomed:
-        """What the second phase has to remove: also what a run that crashed left over."""
+        """What the second phase has to remove: also what a run that crashed left over. A checkpoint that was let go
+        of since the first phase still has its references, and waits for the next run: called DELETED now, nobody
+        would ever condemn its files."""
         with self.transaction(read_only=True) as connection:
             records = connection.execute(queries.listing(pipeline, (CheckpointState.DELETING,), None))
+            holding = set(connection.execute(select(REF.c.checkpoint_id).where(REF.c.pipeline == pipeline)).scalars())
+            chosen = (r for r in map(to_record, records) if r.checkpoint_id not in holding)
             files = _files(connection, pipeline, FILE.c.state == "CONDEMNED")
-            return Doomed(tuple(map(to_record, records)), files, _referenced(connection, pipeline))
+            return Doomed(tuple(chosen), files, _referenced(connection, pipeline))
 
     def referenced(self, pipeline: PipelineName) -> frozenset[str]:
         """The pipeline's files that any checkpoint refers to, pending ones included."""
         with self.transaction(read_only=True) as connection:
             return _referenced(connection, pipeline)
 
+    def is_shared(self, record: CheckpointRecord) -> bool:
+        """Whether another checkpoint, which is not going, has its snapshot in the same directory: restoring another
+        pipeline's snapshot by its path makes a second row of it."""
+        with self.transaction(read_only=True) as connection:
+            return connection.execute(living(record.directory)).first() is not None
+
     def confirm_files(self, pipeline: PipelineName, run_id: str, uris: Sequence[str]) -> None:
         """CONDEMNED files that are gone from storage are DELETED."""
         now_ms = self.clock()
-        with self.transaction() as connection:
+        with self.transaction("confirm files") as connection:
             for start in range(0, len(uris), CHUNK):
                 gone = connection.execute(
                     update(FILE)
@@ -179,7 +193,7 @@ class Cleanup:
     def confirm_checkpoints(self, pipeline: PipelineName, numbers: Sequence[CheckpointId]) -> None:
         """DELETING checkpoints whose ``_metadata`` is gone, and with it all that only they had, are DELETED."""
         event = CheckpointEvent.DISCARDED
-        with self.transaction() as connection:
+        with self.transaction("confirm checkpoints") as connection:
             leases.lock(connection, pipeline, self.clock())
             for start in range(0, len(numbers), CHUNK):
                 connection.execute(
@@ -207,7 +221,7 @@ class Cleanup:
 
         Raises NotFoundError; InvalidRequestError (``not-completed``)."""
         now_ms = self.clock()
-        with self.transaction() as connection:
+        with self.transaction("pin") as connection:
             leases.lock(connection, pipeline, now_ms)
             record = queries.record(connection, pipeline, checkpoint_id)
             if record.state is not CheckpointState.COMPLETED:
@@ -219,7 +233,7 @@ class Cleanup:
 
     def unpin(self, pipeline: PipelineName, holder: str) -> None:
         """Let go of all that ``holder`` holds; nothing is fine too."""
-        with self.transaction() as connection:
+        with self.transaction("unpin") as connection:
             pins.unpin(connection, pipeline, holder)
 
     def _check_free(self, connection: Connection, head: PipelineHead, chosen: Collection[CheckpointId]) -> None:
@@ -271,9 +285,11 @@ def _files(connection: Connection, pipeline: PipelineName, chosen: ColumnElement
 
 def _check_disposable(record: CheckpointRecord) -> None:
     name = f"{record.pipeline}/{record.checkpoint_id}"
+    if record.state is CheckpointState.QUARANTINED:
+        return
     if record.kind is not SnapshotKind.SAVEPOINT:
         raise InvalidRequestError(
-            f"{name} is a checkpoint: only savepoints are disposed of by hand",
+            f"{name} is a checkpoint: only savepoints, and what is in quarantine, are disposed of by hand",
             kind="not-a-savepoint",
             hint="checkpoints go by checkpoint.retain of the pipeline file",
         )

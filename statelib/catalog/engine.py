@@ -1,18 +1,50 @@
 """Connections to the catalog's database, and what a transaction means on each kind of it."""
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.engine import URL
-from sqlalchemy.exc import ArgumentError, IntegrityError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    NoSuchModuleError,
+    NotSupportedError,
+    ProgrammingError,
+)
 from sqlalchemy.pool import NullPool
 
-from statelib.errors import ConflictError, InvalidRequestError, RetryableError
+from statelib.crash_points import crash_point
+from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, RetryableError, StatelibError
 
 BUSY_TIMEOUT_MS = 30_000
+"""How long a transaction waits for another one's, on either kind of database."""
+IDLE_TIMEOUT_MS = 120_000
+"""PostgreSQL ends a transaction whose process says nothing for so long, because it is stopped or cut off: it holds the
+pipeline's row, and nobody could take over."""
+_DENIED = (InvalidRequestError, "catalog-denied", "check the owner and mode of the file and of its directory")
+_DAMAGED = (CorruptStateError, "catalog-damaged", "restore a backup, or move it away: statelib catalog rebuild")
+_SQLITE: dict[int, tuple[type[StatelibError], str, str]] = {
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_READONLY: _DENIED,
+    sqlite3.SQLITE_PERM: _DENIED,
+    sqlite3.SQLITE_FULL: (RetryableError, "catalog-full", "free some space, then run the task again"),
+}
+_OTHER = (RetryableError, "catalog-unavailable", "run the task again; if it stays, look at the database itself")
 _READ_ONLY = "statelib_read_only"
 _EXPECTED = "expected sqlite:////absolute/path.db or postgresql+<driver>://user@host/database"
+
+
+class Transaction(Protocol):
+    """Opens a transaction of one catalog, as :func:`transaction` does."""
+
+    def __call__(self, writes: str = "", *, read_only: bool = False) -> AbstractContextManager[Connection]: ...
 
 
 def open_engine(url: str) -> Engine:
@@ -28,28 +60,48 @@ def open_engine(url: str) -> Engine:
         raise InvalidRequestError(f"catalog URL: {error}: {_EXPECTED}", kind="bad-catalog-url") from error
     except ModuleNotFoundError as error:
         raise InvalidRequestError(
-            f"catalog URL {parsed.render_as_string(hide_password=True)}: module {error.name!r} is not installed",
+            f"catalog URL {shown(parsed)}: module {error.name!r} is not installed",
             kind="no-database-driver",
             hint=f"pip install {error.name}",
         ) from error
     if parsed.get_backend_name() == "sqlite":
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
+    else:
+        event.listen(engine, "begin", _begin_postgresql)
     return engine
+
+
+def database_file(url: str) -> str | None:
+    """The path of a SQLite catalog, None for a server's; raises as :func:`open_engine`."""
+    parsed = _parse(url)
+    return parsed.database if parsed.get_backend_name() == "sqlite" else None
+
+
+def shown(url: URL) -> str:
+    """Of a URL what messages may show: no password, and no query, which may hold one too."""
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
-    except (ArgumentError, NoSuchModuleError) as error:
-        # The text is not shown: it may hold a password in a place where no parser finds it.
-        raise InvalidRequestError(f"catalog URL cannot be parsed: {_EXPECTED}", kind="bad-catalog-url") from error
+    except (ArgumentError, NoSuchModuleError, ValueError):
+        # Neither the text nor the cause is shown: they may hold a password in a place where no parser finds it.
+        raise InvalidRequestError(f"catalog URL cannot be parsed: {_EXPECTED}", kind="bad-catalog-url") from None
     if backend not in ("sqlite", "postgresql"):
         raise InvalidRequestError(f"catalog URL is for {backend!r}: {_EXPECTED}", kind="bad-catalog-url")
     if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise InvalidRequestError(
             f"catalog URL is for a database in memory, which ends with each task: {_EXPECTED}", kind="bad-catalog-url"
+        )
+    if backend != "sqlite" and url.count("@") > 1:
+        # The rest of a password would be taken for a host, and shown as one.
+        raise InvalidRequestError(
+            f"catalog URL has a second @: {_EXPECTED}",
+            kind="bad-catalog-url",
+            hint="write %40 for an @ in a name or password",
         )
     return parsed
 
@@ -70,21 +122,39 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
 
 
+def _begin_postgresql(connection: Connection) -> None:
+    connection.exec_driver_sql(
+        f"SELECT set_config('lock_timeout', '{BUSY_TIMEOUT_MS}', true), "
+        f"set_config('idle_in_transaction_session_timeout', '{IDLE_TIMEOUT_MS}', true)"
+    )
+
+
 @contextmanager
-def transaction(engine: Engine, *, read_only: bool = False) -> Iterator[Connection]:
+def transaction(engine: Engine, writes: str = "", *, read_only: bool = False) -> Iterator[Connection]:
     """One transaction: committed when the block ends, rolled back when it raises.
 
-    ``read_only`` lets SQLite readers pass a writer. Raises RetryableError
-    (``catalog-unavailable``) when the database cannot be reached or stays locked, and
-    ConflictError (``catalog-conflict``) when it refuses a row that somebody else made first.
+    ``writes``: which of :data:`~statelib.crash_points.TRANSACTIONS` it is, unless it is ``read_only``, which lets
+    SQLite readers pass a writer. Raises RetryableError
+    (``catalog-unavailable``) when the database cannot be reached or stays locked, ``catalog-full``; ConflictError
+    (``catalog-conflict``) when it refuses a row that somebody else made first; and of a SQLite file
+    CorruptStateError (``catalog-damaged``), InvalidRequestError (``catalog-denied``).
     """
     try:
         with engine.connect() as connection:
             connection.execution_options(**{_READ_ONLY: read_only})
             with connection.begin():
                 yield connection
+                if writes:
+                    crash_point(f"{writes}: before commit")
+        if writes:
+            crash_point(f"{writes}: committed")
     except IntegrityError as error:
         raise ConflictError(f"the catalog refused a row: {error.orig}", kind="catalog-conflict") from error
-    except (OperationalError, InterfaceError) as error:
-        where = engine.url.render_as_string(hide_password=True)
-        raise RetryableError(f"catalog {where}: {error.orig}", kind="catalog-unavailable") from error
+    except (DataError, NotSupportedError, ProgrammingError):
+        raise  # a mistake of ours
+    except (DatabaseError, InterfaceError) as error:
+        where = shown(engine.url)
+        # The lower byte; the others tell more of the same.
+        code = getattr(error.orig, "sqlite_errorcode", -1) & 0xFF
+        cls, kind, hint = _SQLITE.get(code, _OTHER)
+        raise cls(f"catalog {where}: {error.orig}", kind=kind, hint=hint) from error

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, and_, case, delete, insert, literal, select, text, update
+from sqlalchemy import Connection, Select, and_, case, delete, insert, literal, select, text, update
 
 from statelib.catalog.schema import ATTEMPT, CHECKPOINT, FILE, REF
 from statelib.errors import ConflictError
 from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.model.record import Owner
+from statelib.model.record import CheckpointState, Owner
 
 _INSERT_FILE = text(
     "INSERT INTO file (file_id, pipeline, size_bytes, crc32c, created_by, state, owner) "
@@ -94,6 +94,15 @@ def record_files(
     refs = [{"pipeline": pipeline, "checkpoint_id": checkpoint_id, "file_id": f.path} for f in files]
     connection.execute(insert(REF), refs)
     _check_files(connection, pipeline, checkpoint_id, files)
+
+
+def living(directory: str) -> Select[str, int]:
+    """Pipeline and id of the checkpoints and savepoints in a directory, of whichever pipeline, that are not ending."""
+    place = directory.rstrip("/")
+    return select(CHECKPOINT.c.pipeline, CHECKPOINT.c.checkpoint_id).where(
+        CHECKPOINT.c.directory.in_((place, f"{place}/")),
+        CHECKPOINT.c.state.in_((CheckpointState.PENDING, CheckpointState.COMPLETED, CheckpointState.QUARANTINED)),
+    )
 
 
 def claim(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> None:

@@ -4,14 +4,16 @@ Every change of a pipeline goes through its lease row first, so that two transac
 pipeline wait for each other there and never meet in the opposite order further on.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, delete, select, text, update
+from sqlalchemy import ColumnElement, Connection, delete, select, text, update
 
 from statelib.catalog.rows import to_head
 from statelib.catalog.schema import ATTEMPT, CHECKPOINT, LEASE, REF
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
 from statelib.model.checkpoint import SnapshotKind
+from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
 from statelib.model.record import CheckpointState, PipelineHead
 
@@ -73,25 +75,42 @@ def restore_head(
     connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, parallelism: int | None
 ) -> PipelineHead:
     """Let the pipeline stand on ``checkpoint_id`` in a new generation; ``parallelism`` None keeps what is set."""
-    values = {"head": checkpoint_id, "generation": LEASE.c.generation + 1}
+    values = {"head": checkpoint_id, "generation": LEASE.c.generation + 1, **released()}
     if parallelism is not None:
         values["parallelism"] = parallelism
     statement = update(LEASE).where(LEASE.c.pipeline == pipeline).values(values)
     return to_head(connection.execute(statement.returning(LEASE)).one())
 
 
-def supersede(connection: Connection, pipeline: PipelineName, reason: str, kinds: tuple[SnapshotKind, ...]) -> None:
+def released() -> dict[str, object]:
+    """What makes a pipeline that was cancelled, or failed too often, begin checkpoints again."""
+    return {"cancelled_at_ms": None, "failures_from": LEASE.c.next_id}
+
+
+def supersede(
+    connection: Connection,
+    pipeline: PipelineName,
+    failure: CheckpointFailureReason,
+    reason: str,
+    kinds: tuple[SnapshotKind, ...],
+) -> None:
     """Abort what older epochs left pending. Their files stay: only the orphan sweep removes those."""
-    event = CheckpointEvent.SUPERSEDED
-    connection.execute(
-        update(CHECKPOINT)
-        .where(
-            CHECKPOINT.c.pipeline == pipeline,
-            CHECKPOINT.c.state.in_(before(event)),
-            CHECKPOINT.c.kind.in_(kinds),
-        )
-        .values(state=after(event), reason=reason)
-    )
+    values = {"state": after(CheckpointEvent.SUPERSEDED), "failure": failure, "reason": reason}
+    _abort(connection, pipeline, values, CHECKPOINT.c.kind.in_(kinds))
+
+
+def expire(connection: Connection, pipeline: PipelineName, now_ms: int) -> None:
+    """Abort what has been pending beyond its deadline, savepoints too: nobody works at it any more."""
+    failure = CheckpointFailureReason.CHECKPOINT_EXPIRED
+    values = {"state": after(CheckpointEvent.FAILED), "failure": failure, "reason": failure.message}
+    _abort(connection, pipeline, values, CHECKPOINT.c.deadline_ms < now_ms)
+
+
+def _abort(
+    connection: Connection, pipeline: PipelineName, values: Mapping[str, object], which: ColumnElement[bool]
+) -> None:
+    pending = CHECKPOINT.c.state.in_(before(CheckpointEvent.FAILED))
+    connection.execute(update(CHECKPOINT).where(CHECKPOINT.c.pipeline == pipeline, pending, which).values(values))
     abort_attempts(connection, pipeline)
 
 

@@ -1,22 +1,24 @@
 """Bring a catalog to this version's schema, and refuse to work on any other one."""
 
+import threading
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from statelib.catalog.engine import transaction
+from statelib.catalog.engine import shown, transaction
 from statelib.errors import InvalidRequestError, UnsupportedError
 
-REVISION = "0002"
+REVISION = "0005"
 """The newest migration; a test holds it equal to the newest file in ``migrations/versions``."""
-_KNOWN = ("0001", REVISION)
+_KNOWN = ("0001", "0002", "0003", "0004", REVISION)
 _LOCK = 0x57A7E11B
+_ONE_THREAD = threading.Lock()
 
 
 def migrate(engine: Engine) -> None:
     """Create or upgrade the tables in one transaction; costs one query when there is nothing to do.
 
-    Several processes may call it at once. Raises UnsupportedError (``catalog-schema-unknown``)
+    Several processes and threads may call it at once. Raises UnsupportedError (``catalog-schema-unknown``)
     for a catalog of a newer statelib.
     """
     with transaction(engine, read_only=True) as connection:
@@ -25,7 +27,8 @@ def migrate(engine: Engine) -> None:
     from alembic import command
     from alembic.config import Config
 
-    with transaction(engine) as connection:
+    # Alembic keeps what it works on in global variables.
+    with _ONE_THREAD, transaction(engine, "catalog migrate") as connection:
         if connection.dialect.name == "postgresql":
             # SQLite's BEGIN IMMEDIATE lets one process in at a time already.
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
@@ -36,6 +39,12 @@ def migrate(engine: Engine) -> None:
         command.upgrade(config, "head")
 
 
+def is_empty(engine: Engine) -> bool:
+    """Whether no catalog was ever made in this database; it may hold other tables."""
+    with transaction(engine, read_only=True) as connection:
+        return _revision(connection) is None
+
+
 def check_revision(engine: Engine) -> None:
     """Raise unless the schema is exactly this version's: InvalidRequestError
     (``catalog-not-migrated``) where it is absent or older, UnsupportedError
@@ -44,7 +53,7 @@ def check_revision(engine: Engine) -> None:
         found = _revision(connection)
     _refuse_unknown(engine, found)
     if found != REVISION:
-        where = engine.url.render_as_string(hide_password=True)
+        where = shown(engine.url)
         raise InvalidRequestError(
             f"catalog {where}: expected schema {REVISION}, found {found or 'none'}",
             kind="catalog-not-migrated",
@@ -61,7 +70,7 @@ def _revision(connection: Connection) -> str | None:
 
 def _refuse_unknown(engine: Engine, found: str | None) -> None:
     if found is not None and found not in _KNOWN:
-        where = engine.url.render_as_string(hide_password=True)
+        where = shown(engine.url)
         raise UnsupportedError(
             f"catalog {where}: expected schema {REVISION} or older, found {found}",
             kind="catalog-schema-unknown",

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from sqlalchemy import Row
 
 from statelib.catalog.schema import CHECKPOINT, LEASE
-from statelib.model.checkpoint import DataInterval, EventCounts, SnapshotKind
+from statelib.model.checkpoint import DataInterval, EventCounts, SnapshotKind, SnapshotMeasure
+from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.record import (
     BeginRequest,
@@ -32,7 +33,7 @@ def to_record(row: Row[tuple[object, ...]]) -> CheckpointRecord:
         key=v[c.idempotency_key],
         generation=v[c.generation],
         base=_id(v[c.base]),
-        interval=_interval(v[c.interval_start_ms], v[c.interval_end_ms]),
+        interval=interval_of(v[c.interval_start_ms], v[c.interval_end_ms]),
         strategy=v[c.strategy],
         parallelism=v[c.parallelism],
         directory=v[c.directory],
@@ -43,15 +44,24 @@ def to_record(row: Row[tuple[object, ...]]) -> CheckpointRecord:
         completed_at_ms=v[c.completed_at_ms],
         entries=v[c.entries],
         size_bytes=v[c.size_bytes],
-        events=_events(v[c.events_read], v[c.events_applied], v[c.events_null_key]),
+        events=events_of(v[c.events_read], v[c.events_applied], v[c.events_null_key]),
         report=v[c.report],
+        failure=None if v[c.failure] is None else CheckpointFailureReason(v[c.failure]),
+        deadline_ms=v[c.deadline_ms],
+        begun_by=v[c.begun_by],
+        measured=_measured(v[c.sync_ms], v[c.async_ms], v[c.upload_ms], v[c.uploaded_bytes], v[c.keys_changed]),
     )
 
 
 def to_head(row: Row[tuple[object, ...]]) -> PipelineHead:
     c, v = LEASE.c, row._mapping
     return PipelineHead(
-        PipelineName(v[c.pipeline]), Epoch(v[c.epoch]), v[c.generation], _id(v[c.head]), v[c.parallelism]
+        PipelineName(v[c.pipeline]),
+        Epoch(v[c.epoch]),
+        v[c.generation],
+        _id(v[c.head]),
+        v[c.parallelism],
+        v[c.cancelled_at_ms] is not None,
     )
 
 
@@ -79,11 +89,14 @@ def pending_values(
         "note": request.note,
         "reason": "",
         "report": "",
+        "deadline_ms": None if request.timeout_ms is None else now_ms + request.timeout_ms,
+        "begun_by": request.owner,
     }
 
 
 def completed_values(facts: CommitFacts, now_ms: int) -> Values:
     """What a commit adds to a row, its state excepted."""
+    measured = facts.measured
     return {
         "attempt": facts.attempt,
         "completed_at_ms": now_ms,
@@ -93,8 +106,16 @@ def completed_values(facts: CommitFacts, now_ms: int) -> Values:
         "events_applied": facts.events.applied,
         "events_null_key": facts.events.null_key,
         "report": facts.report,
+        # An attempt before may have noted why it failed.
+        "failure": None,
+        "reason": "",
         "metadata_crc32c": facts.metadata_crc32c,
         "metadata_size_bytes": facts.metadata_size_bytes,
+        "sync_ms": measured.sync_ms if measured else None,
+        "async_ms": measured.async_ms if measured else None,
+        "upload_ms": measured.upload_ms if measured else None,
+        "uploaded_bytes": measured.uploaded_bytes if measured else None,
+        "keys_changed": measured.keys_changed if measured else None,
     }
 
 
@@ -102,9 +123,17 @@ def _id(value: int | None) -> CheckpointId | None:
     return None if value is None else CheckpointId(value)
 
 
-def _interval(start_ms: int | None, end_ms: int | None) -> DataInterval | None:
+def interval_of(start_ms: int | None, end_ms: int | None) -> DataInterval | None:
     return None if start_ms is None or end_ms is None else DataInterval(start_ms, end_ms)
 
 
-def _events(read: int | None, applied: int | None, null_key: int | None) -> EventCounts | None:
+def events_of(read: int | None, applied: int | None, null_key: int | None) -> EventCounts | None:
     return None if read is None or applied is None or null_key is None else EventCounts(read, applied, null_key)
+
+
+def _measured(
+    sync_ms: int | None, async_ms: int | None, upload_ms: int | None, uploaded_bytes: int | None, keys: int | None
+) -> SnapshotMeasure | None:
+    if sync_ms is None or async_ms is None:
+        return None
+    return SnapshotMeasure(sync_ms, async_ms, upload_ms, uploaded_bytes, keys)

@@ -31,6 +31,9 @@ LEASE = Table(
     Column("parallelism", Integer),
     Column("owner", Text, nullable=False),
     Column("heartbeat_at_ms", BigInteger, nullable=False),
+    Column("cancelled_at_ms", BigInteger),
+    # Failed checkpoints with smaller ids do not count any more: somebody has seen them.
+    Column("failures_from", BigInteger, nullable=False, server_default="1"),
 )
 
 CHECKPOINT = Table(
@@ -63,6 +66,15 @@ CHECKPOINT = Table(
     Column("report", Text, nullable=False),
     Column("metadata_crc32c", BigInteger),
     Column("metadata_size_bytes", BigInteger),
+    Column("failure", Text),
+    Column("deadline_ms", BigInteger),
+    # dag_id/run_id/task_id/try_number of the Airflow task that began it, or what a shell said.
+    Column("begun_by", Text, nullable=False, server_default=""),
+    Column("sync_ms", BigInteger),
+    Column("async_ms", BigInteger),
+    Column("upload_ms", BigInteger),
+    Column("uploaded_bytes", BigInteger),
+    Column("keys_changed", BigInteger),
     PrimaryKeyConstraint("pipeline", "checkpoint_id"),
     ForeignKeyConstraint(["pipeline"], ["lease.pipeline"]),
 )
@@ -74,6 +86,13 @@ Index(
     unique=True,
     sqlite_where=text("state = 'PENDING' AND kind = 'CHECKPOINT'"),
     postgresql_where=text("state = 'PENDING' AND kind = 'CHECKPOINT'"),
+)
+# The few that are looked for by their state among all that a pipeline ever had.
+Index(
+    "checkpoint_quarantined",
+    CHECKPOINT.c.pipeline,
+    sqlite_where=text("state = 'QUARANTINED'"),
+    postgresql_where=text("state = 'QUARANTINED'"),
 )
 
 FILE = Table(
@@ -136,4 +155,39 @@ GC_LOG = Table(
     Column("phase", Text, nullable=False),
     Column("at_ms", BigInteger, nullable=False),
     PrimaryKeyConstraint("run_id", "file_id", "phase"),
+)
+
+QUALITY_RESULT = Table(
+    "quality_result",
+    METADATA,
+    # One row an expectation, a run of the gate; the newest run is the verdict. sentences: a JSON array.
+    Column("pipeline", Text, nullable=False),
+    Column("checkpoint_id", BigInteger, nullable=False),
+    Column("run", Integer, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("check_group", Text, nullable=False),
+    Column("check_name", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("passed", Integer, nullable=False),
+    Column("checked", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("sentences", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    PrimaryKeyConstraint("pipeline", "checkpoint_id", "run", "position"),
+    ForeignKeyConstraint(["pipeline", "checkpoint_id"], ["checkpoint.pipeline", "checkpoint.checkpoint_id"]),
+)
+
+STORAGE_SAMPLE = Table(
+    "storage_sample",
+    METADATA,
+    # What a pipeline's files came to at a moment: written by whoever changes them, for the curve over time.
+    Column("pipeline", Text, nullable=False),
+    Column("at_ms", BigInteger, nullable=False),
+    Column("files", BigInteger, nullable=False),
+    Column("live_bytes", BigInteger, nullable=False),
+    Column("shared_bytes", BigInteger, nullable=False),
+    Column("garbage_bytes", BigInteger, nullable=False),
+    Column("savepoint_bytes", BigInteger, nullable=False),
+    PrimaryKeyConstraint("pipeline", "at_ms"),
+    ForeignKeyConstraint(["pipeline"], ["lease.pipeline"]),
 )

@@ -7,12 +7,16 @@ from typing import Annotated
 
 import typer
 
+from statelib.cli import completion
 from statelib.cli.described import describe, print_snapshot
 from statelib.cli.output import Column, Json, PipelineOption, count, errors, line, note, print_json, size, table, when
+from statelib.cli.quarantine import gate_cell, gate_lines
 from statelib.flows.inspection import check_pipeline, lineage_of_head, parse_checkpoint, resolve
 from statelib.flows.wiring import deployment
 from statelib.model.checkpoint import DataInterval
-from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.model.ids import CheckpointId
+from statelib.model.quality import GateSummary
+from statelib.model.record import CheckpointRecord, CheckpointState, why
 
 DAY_MS = 86_400_000
 
@@ -25,36 +29,44 @@ def list_(
     everything: Annotated[bool, typer.Option("--all", help="Pending and aborted ones too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List completed checkpoints, newest last. '*' marks the history of the present state."""
+    """List completed checkpoints, and those in quarantine, newest last. '*' marks the history of the present state."""
     with errors(as_json):
         here = deployment()
         found = here.catalog().list(check_pipeline(here, pipeline) if pipeline else None)
         records = sorted(found, key=lambda r: (r.pipeline, r.checkpoint_id))
         if not everything:
-            records = [r for r in records if r.state is CheckpointState.COMPLETED]
+            records = [r for r in records if r.state in _STORED]
+        gates = here.catalog().gate.summaries()
         heads = {name: set(lineage_of_head(here, name)) for name in {r.pipeline for r in records}}
     if as_json:
-        print_json([asdict(r) | {"in_head_lineage": r.checkpoint_id in heads[r.pipeline]} for r in records])
+        print_json([_plain(r, heads[r.pipeline], gates.get((r.pipeline, r.checkpoint_id))) for r in records])
         return
     if not records:
         note("no checkpoints" if everything else "no completed checkpoints")
     for name, of_pipeline in groupby(records, key=lambda r: r.pipeline):
-        table(name, _COLUMNS, [_row(r, r.checkpoint_id in heads[name]) for r in of_pipeline])
+        rows = [_row(r, r.checkpoint_id in heads[name], gates.get((name, r.checkpoint_id))) for r in of_pipeline]
+        table(name, _COLUMNS, rows)
 
 
+_STORED = (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
 _COLUMNS = (
     Column("id", right=True), Column(""), Column("kind"), Column("interval (UTC)"), Column("base", right=True),
     Column("strategy", spare=True), Column("p", right=True, spare=True), Column("entries", right=True),
-    Column("size", right=True), Column("completed (UTC)"),
+    Column("size", right=True), Column("gate", spare=True), Column("completed (UTC)"),
 )  # fmt: skip
 
 
-def _row(record: CheckpointRecord, in_lineage: bool) -> list[str]:
+def _plain(record: CheckpointRecord, lineage: set[CheckpointId], gate: GateSummary | None) -> dict[str, object]:
+    numbers = None if gate is None else asdict(gate) | {"passed": gate.passed}
+    return asdict(record) | {"in_head_lineage": record.checkpoint_id in lineage, "gate": numbers}
+
+
+def _row(record: CheckpointRecord, in_lineage: bool, gate: GateSummary | None) -> list[str]:
     done = record.state is CheckpointState.COMPLETED
     return [
         str(record.checkpoint_id), "*" if in_lineage else "", record.kind.lower(), _interval(record.interval),
         "-" if record.base is None else str(record.base), record.strategy, str(record.parallelism),
-        count(record.entries), size(record.size_bytes),
+        count(record.entries), size(record.size_bytes), gate_cell(record, gate),
         when(record.completed_at_ms)[:16] if done else record.state.lower(),
     ]  # fmt: skip
 
@@ -69,19 +81,23 @@ def _interval(interval: DataInterval | None) -> str:
 
 @app.command(epilog="Example: statelib checkpoints show aircraft_activity/4")
 def show(
-    checkpoint: Annotated[str, typer.Argument(help="<pipeline>/<id>")],
+    checkpoint: Annotated[str, typer.Argument(help="<pipeline>/<id>", autocompletion=completion.checkpoints)],
     as_json: Json = False,
 ) -> None:
-    """Show one checkpoint: its record, states, files, and where its quality report lies."""
+    """Show one checkpoint: its record, what the gate said, its states and files."""
     with errors(as_json):
         here = deployment()
         record = here.catalog().get(*parse_checkpoint(checkpoint))
-        opened = resolve(here, checkpoint) if record.state is CheckpointState.COMPLETED else None
+        quality = here.catalog().gate.results(record.pipeline, record.checkpoint_id)
+        opened = resolve(here, checkpoint) if record.state in _STORED else None
         if as_json:
-            print_json(asdict(record) | {"snapshot": describe(opened) if opened else None})
+            snapshot = describe(opened) if opened else None
+            print_json(asdict(record) | {"quality": [asdict(r) for r in quality], "snapshot": snapshot})
             return
         for field, value in _fields(record):
             line(f"{field:<12} {value}")
+        for text in gate_lines(quality):
+            line(text)
         if opened:
             line()
             print_snapshot(opened)
@@ -93,7 +109,7 @@ def _fields(record: CheckpointRecord) -> Iterator[tuple[str, str]]:
     """What is known of a checkpoint, in the order in which people ask."""
     yield "checkpoint", f"{record.pipeline}/{record.checkpoint_id}"
     yield "kind", f"{record.kind.lower()}, {record.strategy}, parallelism {record.parallelism}"
-    yield "state", record.state.lower() + (f": {record.reason}" if record.reason else "")
+    yield "state", record.state.lower() + (f": {why(record)}" if record.reason else "")
     if record.interval:
         yield "interval", f"{when(record.interval.start_ms)} to {when(record.interval.end_ms)} UTC"
     yield "base", "none: built from nothing" if record.base is None else f"{record.pipeline}/{record.base}"
@@ -103,6 +119,8 @@ def _fields(record: CheckpointRecord) -> Iterator[tuple[str, str]]:
     if record.entries is not None:
         yield "contents", f"{count(record.entries)} entries, {size(record.size_bytes)}"
     yield "begun", f"{when(record.created_at_ms)} UTC"
+    if record.state is CheckpointState.PENDING and record.deadline_ms is not None:
+        yield "deadline", f"{when(record.deadline_ms)} UTC"
     if record.completed_at_ms is not None:
         yield "completed", f"{when(record.completed_at_ms)} UTC"
     yield "owner", f"{record.owner.lower()}, epoch {record.epoch}, generation {record.generation}"

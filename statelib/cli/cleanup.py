@@ -3,21 +3,37 @@
 import re
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from statelib.cli.output import Column, Json, PipelineOption, count, errors, line, note, print_json, size, table
+from statelib.cli import completion
+from statelib.cli.output import (
+    Column,
+    Json,
+    PipelineOption,
+    count,
+    errors,
+    line,
+    note,
+    print_json,
+    size,
+    table,
+    working,
+)
 from statelib.errors import InvalidRequestError
 from statelib.flows import cleanup as flow
 from statelib.flows import orphans as sweep
 from statelib.flows.inspection import check_pipeline, parse_checkpoint
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.observe import garbage_collected, orphans_found
+from statelib.flows.wiring import Deployment, deployment, telemetry
+from statelib.storage.objects_uris import advice_on_unfinished
 
 UNITS_MS = {"h": 3_600_000, "d": 86_400_000}
 
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be deleted, change nothing.")]
-savepoint = typer.Typer(no_args_is_help=True, help="Savepoints belong to their users: only this deletes them.")
+savepoint = typer.Typer(no_args_is_help=True, help="Savepoints belong to their users: only dispose deletes them.")
 
 
 def gc(pipeline: PipelineOption = None, dry_run: DryRun = False, as_json: Json = False) -> None:
@@ -27,7 +43,11 @@ def gc(pipeline: PipelineOption = None, dry_run: DryRun = False, as_json: Json =
         name = _known(here, pipeline)
         retired = flow.retire(here, name, dry_run=dry_run)
         also = {r.pipeline: r.checkpoints for r in retired} if dry_run else {}
-        collected = flow.collect_garbage(here, name, dry_run=dry_run, also=also)
+        with working("collecting garbage"):
+            collected = flow.collect_garbage(here, name, dry_run=dry_run, also=also)
+        if not dry_run:
+            with telemetry() as receiver:
+                garbage_collected(receiver, collected)
     if as_json:
         print_json({"dry_run": dry_run, "retired": [asdict(r) for r in retired], "collected": _plain(collected)})
     else:
@@ -35,6 +55,7 @@ def gc(pipeline: PipelineOption = None, dry_run: DryRun = False, as_json: Json =
             if r.policy is None:
                 note(f"{r.pipeline}: no valid pipeline file, retention was not applied")
         _print_collected(collected, dry_run)
+    _note_unfinished(here)
     _refused(collected)
 
 
@@ -52,6 +73,9 @@ def orphans(
         here = deployment()
         name = _known(here, pipeline)
         found = sweep.orphans(here, name, grace_ms=_milliseconds(grace), dry_run=not delete, force=force)
+        with telemetry() as receiver:
+            orphans_found(receiver, found)
+    _note_unfinished(here)
     if as_json:
         print_json(found)
         return
@@ -61,20 +85,23 @@ def orphans(
     total = sum(o.size_bytes for o in found)
     told = "deleted" if delete else "found, nothing was deleted"
     line(f"{count(len(rows))} orphans, {size(total)}: {told}")
-    for what in ("young", "foreign"):
-        number = sum(len(getattr(o, what)) for o in found)
+    left_alone = {
+        "within the grace period": sum(len(o.young) for o in found),
+        "not statelib's": sum(len(o.foreign) for o in found),
+        "owned by tasks": sum(len(o.task_owned) for o in found),
+    }
+    for meant, number in left_alone.items():
         if number:
-            meant = "within the grace period" if what == "young" else "not statelib's"
             note(f"{count(number)} more files were left alone: {meant}")
 
 
 def why(
-    file: Annotated[str, typer.Argument(help="Absolute path or URI of a file in the checkpoint storage.")],
+    file: Annotated[str, typer.Argument(help="Path or URI of a file in the checkpoint storage.")],
     as_json: Json = False,
 ) -> None:
     """Say which checkpoints need a file, and what gc will do with it."""
     with errors(as_json):
-        found = sweep.why(deployment(), file)
+        found = sweep.why(deployment(), file if ":" in file else str(Path(file).absolute()))
     if as_json:
         print_json(found)
         return
@@ -87,11 +114,14 @@ def why(
 
 @savepoint.command(epilog="Example: statelib savepoint dispose aircraft_activity/5 --dry-run")
 def dispose(
-    checkpoint: Annotated[str, typer.Argument(metavar="SAVEPOINT", help="<pipeline>/<id>")],
+    checkpoint: Annotated[
+        str,
+        typer.Argument(metavar="SAVEPOINT", help="<pipeline>/<id>", autocompletion=completion.savepoints),
+    ],
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Delete a savepoint for good, wherever it lies; files that others need stay."""
+    """Delete a savepoint, or a checkpoint in quarantine, for good, wherever it lies; files that others need stay."""
     with errors(as_json):
         collected = flow.dispose(deployment(), *parse_checkpoint(checkpoint), dry_run=dry_run)
     if as_json:
@@ -99,6 +129,13 @@ def dispose(
     else:
         _print_collected([collected], dry_run)
     _refused([collected])
+
+
+def _note_unfinished(here: Deployment) -> None:
+    """What no sweep can find: the client library does not list them."""
+    advice = advice_on_unfinished(here.root_uri())
+    if advice:
+        note(f"parts of uploads whose writer was killed cannot be listed here: {advice}")
 
 
 def _known(here: Deployment, pipeline: str | None) -> str | None:

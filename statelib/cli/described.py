@@ -3,69 +3,152 @@
 from typing import Any
 
 from statelib.cli.output import Column, count, line, size, table
-from statelib.errors import NotFoundError, UnsupportedError
+from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
+from statelib.flows.content import Entries, Stream, entries_by_key_group, opaque_types, streams_of
 from statelib.flows.opened import Checkpoint
+from statelib.flows.operator_content import left_out, operator_contents
 from statelib.model.checkpoint import OperatorState
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    KeyedStateHandle,
+    SegmentFileStateHandle,
+    materialized_parts,
+)
+from statelib.model.operator_state import OperatorStateMode
 from statelib.model.state import KeyedStateSchema
+from statelib.model.types import VOID, Ttl
 
 Json = dict[str, Any]
 
 
-def describe(opened: Checkpoint) -> Json:
-    """For machines. Of an operator whose state cannot be read, ``unreadable`` says why."""
+def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
+    """For machines. Of an operator whose state cannot be read, ``unreadable`` says why. ``counted``: read all
+    of it, to know the entries of what has no manifest."""
     parts = {part.selected: part for part in opened.each_operator()}
     return {
         "directory": opened.directory,
         "checkpoint_id": opened.metadata.checkpoint_id,
         "metadata_version": opened.metadata.version,
         "written_by": "statelib" if opened.manifest else "flink",
-        "operators": [_operator(opened, o, parts.get(o.operator_id)) for o in opened.operators],
+        "operators": [_operator(opened, o, parts.get(o.operator_id), counted) for o in opened.operators],
+        "left_out": left_out(opened),
+        "late_events": dict(opened.manifest.events.late) if opened.manifest else {},
         "uploaded_bytes": opened.manifest.uploaded_bytes if opened.manifest else None,
+        "restored_from": list(opened.manifest.restored_from) if opened.manifest else [],
         "files": [
             {
                 "path": f.path,
                 "size_bytes": f.size_bytes,
                 "crc32c": f"{f.crc32c:08x}",
+                "xxh3": None if f.xxh3 is None else f"{f.xxh3:016x}",
                 "key_groups": str(f.key_group_range),
+                "segments": [{"start": s.start, "size_bytes": s.size_bytes} for s in f.segments],
             }
             for f in (opened.manifest.files if opened.manifest else ())
         ],
     }
 
 
-def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | None) -> Json:
+def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | None, counted: bool) -> Json:
     uid = opened.operator_name(operator)
     told: Json = {
         "operator_id": operator.operator_id.hex(),
         "uid": None if uid == operator.operator_id.hex() else uid,
         "parallelism": operator.parallelism,
         "max_parallelism": operator.max_parallelism,
-        "subtasks": [
-            {"subtask": i, "handle": type(s.keyed).__name__, "key_groups": str(s.keyed.key_group_range)}
-            for i, s in operator.subtasks
-            if s.keyed
-        ],
+        "subtasks": [_subtask(i, s.keyed) for i, s in operator.subtasks if s.keyed],
+        "entries_by_key_group": None,
         "key_type": None,
         "states": [],
+        "operator_states": _operator_states(opened, operator),
+        "finished": operator.finished,
+        "finished_subtasks": sum(state.finished for _, state in operator.subtasks),
     }
     if part is None:
         return told
     try:
         schema = part.schema()
-    except (UnsupportedError, NotFoundError) as error:
+        entries = entries_by_key_group(part, counted=counted)
+    except (UnsupportedError, NotFoundError, InvalidRequestError) as error:  # also files that lie elsewhere now
         return {**told, "unreadable": error.message}
-    return {**told, "key_type": str(schema.key_type), "states": _states(part, schema)}
+    if entries is not None:
+        _add_entries(told, operator, entries)
+    return {**told, "key_type": str(schema.key_type), "states": _states(schema, entries)}
 
 
-def _states(part: Checkpoint, schema: KeyedStateSchema) -> list[Json]:
-    statistics = part.manifest.statistics if part.manifest else ()
+def _subtask(index: int, handle: KeyedStateHandle) -> Json:
+    """``size_bytes``: of all streams, those included that others refer to as well."""
+    streams = list(streams_of(handle))
+    return {
+        "subtask": index,
+        "handle": type(handle).__name__,
+        "materialized": [type(part).__name__ for part in materialized_parts(handle)],
+        "key_groups": str(handle.key_group_range),
+        "size_bytes": sum(stream.handle.size_bytes for stream in streams),
+        "entries": None,
+        "streams": [_stream(stream) for stream in streams],
+    }
+
+
+def _stream(stream: Stream) -> Json:
+    """``start``: of a segment in its file; ``path`` is None for what lies in _metadata itself."""
+    handle = stream.handle
+    return {
+        "role": stream.role,
+        "path": None if isinstance(handle, ByteStreamStateHandle) else handle.path,
+        "size_bytes": handle.size_bytes,
+        "start": handle.start if isinstance(handle, SegmentFileStateHandle) else None,
+    }
+
+
+def _add_entries(told: Json, operator: OperatorState, entries: Entries) -> None:
+    by_group = entries.sum(axis=0)
+    told["entries_by_key_group"] = by_group.tolist()
+    ranges = {i: s.keyed.key_group_range for i, s in operator.subtasks if s.keyed}
+    for subtask in told["subtasks"]:
+        held = ranges[subtask["subtask"]]
+        subtask["entries"] = int(by_group[held.start : held.end + 1].sum())
+
+
+def _operator_states(opened: Checkpoint, operator: OperatorState) -> list[Json]:
+    """Without types and elements where a serializer is not known."""
+    try:
+        contents = operator_contents(opened, operator)
+    except (UnsupportedError, NotFoundError, InvalidRequestError) as error:
+        modes = {name: mode for _, s in operator.subtasks if s.operator for name, mode, _ in s.operator.states}
+        return [
+            _operator_state(name, OperatorStateMode(mode)) | {"unreadable": error.message}
+            for name, mode in modes.items()
+        ]
+    return [
+        {
+            "name": content.descriptor.name,
+            "mode": content.descriptor.mode.name.lower(),
+            "key_type": str(content.descriptor.key_type) if content.descriptor.key_type else None,
+            "value_type": str(content.descriptor.value_type),
+            "elements": len(content),
+        }
+        for content in contents
+    ]
+
+
+def _operator_state(name: str, mode: OperatorStateMode) -> Json:
+    return {"name": name, "mode": mode.name.lower(), "key_type": None, "value_type": None, "elements": None}
+
+
+def _states(schema: KeyedStateSchema, entries: Entries | None) -> list[Json]:
+    """``ttl``: whether each value has the time of its last access; ``opaque``: serializers that only Flink has."""
+    totals = None if entries is None else entries.sum(axis=1).tolist()
     return [
         {
             "name": state.name,
             "kind": state.kind.value,
             "user_key_type": str(state.user_key_type) if state.user_key_type else None,
             "value_type": str(state.value_type),
-            "entries": statistics[i].total_entries if statistics else None,
+            "namespace_type": None if state.namespace_type == VOID else str(state.namespace_type),
+            "entries": None if totals is None else totals[i],
+            "ttl": isinstance(state.value_type, Ttl),
+            "opaque": [t.serializer for t in opaque_types((schema.key_type, state.user_key_type, state.value_type))],
         }
         for i, state in enumerate(schema.states)
     ]
@@ -81,15 +164,31 @@ def print_snapshot(opened: Checkpoint) -> None:
     )
     for operator in (o for o in told["operators"] if o["subtasks"]):
         _print_operator(operator)
+    for operator in (o for o in told["operators"] if o["operator_states"]):
+        _print_operator_states(operator)
+    for state, events in told["late_events"].items():
+        line(f"\nstate {state}: {count(events)} events of this interval were too late for their windows")
     if told["files"]:
         columns = [Column("file"), Column("size", right=True), Column("crc32c"), Column("key groups")]
         rows = [[f["path"], size(f["size_bytes"]), f["crc32c"], f["key_groups"]] for f in told["files"]]
         table("Files", columns, rows)
         if told["uploaded_bytes"] is not None:
             line(f"written for this checkpoint: {size(told['uploaded_bytes'])}, the rest was there already")
-    stateless = [f"{_title(o)}, no keyed state" for o in told["operators"] if not o["subtasks"]]
-    if stateless:
-        line("\n" + "\n".join(stateless))
+    if told["restored_from"]:
+        line(f"its subtasks restored from: {', '.join(told['restored_from'])}")
+    _print_the_rest(told)
+
+
+def _print_the_rest(told: Json) -> None:
+    rest = [f"{_title(o)}, no keyed state" for o in told["operators"] if not o["subtasks"]]
+    for operator in told["operators"]:
+        if operator["finished"] or operator["finished_subtasks"]:
+            finished = "all" if operator["finished"] else count(operator["finished_subtasks"])
+            rest.append(f"{_title(operator)}, {finished} of its subtasks had finished")
+    if rest:
+        line("\n" + "\n".join(rest))
+    if told["left_out"]:
+        line("\nno state that can be read:\n" + "\n".join(f"  {text}" for text in told["left_out"]))
 
 
 def _print_operator(operator: Json) -> None:
@@ -99,14 +198,39 @@ def _print_operator(operator: Json) -> None:
     if "unreadable" in operator:
         line(f"  states cannot be read: {operator['unreadable']}")
     else:
-        columns = [Column("state"), Column("kind"), Column("user key"), Column("value", wraps=True)]
+        spaces = any(s["namespace_type"] for s in operator["states"])  # most have none: no column for them
+        columns = [Column("state"), Column("kind"), *([Column("namespace")] if spaces else []), Column("user key")]
+        columns += [Column("value", wraps=True)]
         rows = [
-            [s["name"], s["kind"], s["user_key_type"] or "-", s["value_type"], count(s["entries"])]
+            [
+                s["name"],
+                s["kind"],
+                *([s["namespace_type"] or "-"] if spaces else []),
+                s["user_key_type"] or "-",
+                s["value_type"],
+                count(s["entries"]),
+            ]
             for s in operator["states"]
         ]
         table("States", [*columns, Column("entries", right=True)], rows)
+        for state in operator["states"]:
+            if state["opaque"]:
+                line(f"{state['name']}: exported as bytes, only {state['opaque']} and its classes can read them")
     subtasks = [[str(s["subtask"]), s["key_groups"], s["handle"]] for s in operator["subtasks"]]
     table("Subtasks", [Column("subtask", right=True), Column("key groups"), Column("handle")], subtasks)
+
+
+def _print_operator_states(operator: Json) -> None:
+    columns = [Column("operator state"), Column("mode"), Column("key"), Column("value", wraps=True)]
+    rows = [
+        [s["name"], s["mode"], s["key_type"] or "-", s["value_type"] or "unknown", count(s["elements"])]
+        for s in operator["operator_states"]
+    ]
+    table(
+        f"Operator state of {operator['uid'] or operator['operator_id']}",
+        [*columns, Column("elements", right=True)],
+        rows,
+    )
 
 
 def _title(operator: Json) -> str:

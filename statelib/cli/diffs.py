@@ -1,5 +1,6 @@
 """``statelib checkpoints diff``: what became of the state between two snapshots."""
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
@@ -8,12 +9,15 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
+from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
 from statelib.cli.output import Column, Json, count, errors, line, note, print_json, table
-from statelib.cli.snapshots import Operator, Snapshot, State, open_snapshot
+from statelib.cli.snapshots import Snapshot, State, open_snapshot, path_of
+from statelib.errors import InvalidRequestError
 from statelib.flows.diff import StateDiff
 from statelib.flows.diff_output import ChangeFiles, Sample
 from statelib.flows.opened import Checkpoint
 from statelib.formats.plain_text import texts
+from statelib.model.types import StateType
 
 
 def diff(
@@ -21,17 +25,24 @@ def diff(
     after: Snapshot,
     *,
     state: State = None,
-    operator: Operator = None,
+    operator: Annotated[
+        str | None,
+        typer.Option("--operator", help="Only this operator: its uid, or its id in hex; A=B where the two differ."),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Show so many differing entries of each state.")] = 0,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Directory for one Parquet file of differences a state.")
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit status 1 if the snapshots differ.")] = False,
+    relocate: Relocate = None,
+    key_type: KeyType = None,
     as_json: Json = False,
 ) -> None:
     """Compare two snapshots state by state; what both manifests prove to be equal is not read."""
     with errors(as_json):
-        sides = [_opened(snapshot, operator) for snapshot in (before, after)]
+        moves, keys = moves_of(relocate), type_of(key_type)
+        named = zip((before, after), _operators(operator), strict=True)
+        sides = [_opened(snapshot, name, moves, keys) for snapshot, name in named]
         sample = Sample(limit)
         with ChangeFiles(output) if output else nullcontext() as files:
 
@@ -50,8 +61,19 @@ def diff(
         raise typer.Exit(1)
 
 
-def _opened(snapshot: str, operator: str | None) -> Checkpoint:
-    opened = open_snapshot(snapshot)
+def _operators(text: str | None) -> tuple[str | None, str | None]:
+    """The operator of either side."""
+    before, equals, after = (text or "").partition("=")
+    if equals and not (before and after):
+        raise InvalidRequestError(
+            f"operator {text!r}: expected <before>=<after>, or one name for both", kind="bad-operator"
+        )
+    return before or None, after or before or None
+
+
+def _opened(snapshot: str, operator: str | None, moves: Mapping[str, str], key_type: StateType | None) -> Checkpoint:
+    """What the catalog knows lies where it was written; the moves are of sides given by their paths."""
+    opened = open_snapshot(snapshot, moves if path_of(snapshot) else None, key_type)
     return opened if operator is None else opened.select(operator)
 
 

@@ -3,11 +3,11 @@
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn, Self
 
 import typer
 from rich import box
@@ -15,9 +15,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from statelib.errors import CorruptStateError, StatelibError
+from statelib.cli import completion
+from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError
+from statelib.flows.wiring import secrets
+from statelib.telemetry.logs import hidden
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -26,7 +30,10 @@ UNBOUNDED = 10_000
 """Columns of a pipe: whoever reads it must not find a word broken in two."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document for machines.")]
-PipelineOption = Annotated[str | None, typer.Option("--pipeline", "-p", help="Only this pipeline.")]
+PipelineOption = Annotated[
+    str | None,
+    typer.Option("--pipeline", "-p", help="Only this pipeline.", autocompletion=completion.pipelines),
+]
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,44 @@ class Column:
 def print_json(value: Any) -> None:
     """One document, keys as in the records; dataclasses become objects."""
     sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=False) + "\n")
+
+
+class Steps:
+    """A progress bar of so many pieces of work, each of named steps: on a terminal only, beside the result."""
+
+    def __init__(self, pieces: int) -> None:
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        self._progress = Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+        self._task = self._progress.add_task("", total=pieces)
+        self._begun = 0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def of(self, piece: str) -> Callable[[str], None]:
+        """What is told the names of the next piece's steps."""
+        self._progress.update(self._task, completed=self._begun, description=piece)
+        self._begun += 1
+        return lambda step: self._progress.update(self._task, description=f"{piece}: {step}")
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """For work whose end nobody knows: a spinner, on a terminal only, beside the result."""
+    if not err.is_terminal:
+        yield
+        return
+    with err.status(escape(what)):
+        yield
 
 
 def _plain(value: Any) -> Any:
@@ -131,13 +176,29 @@ def count(number: int | None) -> str:
 
 def fail(error: StatelibError, as_json: bool) -> NoReturn:
     """Print the one line that says what is wrong, then leave: 1 for damage, 2 for a bad call."""
+    message = hidden(error.message, secrets())
     if as_json:
-        print_json({"error": error.kind, "message": error.message, "hint": error.hint})
+        print_json({"error": error.kind, "message": message, "hint": error.hint})
     else:
-        err.print(f"[bold red]statelib:[/] {escape(error.message)}", soft_wrap=True)
+        err.print(f"[bold red]statelib:[/] {escape(message)}", soft_wrap=True)
         if error.hint:
             err.print(f"  [dim]hint:[/] {escape(error.hint)}", soft_wrap=True)
     raise typer.Exit(1 if isinstance(error, CorruptStateError) else 2) from error
+
+
+def confirmed(question: str, yes: bool, as_json: bool) -> None:
+    """Go on only if the person says so; InvalidRequestError (``not-confirmed``) where nobody can be asked."""
+    if yes:
+        return
+    try:
+        agreed = None if as_json else typer.confirm(f"\n{question}", err=True)
+    except typer.Abort:
+        agreed = None
+    if agreed is None:
+        raise InvalidRequestError("not confirmed: nothing was changed", kind="not-confirmed", hint="add --yes")
+    if not agreed:
+        note("nothing was changed")
+        raise typer.Exit(1)
 
 
 @contextmanager

@@ -5,13 +5,29 @@ from typing import Annotated, Any
 
 import typer
 
-from statelib.cli.output import Column, Json, count, errors, line, note, print_json, size, table, when
+from statelib.cli import completion
+from statelib.cli.output import (
+    Column,
+    Json,
+    confirmed,
+    count,
+    errors,
+    line,
+    note,
+    print_json,
+    size,
+    table,
+    when,
+    working,
+)
 from statelib.cli.snapshots import path_of
+from statelib.definition.intervals import intervals
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
 from statelib.flows.inspection import parse_checkpoint, verify_at
+from statelib.flows.observe import restored, telling_aborted
 from statelib.flows.restore import RestorePlan, apply_restore, plan_restore
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment, deployment, telemetry
 from statelib.model.record import ClaimMode, PipelineHead
 
 OWNER = "statelib restore"
@@ -19,8 +35,13 @@ _CLAIM_MODES = {"no-claim": ClaimMode.NO_CLAIM, "claim": ClaimMode.CLAIM}
 
 
 def restore(
-    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.")],
-    checkpoint: Annotated[str, typer.Argument(help="Id, <pipeline>/<id>, or the path of a snapshot directory.")],
+    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.", autocompletion=completion.pipelines)],
+    checkpoint: Annotated[
+        str,
+        typer.Argument(
+            help="Id, <pipeline>/<id>, or the path of a snapshot directory.", autocompletion=completion.of_pipeline
+        ),
+    ],
     *,
     parallelism: Annotated[
         int | None, typer.Option("--parallelism", help="Parallelism from now on; as it is if absent.")
@@ -28,7 +49,10 @@ def restore(
     claim_mode: Annotated[
         str, typer.Option("--claim-mode", help="claim: the files become the system's, to delete in time; or no-claim.")
     ] = "no-claim",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, change nothing.")] = False,
+    allow_non_restored_state: Annotated[
+        bool, typer.Option("--allow-non-restored-state", help="Leave out stored states that the pipeline has no more.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Show the plan, change nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     verify: Annotated[bool, typer.Option(help="Read the whole snapshot first, to prove it.")] = True,
     as_json: Json = False,
@@ -37,6 +61,8 @@ def restore(
     with errors(as_json):
         here = deployment()
         definition = here.pipeline(pipeline)
+        if allow_non_restored_state:
+            definition = definition.allowing_non_restored_state()
         mode = _claim_mode(claim_mode)
         chosen = _checkpoint(pipeline, checkpoint)
         plan = plan_restore(here, definition, chosen, parallelism, mode)
@@ -45,7 +71,7 @@ def restore(
         if dry_run:
             head = None
         else:
-            _confirm(yes, as_json)
+            confirmed("Restore?", yes, as_json)
             _prove(here, plan, verify)
             if plan_restore(here, definition, chosen, parallelism, mode) != plan:
                 raise ConflictError(
@@ -53,7 +79,10 @@ def restore(
                     kind="plan-changed",
                     hint="look at the new plan, and try again",
                 )
-            head = apply_restore(here, definition, plan, OWNER)
+            with telemetry() as receiver:
+                with telling_aborted(receiver, here.catalog(), pipeline):
+                    head = apply_restore(here, definition, plan, OWNER)
+                restored(receiver, pipeline)
     _print_result(definition, plan, head, as_json)
 
 
@@ -78,24 +107,12 @@ def _checkpoint(pipeline: str, text: str) -> str:
     return str(checkpoint_id)
 
 
-def _confirm(yes: bool, as_json: bool) -> None:
-    if yes:
-        return
-    try:
-        agreed = None if as_json else typer.confirm("\nRestore?", err=True)
-    except typer.Abort:
-        agreed = None
-    if agreed is None:
-        raise InvalidRequestError("not confirmed: nothing was changed", kind="not-confirmed", hint="add --yes")
-    if not agreed:
-        note("nothing was changed")
-        raise typer.Exit(1)
-
-
 def _prove(here: Deployment, plan: RestorePlan, verify: bool) -> None:
     if not verify:
         return
-    problems = verify_at(plan.directory, own=True, scratch=here.work_directory).problems
+    with working(f"reading {plan.directory}"):
+        found = verify_at(plan.directory, own=True, scratch=here.scratch(), storage_root=here.storage_root)
+    problems = found.problems
     if problems:
         raise CorruptStateError(
             f"{problems[0]} ({len(problems)} problems): nothing was changed",
@@ -111,11 +128,15 @@ def _print_plan(plan: RestorePlan) -> None:
         ("directory", plan.directory),
         ("claim mode", plan.claim_mode.lower().replace("_", "-")),
         ("entries", count(plan.entries)),
+        ("slowest", f"subtask restores in {plan.estimate()}" if plan.estimate_ms is not None else plan.estimate()),
         ("parallelism", f"{plan.old_parallelism} to {plan.parallelism}"),
         ("leaves", ", ".join(f"{plan.pipeline}/{n}" for n in plan.abandoned) or "nothing behind"),
         ("aborts", ", ".join(f"{plan.pipeline}/{n}, which is under way" for n in plan.aborts) or "nothing"),
     ):
         line(f"{field:<12} {value}")
+    for label, texts in (("state", plan.states), ("not restored", plan.non_restored)):
+        for text in texts:
+            line(f"{label:<12} {text.removeprefix('state ')}")
     rows = [
         [str(r.subtask), r.key_groups, ", ".join(r.handles) or "-", size(r.size_bytes), count(r.entries)]
         for r in plan.reads
@@ -136,6 +157,11 @@ def _print_result(pipeline: Pipeline, plan: RestorePlan, head: PipelineHead | No
     else:
         line(f"{plan.pipeline} stands on {plan.pipeline}/{head.head}, generation {head.generation}")
     line(f"next: {following}")
+    by_hand = _by_hand(pipeline, plan)
+    if by_hand:
+        line(f"or:   {by_hand}")
+    if plan.non_restored:
+        note("the next run leaves state out only if the pipeline file says 'allow_non_restored_state: true'")
 
 
 def _next(pipeline: Pipeline, plan: RestorePlan) -> str:
@@ -150,6 +176,18 @@ def _next(pipeline: Pipeline, plan: RestorePlan) -> str:
         f"airflow backfill create --dag-id {dag} --from-date {_instant(first)} --to-date {_instant(last)} "
         "--reprocess-behavior completed --max-active-runs 1"
     )
+
+
+def _by_hand(pipeline: Pipeline, plan: RestorePlan) -> str:
+    """The same without Airflow; '' where there is nothing to replay, or no schedule that says until when."""
+    first, last, schedule = plan.replay_from_ms, plan.replay_until_ms, pipeline.schedule
+    if schedule is None or first is None or last is None or last < first:
+        return ""
+    try:
+        (interval,) = intervals(schedule.cron, last)
+    except InvalidRequestError:
+        return ""
+    return f"statelib run {plan.pipeline} --end {when(interval.end_ms).replace(' ', 'T')}"
 
 
 def _instant(epoch_ms: int) -> str:

@@ -1,49 +1,77 @@
 """``statelib inspect | export | verify``: read snapshots, ours and Flink's."""
 
+import os
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
-from statelib.cli.described import describe, print_snapshot
-from statelib.cli.output import Json, PipelineOption, count, err, errors, line, note, print_json, size
+from statelib.cli import completion
+from statelib.cli.described import describe
+from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
+from statelib.cli.output import Json, errors, line, note, print_json, working
+from statelib.cli.trees import print_tree
 from statelib.errors import InvalidRequestError
 from statelib.flows.inspection import (
-    Verification,
-    check_pipeline,
-    completed,
-    completed_record,
+    LINE_FORMATS,
+    export_all_lines,
     export_lines,
     export_parquet,
     is_id,
     resolve,
-    verify_at,
     writing,
 )
+from statelib.flows.line_order import in_java_order
 from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.wiring import Deployment, deployment, storage_root
+from statelib.flows.operator_content import left_out
+from statelib.flows.wiring import deployment, storage_root
+from statelib.model.types import StateType
 
-Snapshot = Annotated[str, typer.Argument(help="<pipeline>/<id>, or the path of a snapshot directory.")]
+Snapshot = Annotated[
+    str,
+    typer.Argument(help="<pipeline>/<id>, or the path of a snapshot directory.", autocompletion=completion.snapshots),
+]
 State = Annotated[str | None, typer.Option("--state", help="Only this state.")]
 Operator = Annotated[str | None, typer.Option("--operator", help="Only this operator: its uid, or its id in hex.")]
 
 
-def inspect_(snapshot: Snapshot, as_json: Json = False) -> None:
+def inspect_(
+    snapshot: Snapshot,
+    counted: Annotated[bool, typer.Option("--count", help="Read all state to count what no manifest tells.")] = False,
+    *,
+    relocate: Relocate = None,
+    key_type: KeyType = None,
+    as_json: Json = False,
+) -> None:
     """Show operators, states, types and files of any snapshot, also of Flink's own."""
     with errors(as_json):
-        opened = open_snapshot(snapshot)
+        opened = open_snapshot(snapshot, moves_of(relocate), type_of(key_type))
         if as_json:
-            print_json(describe(opened))
+            print_json(describe(opened, counted=counted))
         else:
-            print_snapshot(opened)
+            print_tree(describe(opened, counted=counted))
 
 
-def open_snapshot(snapshot: str) -> Checkpoint:
-    """A path needs no deployment; what is no path is looked up in the catalog."""
+def open_snapshot(
+    snapshot: str, moves: Mapping[str, str] | None = None, key_type: StateType | None = None
+) -> Checkpoint:
+    """A path needs no deployment; what is no path is looked up in the catalog, and lies where that says."""
     path = path_of(snapshot)
-    return open_checkpoint(path, storage_root=storage_root()) if path else resolve(deployment(), snapshot)
+    if path:
+        return open_checkpoint(path, storage_root=storage_root(), relocate=absolute(moves), key_type=key_type)
+    if moves:
+        raise InvalidRequestError(
+            f"--relocate with {snapshot}, which the catalog knows: expected the path of a snapshot that was moved",
+            kind="bad-relocation",
+        )
+    return resolve(deployment(), snapshot)
+
+
+def absolute(moves: Mapping[str, str] | None) -> dict[str, str]:
+    """New places as they are meant from here."""
+    return {old: new if ":" in new else os.path.abspath(new) for old, new in (moves or {}).items()}
 
 
 def path_of(snapshot: str) -> str:
@@ -55,29 +83,66 @@ def path_of(snapshot: str) -> str:
 
 def export(
     snapshot: Snapshot,
-    form: Annotated[str, typer.Option("--format", help="jsonl (typed JSON lines) or parquet.")] = "jsonl",
+    form: Annotated[
+        str, typer.Option("--format", help="typed-jsonl (lossless), jsonl (plain JSON) or parquet.")
+    ] = "typed-jsonl",
     state: State = None,
     operator: Operator = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File (jsonl) or directory (parquet).")] = None,
+    *,
+    everything: Annotated[bool, typer.Option("--all", help="Operator state too (lines only).")] = False,
+    ordered: Annotated[
+        bool, typer.Option("--sorted/--unsorted", help="Lines in the order of their text, or as they are stored.")
+    ] = True,
+    relocate: Relocate = None,
+    key_type: KeyType = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --output: print which files were written as one JSON document.")
+    ] = False,
 ) -> None:
     """Write every entry of a snapshot out as text or as Parquet; overwrites nothing."""
-    with errors():
-        if form not in ("jsonl", "parquet"):
-            raise InvalidRequestError(f"format {form!r}: expected jsonl or parquet", kind="bad-format")
-        opened = open_snapshot(snapshot)
+    with errors(as_json):
+        if form not in (*LINE_FORMATS, "parquet"):
+            raise InvalidRequestError(
+                f"format {form!r}: expected {', '.join(LINE_FORMATS)} or parquet", kind="bad-format"
+            )
+        _check_output(form, output, everything, as_json)
+        opened = open_snapshot(snapshot, moves_of(relocate), type_of(key_type))
         if operator is not None:
             opened = opened.select(operator)
-        if form == "jsonl":
-            _export_lines(opened, state, output)
-            return
-        if output is None:
-            raise InvalidRequestError("parquet is written to a directory", kind="no-output", hint="add -o DIRECTORY")
-        for path in export_parquet(opened, state, output):
-            line(str(path))
+        if form in LINE_FORMATS:
+            written = export_all_lines if everything else export_lines
+            lines = written(opened, state, None, LINE_FORMATS[form])
+            _write_lines(in_java_order(lines) if ordered else lines, output)
+            files, missing = [] if output is None else [str(output)], left_out(opened)
+        else:
+            assert output is not None
+            with working(f"exporting {opened.directory}"):
+                files, missing = [str(path) for path in export_parquet(opened, state, output)], []
+    if as_json:
+        print_json({"files": files, "not_exported": missing})
+        return
+    if form == "parquet":
+        for path in files:
+            line(path)
+    for told in missing:
+        note(f"not exported: {told}")
 
 
-def _export_lines(opened: Checkpoint, state: str | None, output: Path | None) -> None:
-    lines = export_lines(opened, state)
+def _check_output(form: str, output: Path | None, everything: bool, as_json: bool) -> None:
+    if form == "parquet" and everything:
+        raise InvalidRequestError(
+            "--all goes with lines: tables hold keyed state only", kind="bad-format", hint="--format typed-jsonl"
+        )
+    if form == "parquet" and output is None:
+        raise InvalidRequestError("parquet is written to a directory", kind="no-output", hint="add -o DIRECTORY")
+    if as_json and output is None:
+        raise InvalidRequestError(
+            "the lines are JSON already: --json tells of files", kind="no-output", hint="add -o FILE"
+        )
+
+
+def _write_lines(lines: Iterator[str], output: Path | None) -> None:
     if output is None:
         for text in lines:
             sys.stdout.write(text + "\n")
@@ -90,65 +155,3 @@ def _export_lines(opened: Checkpoint, state: str | None, output: Path | None) ->
     except BaseException:
         output.unlink()
         raise
-
-
-def verify_(
-    snapshot: Annotated[str | None, typer.Argument(help="<pipeline>/<id> or a path; all completed if absent.")] = None,
-    pipeline: PipelineOption = None,
-    read_data: Annotated[bool, typer.Option(help="Read every byte and count every entry.")] = True,
-    as_json: Json = False,
-) -> None:
-    """Prove that snapshots are whole: files, sizes, checksums, counts, digests. Exit status 1 if not."""
-    with errors(as_json):
-        results = _verify_all(snapshot, pipeline, read_data)
-    if as_json:
-        print_json(results)
-    else:
-        _print_verified(results)
-    if any(result.problems for result in results):
-        raise typer.Exit(1)
-
-
-def _verify_all(snapshot: str | None, pipeline: str | None, read_data: bool) -> list[Verification]:
-    if snapshot and pipeline:
-        raise InvalidRequestError(
-            f"both the snapshot {snapshot} and the pipeline {pipeline} are given: expected one of them",
-            kind="bad-target",
-        )
-    path = path_of(snapshot) if snapshot else ""
-    if path:
-        return [verify_at(path, own=False, read_data=read_data, storage_root=storage_root())]
-    here = deployment()
-    targets = _targets(here, snapshot, pipeline)
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
-        return [
-            verify_at(
-                target,
-                own=True,
-                read_data=read_data,
-                scratch=here.work_directory,
-                storage_root=here.storage_root,
-            )
-            for target in progress.track(targets, description="verifying")
-        ]
-
-
-def _targets(here: Deployment, snapshot: str | None, pipeline: str | None) -> list[str]:
-    if snapshot:
-        return [completed_record(here, snapshot).directory]
-    records = completed(here, check_pipeline(here, pipeline) if pipeline else None)
-    return [r.directory for r in sorted(records, key=lambda r: (r.pipeline, r.checkpoint_id))]
-
-
-def _print_verified(results: list[Verification]) -> None:
-    for result in results:
-        state = "DAMAGED" if result.problems else "whole"
-        files = "file " if result.files == 1 else "files"
-        amounts = (
-            f"{count(result.files):>5} {files}  {size(result.size_bytes):>10}  {count(result.entries):>12} entries"
-        )
-        line(f"{state:<8}{amounts}  {result.directory}")
-        for problem in result.problems:
-            line(f"    {problem}")
-    damaged = sum(bool(result.problems) for result in results)
-    note(f"{len(results)} verified, {damaged} damaged")

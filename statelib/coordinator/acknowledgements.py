@@ -1,52 +1,40 @@
-"""Whether the subtasks' acknowledgements make one whole checkpoint."""
+"""What one acknowledgement must hold, and what all of them together; the order of things is pending_checkpoint's."""
 
 from collections.abc import Iterable, Sequence
 
 from statelib.coordinator.invariants import covers_exactly_once
 from statelib.errors import CorruptStateError
 from statelib.model.checkpoint import SubtaskReport
-from statelib.model.key_groups import check_parallelism, subtask_range
+from statelib.model.key_groups import subtask_range
 
 
-def check_acknowledgements(reports: Sequence[SubtaskReport], parallelism: int, max_parallelism: int) -> None:
-    """Accept ``reports`` (any order) only if they are a complete, consistent checkpoint.
+def check_acknowledgement(report: SubtaskReport, first: SubtaskReport, parallelism: int, max_parallelism: int) -> None:
+    """Accept ``report`` only if it is whole by itself and of one kind with ``first``, one accepted before.
 
-    Raises CorruptStateError: ``unknown-subtask``, ``duplicate-acknowledgement``,
-    ``missing-acknowledgement``, ``wrong-key-groups`` (of the report, its handle, a file or its
+    Raises CorruptStateError: ``wrong-key-groups`` (of the report, its handle, a file or its
     statistics), ``states-differ`` (subtasks report different numbers of states),
-    ``state-without-handle`` (entries counted, none delivered), ``events-lost`` (read differs from
-    applied + null key) and ``key-groups-not-covered``; each names the subtask.
+    ``state-without-handle`` (entries counted, none delivered) and ``events-lost`` (read differs
+    from applied + null key); each names the subtask.
     """
-    check_parallelism(parallelism, max_parallelism)
-    _check_subtasks([r.subtask for r in reports], parallelism)
-    for report in reports:
-        _check_key_groups(report, parallelism, max_parallelism)
-        _check_content(report, reports[0])
+    _check_key_groups(report, parallelism, max_parallelism)
+    _check_content(report, first)
+
+
+def check_coverage(
+    reports: Sequence[SubtaskReport], missing: Sequence[int], parallelism: int, max_parallelism: int
+) -> None:
+    """Accept ``reports`` only if every subtask is there and every key group is held once.
+
+    Raises CorruptStateError: ``missing-acknowledgement``, ``key-groups-not-covered``."""
+    if missing:
+        raise CorruptStateError(
+            f"no acknowledgement of {_some(missing)}: expected {parallelism}, found {len(reports)}",
+            kind="missing-acknowledgement",
+        )
     if not covers_exactly_once([r.key_group_range for r in reports], max_parallelism):
         raise CorruptStateError(
             f"the {parallelism} acknowledged ranges do not cover key groups 0-{max_parallelism - 1} exactly once",
             kind="key-groups-not-covered",
-        )
-
-
-def _check_subtasks(subtasks: Sequence[int], parallelism: int) -> None:
-    seen: set[int] = set()
-    for subtask in subtasks:
-        if not 0 <= subtask < parallelism:
-            raise CorruptStateError(
-                f"acknowledgement of subtask {subtask}: expected 0 to {parallelism - 1}", kind="unknown-subtask"
-            )
-        if subtask in seen:
-            raise CorruptStateError(
-                f"subtask {subtask} acknowledged {list(subtasks).count(subtask)} times: expected once",
-                kind="duplicate-acknowledgement",
-            )
-        seen.add(subtask)
-    missing = sorted(set(range(parallelism)) - seen)
-    if missing:
-        raise CorruptStateError(
-            f"no acknowledgement of {_some(missing)}: expected {parallelism}, found {len(seen)}",
-            kind="missing-acknowledgement",
         )
 
 

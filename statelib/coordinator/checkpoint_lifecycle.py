@@ -1,8 +1,9 @@
 """The life of one checkpoint, as a table: which event is legal in which state, and what it sets off.
 
-Two rules hold for the whole table. Only GATE_PASSED makes a checkpoint COMPLETED, and no event
-takes a COMPLETED one back. Giving up deletes nothing: bytes are removed only from DELETING on,
-which is reached only from COMPLETED. What an aborted attempt left behind is the orphan sweep's.
+Two rules hold for the whole table. Only GATE_PASSED makes a checkpoint COMPLETED, or a person who
+RELEASED one that the gate had set aside, and no event takes a COMPLETED one back. Giving up deletes
+nothing: bytes are removed only from DELETING on, which is reached only from where files are recorded,
+COMPLETED and QUARANTINED. What an aborted attempt left behind is the orphan sweep's.
 """
 
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ from enum import StrEnum
 
 from statelib.errors import ConflictError
 from statelib.model.checkpoint import SnapshotKind
-from statelib.model.record import CheckpointState
+from statelib.model.record import CheckpointRecord, CheckpointState
 
 
 class CheckpointEvent(StrEnum):
@@ -22,6 +23,10 @@ class CheckpointEvent(StrEnum):
     """``_metadata`` is durable."""
     GATE_PASSED = "GATE_PASSED"
     """All checks held: the next transaction is the commit point."""
+    SET_ASIDE = "SET_ASIDE"
+    """It is whole, but a check of severity quarantine did not hold."""
+    RELEASED = "RELEASED"
+    """A person looked at what was set aside, and takes it as good."""
     FAILED = "FAILED"
     """A subtask declined, a check failed, or somebody gave up."""
     SUPERSEDED = "SUPERSEDED"
@@ -53,24 +58,33 @@ class Lifecycle:
 
 
 _PENDING, _COMPLETED = CheckpointState.PENDING, CheckpointState.COMPLETED
+_QUARANTINED = CheckpointState.QUARANTINED
 _ABORTED, _DELETING = CheckpointState.ABORTED, CheckpointState.DELETING
+
+# `_metadata` goes first, so that where it is present, everything it names is.
+_REMOVE = (Command.RELEASE_FILES, Command.DELETE_METADATA, Command.DELETE_DATA)
 
 TRANSITIONS: dict[tuple[CheckpointState, CheckpointEvent], tuple[CheckpointState, tuple[Command, ...]]] = {
     (_PENDING, CheckpointEvent.ACKNOWLEDGED): (_PENDING, (Command.PUBLISH_METADATA,)),
     (_PENDING, CheckpointEvent.PUBLISHED): (_PENDING, (Command.RUN_GATE,)),
     (_PENDING, CheckpointEvent.GATE_PASSED): (_COMPLETED, (Command.RECORD_FILES, Command.MOVE_HEAD)),
+    (_PENDING, CheckpointEvent.SET_ASIDE): (_QUARANTINED, (Command.RECORD_FILES,)),
+    (_QUARANTINED, CheckpointEvent.RELEASED): (_COMPLETED, (Command.MOVE_HEAD,)),
     (_PENDING, CheckpointEvent.FAILED): (_ABORTED, ()),
     (_PENDING, CheckpointEvent.SUPERSEDED): (_ABORTED, ()),
-    (_COMPLETED, CheckpointEvent.SUBSUMED): (
-        _DELETING,
-        # `_metadata` goes first, so that where it is present, everything it names is.
-        (Command.RELEASE_FILES, Command.DELETE_METADATA, Command.DELETE_DATA),
-    ),
+    (_COMPLETED, CheckpointEvent.SUBSUMED): (_DELETING, _REMOVE),
+    (_QUARANTINED, CheckpointEvent.SUBSUMED): (_DELETING, _REMOVE),
     (_DELETING, CheckpointEvent.DISCARDED): (CheckpointState.DELETED, ()),
 }
 
 COMMITTED = (CheckpointState.COMPLETED, CheckpointState.DELETING, CheckpointState.DELETED)
-"""States of a checkpoint that has passed its commit point, whatever became of its files since."""
+"""States of a checkpoint that has passed its commit point, whatever became of its files since. One that was disposed of
+in quarantine never did: it has no ``completed_at_ms``."""
+
+
+def is_committed(record: CheckpointRecord) -> bool:
+    """Whether the checkpoint has ever passed its commit point."""
+    return record.state in COMMITTED and record.completed_at_ms is not None
 
 
 def handle(lifecycle: Lifecycle, event: CheckpointEvent) -> tuple[Lifecycle, tuple[Command, ...]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from statelib.coordinator.checkpoint_lifecycle import COMMITTED
+from statelib.coordinator.checkpoint_lifecycle import COMMITTED, is_committed
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
@@ -33,7 +33,7 @@ def history_violations(head: PipelineHead, records: Sequence[CheckpointRecord]) 
 
     ``records`` are all rows of the pipeline. The laws: ids are distinct; at most one checkpoint
     is PENDING and it holds the newest epoch; every base, and the head, is committed and older
-    than what stands on it; no epoch or generation is ahead of the pipeline's.
+    than what stands on it, hence never one in quarantine; no epoch or generation is ahead of the pipeline's.
     """
     by_id = {r.checkpoint_id: r for r in records}
     found = [] if len(by_id) == len(records) else ["an id was used twice"]
@@ -56,11 +56,24 @@ def _record_violations(
         found.append(f"{name} is ahead of its pipeline's epoch or generation")
     if record.base is not None and not (_committed(by_id, record.base) and record.base < name):
         found.append(f"{name} stands on {record.base}, which is not an older committed checkpoint")
-    if record.state in COMMITTED and (record.attempt is None or record.completed_at_ms is None):
-        found.append(f"{name} is {record.state} without an attempt and a time")
+    found += _unfounded(record)
     return found
+
+
+def _unfounded(record: CheckpointRecord) -> list[str]:
+    """What is recorded of a state, against the state itself."""
+    name, aside = record.checkpoint_id, record.state is CheckpointState.QUARANTINED
+    if aside and (record.attempt is None or record.failure is None or record.completed_at_ms is not None):
+        return [f"{name} is QUARANTINED without an attempt and a reason, or has a time of completion"]
+    # What was disposed of in quarantine has a reason in place of the time.
+    timed = record.completed_at_ms is not None or (
+        record.state is not CheckpointState.COMPLETED and record.failure is not None
+    )
+    if record.state in COMMITTED and (record.attempt is None or not timed):
+        return [f"{name} is {record.state} without an attempt and a time"]
+    return []
 
 
 def _committed(by_id: Mapping[CheckpointId, CheckpointRecord], checkpoint_id: CheckpointId) -> bool:
     record = by_id.get(checkpoint_id)
-    return record is not None and record.state in COMMITTED
+    return record is not None and is_committed(record)

@@ -13,6 +13,7 @@ from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointState
 
 METADATA_NAME = "_metadata"
+TASK_OWNED_DIRECTORY = "taskowned"
 ATTEMPT_PREFIX = 24
 """Digits of an attempt that all its Spark tasks share; the last eight are the task's own."""
 
@@ -33,6 +34,8 @@ class Verdict(StrEnum):
     """The same, but younger: whoever writes it may be about to tell."""
     UNKNOWN_CHECKPOINT = "UNKNOWN_CHECKPOINT"
     """A ``_metadata`` that the catalog never heard of: the catalog is older than the storage."""
+    TASK_OWNED = "TASK_OWNED"
+    """Of a task, which alone removes it."""
     FOREIGN = "FOREIGN"
     """Not named by statelib: somebody else put it there."""
 
@@ -69,7 +72,12 @@ class Found:
     verdict: Verdict
 
 
-_KEEPS_METADATA = (CheckpointState.PENDING, CheckpointState.COMPLETED, CheckpointState.DELETING)
+_KEEPS_METADATA = (
+    CheckpointState.PENDING,
+    CheckpointState.COMPLETED,
+    CheckpointState.QUARANTINED,
+    CheckpointState.DELETING,
+)
 _MAY_WRITE = (CheckpointState.PENDING, CheckpointState.DELETING)
 
 
@@ -82,6 +90,8 @@ def _verdict(file: Listed, known: Known, young_since_ms: int) -> Verdict:
     directory, _, name = file.uri.rpartition("/")
     if file.uri in known.files:
         return Verdict.LIVE
+    if directory.endswith(f"/{TASK_OWNED_DIRECTORY}"):
+        return Verdict.TASK_OWNED
     if name == METADATA_NAME:
         return _of_metadata(directory, known)
     attempt = _ATTEMPT.search(name)

@@ -5,9 +5,13 @@ from datetime import UTC, datetime
 from string import Formatter
 from typing import TYPE_CHECKING
 
-from statelib.definition.model import Schedule, Source
+from statelib.definition.model import Checkpoint, Schedule, Source
+from statelib.definition.operator_checks import check_operator_states
 from statelib.definition.problems import Problem, did_you_mean
-from statelib.definition.state_checks import check_state, check_type, key_type_text, not_declared
+from statelib.definition.quality_checks import check_checks
+from statelib.definition.renames import check_renames
+from statelib.definition.state_checks import check_state, check_type, key_type_text
+from statelib.definition.time_checks import not_declared
 from statelib.definition.types import Columns, columns_of, is_key_type
 from statelib.errors import StatelibError
 from statelib.model.ids import pipeline_name
@@ -15,9 +19,14 @@ from statelib.model.ids import pipeline_name
 if TYPE_CHECKING:
     from statelib.definition.pipeline import Pipeline
 
-STRATEGIES = {"heap": ("canonical", "full"), "rocksdb": ("full", "incremental", "canonical")}
+CHANGELOG = "changelog"
+STRATEGIES = {
+    "heap": ("canonical", "full", CHANGELOG),
+    "rocksdb": ("full", "incremental", "canonical", CHANGELOG),
+}
 """By backend; the first is its default."""
-LATER_STRATEGIES = ("changelog",)
+OF_CHANGELOG = ("materialize_after_bytes", "materialize_after_checkpoints")
+"""Settings that say nothing with another strategy."""
 PLACEHOLDERS = ("data", "start", "end")
 MAX_KEY_COLUMNS = 25
 """Flink's largest tuple."""
@@ -25,6 +34,12 @@ MAX_KEY_COLUMNS = 25
 
 def find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
     """Every problem of a pipeline whose parts have the right form."""
+    found = list(_find_problems(pipeline))
+    # The columns of a state are known once the states are right.
+    yield from found or check_checks(pipeline)
+
+
+def _find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
     columns = columns_of(pipeline.source.columns)
     yield from _check_name(pipeline.name)
     if pipeline.schedule is not None:
@@ -35,12 +50,15 @@ def find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
         yield Problem(("states",), "expected at least one state")
     for name, state in pipeline.states.items():
         yield from check_state(name, state, columns, pipeline.key)
-    yield from _check_strategy(pipeline.backend, pipeline.checkpoint.strategy)
+    functions = any(state.function is not None for state in pipeline.states.values())
+    yield from check_operator_states(pipeline.operator_states, functions)
+    yield from check_renames(pipeline.states)
+    if pipeline.name in pipeline.renamed_from:
+        yield Problem(("renamed_from",), f"{pipeline.name!r} is the present name")
+    yield from _check_strategy(pipeline.backend, pipeline.checkpoint)
     if pipeline.parallelism > pipeline.max_parallelism:
         text = f"{pipeline.parallelism} is more than max_parallelism, {pipeline.max_parallelism}"
         yield Problem(("parallelism",), text)
-    if pipeline.checks:
-        yield Problem(("checks",), "a pipeline's own checks are not available yet; leave the list empty")
 
 
 def _check_name(name: str) -> Iterator[Problem]:
@@ -92,13 +110,14 @@ def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:
             yield Problem(("key", i), key_type_text(name, columns))
 
 
-def _check_strategy(backend: str, strategy: str) -> Iterator[Problem]:
-    known = STRATEGIES[backend]
-    if strategy in known:
-        return
-    where = ("checkpoint", "strategy")
-    if strategy in LATER_STRATEGIES:
-        yield Problem(where, f"{strategy!r} is not available yet; backend {backend} takes {', '.join(known)}")
-    else:
+def _check_strategy(backend: str, checkpoint: Checkpoint) -> Iterator[Problem]:
+    known, strategy = STRATEGIES[backend], checkpoint.strategy
+    if strategy not in known:
         meant = did_you_mean(strategy, known)
-        yield Problem(where, f"backend {backend} takes {', '.join(known)}, found {strategy!r}{meant}")
+        text = f"backend {backend} takes {', '.join(known)}, found {strategy!r}{meant}"
+        yield Problem(("checkpoint", "strategy"), text)
+    elif strategy != CHANGELOG:
+        defaults = Checkpoint()
+        for name in OF_CHANGELOG:
+            if getattr(checkpoint, name) != getattr(defaults, name):
+                yield Problem(("checkpoint", name), f"belongs to strategy: {CHANGELOG}, found {strategy}")

@@ -9,8 +9,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from statelib.definition.durations import milliseconds
 from statelib.definition.problems import did_you_mean
 from statelib.model.key_groups import MAX_MAX_PARALLELISM
+from statelib.model.termination import CheckpointRetentionPolicy
 
 UNKNOWN_KEYS = "statelib_unknown_keys"
 
@@ -31,6 +33,17 @@ Count = Annotated[int, Field(strict=True, ge=1)]
 Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_MAX_PARALLELISM)]
 Amount = Annotated[int, Field(strict=True, ge=0)]
 Switch = Annotated[bool, Field(strict=True)]
+
+
+def _as_duration(text: str) -> str:
+    try:
+        milliseconds(text)
+    except ValueError as error:
+        raise PydanticCustomError("duration", "{text}", {"text": str(error)}) from error
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_as_duration)]
 
 
 class Part(BaseModel):
@@ -81,13 +94,15 @@ class Source(Part):
 
 class FieldDefinition(Part):
     """What a state, or one field of it, holds: an aggregate (``agg``), or just a ``type`` where a
-    user function computes it. A field of text is short for its type."""
+    user function computes it. A field of text is short for its type. ``renamed_from``: what the field
+    was called in older checkpoints."""
 
     agg: str | None = None
     of: str | None = None
     by: Names = ()
     bounds: tuple[Annotated[float, Field(allow_inf_nan=False)], ...] = ()
     type: str | None = None
+    renamed_from: Names = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -95,31 +110,95 @@ class FieldDefinition(Part):
         return {"type": data} if isinstance(data, str) else data
 
 
+class Sliding(Part):
+    """Windows of ``size``, a new one every ``slide``."""
+
+    size: Duration
+    slide: Duration
+
+
+class Window(Part):
+    """Windows of event time that a state is kept by besides its key: ``tumbling`` ones of a size, or ``sliding``
+    ones. ``time``: the column that says when an event was. After a window's end it takes events until the
+    watermark is ``allowed_lateness`` past it, and can be read for another ``retain``; then it is cleared."""
+
+    time: str
+    tumbling: Duration | None = None
+    sliding: Sliding | None = None
+    session: object = None
+    allowed_lateness: Duration = "0s"
+    retain: Duration
+
+
 class StateDefinition(Part):
-    """One state: of ``fields`` (a Row) or of one bare ``value``; ``user_key``: column of a map's keys."""
+    """One state: of ``fields`` (a Row) or of one bare ``value``; ``user_key``: column of a map's keys.
+    ``on_timer``: what is called for the timers that ``function`` sets. ``ttl``: how long it lives after its
+    last access, such as 30d; ``update``: what is an access. ``renamed_from``: what the state was called in older
+    checkpoints."""
 
     kind: Literal["value", "list", "map", "reducing", "aggregating"]
     fields: dict[str, FieldDefinition] = {}
     value: FieldDefinition | None = None
     user_key: str | None = None
     function: str | None = None
+    on_timer: str | None = None
+    window: Window | None = None
+    ttl: Duration | None = None
+    update: Literal["on_create_and_write", "on_read_and_write"] | None = None
+    renamed_from: Names = ()
+
+
+class OperatorStateDefinition(Part):
+    """State of a subtask: a list (each element goes to one subtask after rescaling), a union (all elements
+    to all) of ``element``, or a broadcast map from ``key`` to ``value``, the same in every subtask."""
+
+    mode: Literal["list", "union", "broadcast"]
+    element: str | None = None
+    key: str | None = None
+    value: str | None = None
 
 
 class Retain(Part):
     """What retention keeps of the state's history: the newest ``count`` checkpoints, and besides all of
-    the last ``days`` before the newest one. Savepoints are the user's and do not count."""
+    the last ``days`` before the newest but one. Savepoints are the user's and do not count.
+    ``after_termination``: what becomes of the rest when the pipeline is finished, failed or cancelled;
+    None keeps it, as long as it is not said otherwise."""
 
     count: Count = 20
     days: Count | None = None
+    after_termination: CheckpointRetentionPolicy | None = None
+
+
+class FileMerging(Part):
+    """Whether the small files of a subtask's checkpoint are put into few. ``max_file_size_bytes``: of such a
+    file. ``max_space_amplification``: how many times larger than what of it is still needed it may be."""
+
+    enabled: Annotated[bool, Field(strict=True)] = False
+    max_file_size_bytes: Annotated[int, Field(ge=1 << 10, le=1 << 40, strict=True)] = 32 << 20
+    max_space_amplification: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
 
 
 class Checkpoint(Part):
     """``strategy``: '' stands for the backend's own, and is replaced when the pipeline is built.
-    ``inline_threshold_bytes``: a stream up to this size lives inside ``_metadata`` instead of a file."""
+    ``inline_threshold_bytes``: a stream up to this size lives inside ``_metadata`` instead of a file.
+    ``materialize_after_bytes``, ``materialize_after_checkpoints``: of strategy ``changelog``; a subtask's log that
+    would be larger, or written by more checkpoints, ends, and the state is written whole. Whoever writes or restores
+    a log holds it in memory, about five times. ``local_recovery``: each host keeps copies of what it wrote, and
+    restores from them first.
+    ``timeout_s``: how long one attempt at a checkpoint may take, its Spark job included.
+    ``tolerable_failures``: so many checkpoints may fail in a row before no more are begun; None: any number.
+    ``execution``: whether a snapshot is written by a thread of its own."""
 
     strategy: str = ""
     inline_threshold_bytes: Annotated[int, Field(ge=0, le=1 << 20, strict=True)] = 20 * 1024
+    materialize_after_bytes: Annotated[int, Field(ge=1, le=1 << 30, strict=True)] = 16 * 1024 * 1024
+    materialize_after_checkpoints: Count = 20
     retain: Retain = Retain()
+    local_recovery: Switch = False
+    file_merging: FileMerging = FileMerging()
+    timeout_s: Count = 21_600
+    tolerable_failures: Amount | None = None
+    execution: Literal["async", "sync"] = "async"
 
 
 class Retries(Part):
@@ -127,3 +206,20 @@ class Retries(Part):
 
     count: Amount = 2
     delay_s: Amount = 10
+
+
+class Notify(Part):
+    """One of Airflow's notifiers: ``notifier`` is the dotted path of its class, ``arguments`` are its own. Their
+    templates may use ``statelib``: the message, and its ``title``, ``pipeline``, ``checkpoint_id``, ``reason`` and
+    ``hint``."""
+
+    notifier: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
+    arguments: dict[str, object] = {}
+
+
+class Alerts(Part):
+    """Who is told when a task of the pipeline fails for good, or when a run is not over so long after it was queued
+    (``deadline``)."""
+
+    notify: tuple[Notify, ...] = ()
+    deadline: Duration | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -11,27 +11,33 @@ from statelib.definition.checks import STRATEGIES, find_problems
 from statelib.definition.document import Document, read_document
 from statelib.definition.model import (
     UNKNOWN_KEYS,
+    Alerts,
     Checkpoint,
     Names,
+    OperatorStateDefinition,
     Parallelism,
     Part,
     Retries,
     Schedule,
     Source,
     StateDefinition,
+    Switch,
 )
 from statelib.definition.problems import DefinitionError, Problem, dotted
-from statelib.definition.states import descriptor_of, function_of
+from statelib.definition.quality import Checks
+from statelib.definition.states import descriptor_of, function_of, operator_descriptor_of, timers_of, ttl_of
 from statelib.definition.types import type_of
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
+from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyedStateSchema
+from statelib.model.ttl import TtlConfig
 from statelib.model.types import StateType, Tuple
 
 if TYPE_CHECKING:
     from statelib.functions.state_function import StateFunction
 
 MAX_FILE_BYTES = 1 << 20
-_PROBLEMS = "statelib_problems"
+PROBLEMS = "statelib_problems"
 
 
 class Pipeline(Part):
@@ -41,9 +47,15 @@ class Pipeline(Part):
     InvalidRequestError that names file, line and field. ``path``: the file it came from, ''
     if none. ``on_null_key``: whether an event without a key fails the run or is dropped and
     counted; ``on_gap``: whether an interval may be left out. ``schedule`` None: run by hand only.
+    ``uid``: what the operator's id is made of, the name unless given; ``renamed_from``: names and uids
+    that it had before; ``uid_hash``: the id itself, in hex. ``allow_non_restored_state``: stored
+    states that the file does not have any more may be left out.
     """
 
     name: str
+    uid: str = ""
+    uid_hash: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
+    renamed_from: Names = ()
     description: str = ""
     schedule: Schedule | None = None
     source: Source
@@ -51,12 +63,15 @@ class Pipeline(Part):
     on_null_key: Literal["fail", "drop"] = "fail"
     on_gap: Literal["fail", "allow"] = "fail"
     states: dict[str, StateDefinition]
+    operator_states: dict[str, OperatorStateDefinition] = Field(default={})
     backend: Literal["heap", "rocksdb"]
     parallelism: Parallelism = 1
     max_parallelism: Parallelism = 128
     checkpoint: Checkpoint = Field(default=Checkpoint(), validate_default=True)
-    checks: tuple[str, ...] = ()
+    checks: Checks = Checks()
     retries: Retries = Retries()
+    alerts: Alerts = Alerts()
+    allow_non_restored_state: Switch = False
     path: str = ""
 
     @field_validator("checkpoint", mode="after")
@@ -71,7 +86,7 @@ class Pipeline(Part):
         problems = list(find_problems(self))
         if problems:
             text = "; ".join(f"{dotted(p.where)}: {p.text}" for p in problems)
-            raise PydanticCustomError(_PROBLEMS, "{text}", {"text": text, "problems": problems})
+            raise PydanticCustomError(PROBLEMS, "{text}", {"text": text, "problems": problems})
         return self
 
     def column_types(self) -> dict[str, StateType]:
@@ -87,10 +102,24 @@ class Pipeline(Part):
     def schema(self) -> KeyedStateSchema:  # type: ignore[override]  # pydantic's own is deprecated
         columns = self.column_types()
         states = tuple(descriptor_of(name, state, columns) for name, state in self.states.items())
-        return KeyedStateSchema(self.key_type(), self.max_parallelism, states)
+        timers = tuple(timers for name, state in self.states.items() for timers in timers_of(name, state))
+        return KeyedStateSchema(self.key_type(), self.max_parallelism, states + timers)
+
+    def operator_descriptors(self) -> tuple[OperatorStateDescriptor, ...]:
+        """The declared operator states, in the order of the file."""
+        return tuple(operator_descriptor_of(name, state) for name, state in self.operator_states.items())
+
+    def ttl(self) -> dict[str, TtlConfig]:
+        """How long states live, of those that expire."""
+        found = {name: ttl_of(state) for name, state in self.states.items()}
+        return {name: config for name, config in found.items() if config is not None}
+
+    def allowing_non_restored_state(self) -> "Pipeline":
+        """The same pipeline, for one restore that may leave states out."""
+        return self.model_copy(update={"allow_non_restored_state": True})
 
     def functions(self) -> tuple["StateFunction", ...]:
-        """One function a state, in the order of the schema. User functions are imported when applied."""
+        """One function a state, in the order of the file. User functions are imported when applied."""
         columns, drop = self.column_types(), self.on_null_key == "drop"
         return tuple(function_of(name, state, columns, self.key, drop) for name, state in self.states.items())
 
@@ -102,14 +131,14 @@ def load_pipeline(path: str | Path) -> Pipeline:
     ``bad-pipeline``) whose message has a line ``file:line: field.path: problem`` for each problem.
     """
     path = Path(path)
-    document = read_document(_read(path))
+    document = read_document(read_file(path))
     problems: Iterable[Problem] = document.problems
     if not problems:
         try:
             return _build(document, path)
         except ValidationError as error:
-            problems = [p for details in error.errors() for p in _problems_of(details)]
-    raise _bad(path, document, problems)
+            problems = [p for details in error.errors() for p in problems_of(details)]
+    raise bad_file(path, document, problems)
 
 
 def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[DefinitionError]]:
@@ -130,13 +159,14 @@ def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[Definiti
             continue
         first = pipelines.setdefault(pipeline.name, pipeline)
         if first is not pipeline:
-            line = read_document(_read(path)).line(("name",))
+            line = read_document(read_file(path)).line(("name",))
             message = f"{path}:{line}: name: {pipeline.name!r} is the name of {first.path} already"
             errors.append(DefinitionError(str(path), message))
     return list(pipelines.values()), errors
 
 
-def _read(path: Path) -> str:
+def read_file(path: Path) -> str:
+    """The text of a definition; raises NotFoundError (``no-pipeline-file``), InvalidRequestError."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InvalidRequestError(f"{path}: larger than {MAX_FILE_BYTES} bytes", kind="bad-pipeline")
@@ -151,16 +181,16 @@ def _build(document: Document, path: Path) -> Pipeline:
     data = document.data
     if isinstance(data, dict):
         if "path" in data:
-            raise _bad(path, document, [Problem(("path",), "unknown key, did you mean 'source.path'?")])
+            raise bad_file(path, document, [Problem(("path",), "unknown key, did you mean 'source.path'?")])
         data = {**data, "path": str(path)}
     return Pipeline.model_validate(data)
 
 
-def _problems_of(details: ErrorDetails) -> Iterable[Problem]:
+def problems_of(details: ErrorDetails) -> Iterable[Problem]:
     """One of pydantic's errors, or the problems that were carried through pydantic as one error."""
     context = details.get("ctx", {})
     where = tuple(details["loc"])
-    if details["type"] == _PROBLEMS:
+    if details["type"] == PROBLEMS:
         yield from context["problems"]
     elif details["type"] == UNKNOWN_KEYS:
         yield from (Problem((*where, key), text) for key, text in context["texts"])
@@ -173,9 +203,12 @@ def _problems_of(details: ErrorDetails) -> Iterable[Problem]:
         yield Problem((), "expected a mapping with the keys of a pipeline: name, source, key, states, backend")
 
 
-def _bad(path: Path, document: Document, problems: Iterable[Problem]) -> InvalidRequestError:
+def bad_file(
+    path: Path, document: Document, problems: Iterable[Problem], kind: str = "bad-pipeline"
+) -> InvalidRequestError:
+    """One error with a line a problem."""
     lines = sorted((document.line(p.where), p.where, p.text) for p in problems)
     texts = [
         f"{path}:{line}: {dotted(where)}: {text}" if where else f"{path}:{line}: {text}" for line, where, text in lines
     ]
-    return InvalidRequestError("\n".join(texts), kind="bad-pipeline")
+    return InvalidRequestError("\n".join(texts), kind=kind)

@@ -5,10 +5,11 @@ from itertools import pairwise
 
 from statelib.definition.model import FieldDefinition, StateDefinition
 from statelib.definition.problems import Problem, Where, did_you_mean
+from statelib.definition.time_checks import check_time, is_reference, not_declared
 from statelib.definition.types import KEY_TYPES, Columns, is_key_type, type_of
 from statelib.errors import StatelibError
 from statelib.functions.aggregates import AGGREGATES, Column, accepts
-from statelib.model.types import VOID, Scalar
+from statelib.model.types import VOID, WINDOWS, Scalar
 
 AGGREGATES_OF_KIND = {"reducing": ("count", "sum", "min", "max"), "list": ("collect", "distinct")}
 """Kinds that take only some aggregates: a reducing state holds what it reduces, a list its elements."""
@@ -19,6 +20,9 @@ def check_state(name: str, state: StateDefinition, columns: Columns, key: Sequen
     where = ("states", name)
     if name in ("", "default"):
         yield Problem(where, "expected a state name other than '' and 'default' (RocksDB's own column family)")
+    elif name.startswith("_timer_state/"):
+        yield Problem(where, "names that begin with _timer_state/ are those of timers")
+    yield from check_time(state, columns, key, where)
     yield from _check_shape(state, where)
     yield from _check_user_key(state, columns, where)
     if state.function is not None:
@@ -56,7 +60,7 @@ def _check_user_key(state: StateDefinition, columns: Columns, where: Where) -> I
 
 
 def _check_function(state: StateDefinition, key: Sequence[str], where: Where) -> Iterator[Problem]:
-    if not _is_reference(state.function or ""):
+    if not is_reference(state.function or ""):
         yield Problem((*where, "function"), f"expected package.module:name, found {state.function!r}")
     if state.kind != "value":
         yield Problem((*where, "kind"), f"a function takes a value state, found a {state.kind} state")
@@ -139,16 +143,15 @@ def _check_bounds(field: FieldDefinition, agg: str, where: Where) -> Iterator[Pr
 def check_type(text: str, where: Where) -> Iterator[Problem]:
     """A type that can hold data."""
     try:
-        if type_of(text) == VOID:
+        type_ = type_of(text)
+        if type_ == VOID:
             yield Problem(where, "type void holds nothing")
+        elif type_ in WINDOWS.values():
+            yield Problem(where, f"type {type_} is what a state is kept by: write 'window' in the state")
+        elif "ttl<" in str(type_):
+            yield Problem(where, "a type cannot expire; say 'ttl' beside the state's kind")
     except StatelibError as error:
         yield Problem(where, error.message)
-
-
-def not_declared(name: str, columns: Columns, where: Where) -> Problem:
-    declared = ", ".join(columns)
-    text = f"column {name!r} is not in source.columns{did_you_mean(name, columns)}; declared are {declared}"
-    return Problem(where, text)
 
 
 def key_type_text(name: str, columns: Columns) -> str:
@@ -158,8 +161,3 @@ def key_type_text(name: str, columns: Columns) -> str:
 def _is_ordered(columns: Columns, name: str) -> bool:
     type_ = columns[name]
     return type_ is None or (isinstance(type_, Scalar) and type_ != VOID)
-
-
-def _is_reference(text: str) -> bool:
-    module, colon, name = text.partition(":")
-    return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in module.split("."))

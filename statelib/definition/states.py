@@ -1,23 +1,81 @@
 """From the checked states of a pipeline file to descriptors and functions."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from statelib.definition.model import FieldDefinition, StateDefinition
+from statelib.definition.durations import milliseconds
+from statelib.definition.model import FieldDefinition, OperatorStateDefinition, StateDefinition, Window
 from statelib.definition.types import type_of
 from statelib.functions.aggregates import AggregateSpec
-from statelib.model.state import StateDescriptor, StateKind
-from statelib.model.types import Field, ListOf, Row, StateType
+from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
+from statelib.model.state import (
+    EVENT_TIMERS,
+    PROCESSING_TIMERS,
+    FieldMeaning,
+    StateDescriptor,
+    StateKind,
+    timers_descriptor,
+)
+from statelib.model.ttl import TtlConfig, TtlUpdate
+from statelib.model.types import TIME_WINDOW, VOID, Field, ListOf, Row, StateType, Ttl
 
 if TYPE_CHECKING:
     from statelib.functions.state_function import StateFunction
+    from statelib.functions.windows import WindowSpec
 
 Types = dict[str, StateType]
 """Column to type, of a definition without problems."""
 
+_MODES = {
+    "list": OperatorStateMode.SPLIT_DISTRIBUTE,
+    "union": OperatorStateMode.UNION,
+    "broadcast": OperatorStateMode.BROADCAST,
+}
+
+
+def operator_descriptor_of(name: str, state: OperatorStateDefinition) -> OperatorStateDescriptor:
+    held = state.value if state.mode == "broadcast" else state.element
+    assert held is not None, "an operator state without a type passed the checks"
+    return OperatorStateDescriptor(name, _MODES[state.mode], type_of(held), type_of(state.key) if state.key else None)
+
 
 def descriptor_of(name: str, state: StateDefinition, columns: Types) -> StateDescriptor:
     user_key_type = columns[state.user_key] if state.user_key is not None else None
-    return StateDescriptor(name, StateKind(state.kind), _value_type(state, columns), user_key_type)
+    value_type = _value_type(state, columns)
+    if state.ttl is not None:
+        value_type = Ttl(value_type)
+    return StateDescriptor(
+        name,
+        StateKind(state.kind),
+        value_type,
+        user_key_type,
+        namespace_type=VOID if state.window is None else TIME_WINDOW,
+        meanings=tuple(_meanings(state)),
+        renamed_from=state.renamed_from,
+    )
+
+
+def _meanings(state: StateDefinition) -> Iterator[FieldMeaning]:
+    fields = state.fields if state.value is None else {"": state.value}
+    for name, field in fields.items():
+        yield FieldMeaning(name, field.agg or "", field.of, field.by, field.bounds, field.renamed_from)
+
+
+def timers_of(name: str, state: StateDefinition) -> tuple[StateDescriptor, ...]:
+    """The timers that belong to a state: those that end its windows, or its function's. Their service has
+    the name of the state, because one operator may have several states with timers."""
+    if state.window is not None:
+        return (timers_descriptor(EVENT_TIMERS, name, TIME_WINDOW),)
+    if state.on_timer is not None:
+        return timers_descriptor(EVENT_TIMERS, name), timers_descriptor(PROCESSING_TIMERS, name)
+    return ()
+
+
+def ttl_of(state: StateDefinition) -> TtlConfig | None:
+    """How long the state lives; None for ever."""
+    if state.ttl is None:
+        return None
+    return TtlConfig(milliseconds(state.ttl), TtlUpdate(state.update or TtlUpdate.ON_CREATE_AND_WRITE))
 
 
 def function_of(
@@ -26,14 +84,27 @@ def function_of(
     # Imported here, because only running a pipeline needs arrays: the scheduler just reads it.
     from statelib.functions.declared import AggregateFunction
     from statelib.functions.user import UserFunction
+    from statelib.functions.windows import WindowedFunction
 
     if state.function is not None:
-        return UserFunction(name, key, state.function)
+        return UserFunction(name, key, state.function, state.on_timer)
     if state.value is not None:
         fields: tuple[tuple[str | None, AggregateSpec], ...] = ((None, _spec(state.value, columns)),)
     else:
         fields = tuple((field_name, _spec(field, columns)) for field_name, field in state.fields.items())
-    return AggregateFunction(name, fields, state.user_key, drop_null_keys)
+    function = AggregateFunction(name, fields, state.user_key, drop_null_keys)
+    return function if state.window is None else WindowedFunction(function, _window_spec(state.window))
+
+
+def _window_spec(window: Window) -> "WindowSpec":
+    from statelib.functions.windows import WindowSpec
+
+    sliding = window.sliding
+    size, slide = (sliding.size, sliding.slide) if sliding is not None else (window.tumbling, window.tumbling)
+    assert size is not None, "a window without a size passed the checks"
+    assert slide is not None
+    lateness_ms, retain_ms = milliseconds(window.allowed_lateness), milliseconds(window.retain)
+    return WindowSpec(window.time, milliseconds(size), milliseconds(slide), lateness_ms, retain_ms)
 
 
 def _value_type(state: StateDefinition, columns: Types) -> StateType:

@@ -4,19 +4,31 @@ No coordinator process lives between the steps: each loads what the catalog know
 thing and saves. Any step may be repeated; none undoes what a finished one did.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
+from statelib.catalog.admission import HEAD_MOVED
 from statelib.catalog.catalog import Catalog
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
+from statelib.flows.continuation import continuation
 from statelib.flows.facts import collect_facts
+from statelib.flows.forgotten import check_remembered
+from statelib.flows.gate_facts import with_checks
 from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.wiring import PLACES, Deployment
+from statelib.flows.quarantine import set_aside
+from statelib.flows.wiring import PLACES, Deployment, now_ms
 from statelib.model.checkpoint import DataInterval, FileRecord, SnapshotKind, SourcePosition
+from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.quality import QualityResult, Severity, verdict
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, CommitFacts, PipelineHead
 from statelib.quality.gate import QualityReport, run_gate
+from statelib.storage.names import is_task_owned
 from statelib.wire.checksum import crc32c
+
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -31,17 +43,31 @@ def begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, ow
     """Allocate the checkpoint of one data interval, or find the one that holds it already.
 
     Raises InvalidRequestError: ``bad-interval``, ``interval-out-of-order`` (the state is past it),
-    ``interval-gap`` (events in between would be lost; ``on_gap: allow`` accepts that).
+    ``interval-gap`` (events in between would be lost; ``on_gap: allow`` accepts that), and what
+    :func:`~statelib.flows.continuation.continuation` raises for state that the pipeline cannot go on from.
+    :func:`statelib.catalog.admission.admit` raises. Nothing is recorded of such a refusal. ConflictError
+    (``catalog-behind-storage``): checkpoints lie there that the catalog never heard of.
     """
     if interval.end_ms <= interval.start_ms:
         raise InvalidRequestError(f"data interval {_text(interval)}: expected start before end", kind="bad-interval")
+    for _ in range(_TRIES - 1):
+        try:
+            return _begin(deployment, pipeline, interval, owner)
+        except ConflictError as error:  # what the interval was held against is not where the pipeline stands now
+            if error.kind != HEAD_MOVED:
+                raise
+    return _begin(deployment, pipeline, interval, owner)
+
+
+def _begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, owner: str) -> Begun:
     catalog = deployment.catalog()
     name = PipelineName(pipeline.name)
+    check_remembered(deployment, name)
+    head = _head(deployment, pipeline, owner)
     done = catalog.applied(name, interval)
     if done is not None:
         return Begun(done.checkpoint_id, already_completed=True)
-    head = catalog.head(name)
-    _check_order(pipeline, interval, _position(catalog, head))
+    _check_order(pipeline, interval, _position(pipeline, catalog, head))
     request = BeginRequest(
         pipeline=name,
         kind=SnapshotKind.CHECKPOINT,
@@ -49,21 +75,47 @@ def begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, ow
         strategy=pipeline.checkpoint.strategy,
         parallelism=head.parallelism or pipeline.parallelism,
         owner=owner,
-        key=f"{interval.start_ms}-{interval.end_ms}@{head.generation}",
+        key=interval_key(interval, head.generation),
+        timeout_ms=pipeline.checkpoint.timeout_s * 1000,
+        tolerable_failures=pipeline.checkpoint.tolerable_failures,
+        decided_at=head,
     )
     storage = deployment.storage(pipeline)
     record = catalog.begin(request, lambda number: storage.initialize_location(number).directory)
     return Begun(record.checkpoint_id, record.state is CheckpointState.COMPLETED)
 
 
-def check(deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId) -> QualityReport:
-    """Prove that the checkpoint is complete, from storage alone; the report is kept either way.
+def interval_key(interval: DataInterval, generation: int) -> str:
+    """Which work a checkpoint is: the same interval is the same work, until a restore begins a new generation."""
+    return f"{interval.start_ms}-{interval.end_ms}@{generation}"
 
-    Raises CorruptStateError (``gate-failed``) that lists each failed expectation.
+
+def check(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    checkpoint_id: CheckpointId,
+    judged: Callable[[Sequence[QualityResult]], None] = lambda _results: None,
+) -> QualityReport:
+    """Prove that the checkpoint is complete, from storage alone, and judge it by the pipeline's ``checks``; results and
+    report are kept either way. ``judged`` is told the results, whatever follows from them.
+
+    Raises CorruptStateError that lists each failed expectation: ``gate-failed``, and ``quarantined`` once the
+    checkpoint is kept aside, or was before.
     """
-    record = deployment.catalog().get(PipelineName(pipeline.name), checkpoint_id)
-    facts = collect_facts(deployment, record)
-    report = run_gate(facts, f"{deployment.docs_directory}/{record.pipeline}/chk-{checkpoint_id}-{record.attempt}")
+    catalog = deployment.catalog()
+    record = catalog.get(PipelineName(pipeline.name), checkpoint_id)
+    if record.state is CheckpointState.QUARANTINED:
+        raise set_aside(record)
+    opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+    lineage = catalog.lineage(record.pipeline, record.base) if record.base is not None else []
+    docs = f"{deployment.docs_directory}/{record.pipeline}/chk-{checkpoint_id}-{record.attempt}"
+    report = judge(deployment, pipeline, record, opened, lineage=lineage, docs_directory=docs)
+    catalog.gate.record_results(record.pipeline, checkpoint_id, report.results)
+    judged(report.results)
+    if report.verdict is Severity.QUARANTINE and record.state is CheckpointState.PENDING:
+        reason = "; ".join(report.failures)
+        aside = commit_facts(opened, report.report_uri)
+        raise set_aside(catalog.gate.set_aside(record.pipeline, checkpoint_id, record.epoch, aside, reason))
     if not report.passed:
         raise CorruptStateError(
             f"checkpoint {record.pipeline}/{checkpoint_id} is not complete: {'; '.join(report.failures)}",
@@ -73,14 +125,39 @@ def check(deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointI
     return report
 
 
+def judge(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    record: CheckpointRecord,
+    opened: Checkpoint,
+    *,
+    lineage: Sequence[CheckpointRecord],
+    docs_directory: str,
+) -> QualityReport:
+    """The gate's word on a snapshot as ``record`` has it, whatever the catalog knows. ``lineage``: its base, the base's
+    base and so on, as far as they are known."""
+    facts = collect_facts(deployment, pipeline, record, opened, lineage)
+    return run_gate(with_checks(deployment, pipeline, facts, opened, lineage), docs_directory)
+
+
 def register(
     deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId, report_uri: str = ""
 ) -> CheckpointRecord:
-    """The commit point: one transaction makes the checkpoint COMPLETED and the pipeline's head."""
+    """The commit point: one transaction makes the checkpoint COMPLETED and the pipeline's head.
+
+    Raises CorruptStateError (``gate-failed``) for one that the gate refused when it last judged it, whoever asks."""
     catalog = deployment.catalog()
     record = catalog.get(PipelineName(pipeline.name), checkpoint_id)
+    if verdict(catalog.gate.results(record.pipeline, checkpoint_id)) is Severity.FAIL:
+        raise CorruptStateError(
+            f"checkpoint {record.pipeline}/{checkpoint_id} was refused by the gate: it cannot be registered",
+            kind="gate-failed",
+            hint=f"statelib checkpoints show {record.pipeline}/{checkpoint_id} says why",
+        )
     opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
-    return catalog.commit(record.pipeline, checkpoint_id, record.epoch, commit_facts(opened, report_uri))
+    committed = catalog.commit(record.pipeline, checkpoint_id, record.epoch, commit_facts(opened, report_uri))
+    catalog.browsing.storage.sample(record.pipeline)
+    return committed
 
 
 def commit_facts(opened: Checkpoint, report_uri: str) -> CommitFacts:
@@ -96,19 +173,49 @@ def commit_facts(opened: Checkpoint, report_uri: str) -> CommitFacts:
         report=report_uri,
         metadata_crc32c=crc32c(opened.metadata_bytes),
         metadata_size_bytes=opened.metadata_size_bytes,
-        files=tuple(_absolute(opened.directory, f) for f in manifest.files),
+        # What a task owns is verified with the checkpoint, but the catalog, by which gc goes, must not know it.
+        files=tuple(_absolute(opened.directory, f) for f in manifest.files if not is_task_owned(f.path)),
+        measured=manifest.measured,
     )
 
 
-def abort(deployment: Deployment, pipeline: str, checkpoint_id: CheckpointId, reason: str) -> CheckpointRecord:
-    """Give a pending checkpoint up. Deletes nothing; a completed one stays completed."""
-    return deployment.catalog().abort(PipelineName(pipeline), checkpoint_id, reason)
+def abort(
+    deployment: Deployment,
+    pipeline: str,
+    checkpoint_id: CheckpointId,
+    reason: str,
+    failure: CheckpointFailureReason = CheckpointFailureReason.TASK_FAILURE,
+    *,
+    clock: Callable[[], int] = now_ms,
+) -> CheckpointRecord:
+    """Give a pending checkpoint up. Deletes nothing; a completed one stays completed.
+
+    Beyond its deadline it has expired, whatever it was that ended it."""
+    catalog, name = deployment.catalog(), PipelineName(pipeline)
+    deadline_ms = catalog.get(name, checkpoint_id).deadline_ms
+    if deadline_ms is not None and deadline_ms < clock():
+        failure = CheckpointFailureReason.CHECKPOINT_EXPIRED
+    return catalog.abort(name, checkpoint_id, reason, failure)
 
 
-def _position(catalog: Catalog, head: PipelineHead) -> SourcePosition | None:
-    if head.head is None:
-        return None
-    return open_checkpoint(catalog.get(head.pipeline, head.head).directory, own=True).position()
+def _head(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHead:
+    """Where the pipeline stands; one that has only just got its name stands where it stood before."""
+    # Imported here: a restore registers what it adopts, and so needs this module.
+    from statelib.flows.restore import adopt_former
+
+    head = deployment.catalog().head(PipelineName(pipeline.name))
+    if head.head is None and pipeline.renamed_from:
+        return adopt_former(deployment, pipeline, owner) or head
+    return head
+
+
+def _position(pipeline: Pipeline, catalog: Catalog, head: PipelineHead) -> SourcePosition | None:
+    """How far the head has come, once it is sure that the pipeline, as it is defined now, can go on from it."""
+    record = None if head.head is None else catalog.get(head.pipeline, head.head)
+    if record is None or record.state is not CheckpointState.COMPLETED:
+        return None  # a state that was discarded is refused by the catalog, with what to do
+    opened = open_checkpoint(record.directory, own=True)
+    return continuation(pipeline, opened).check().opened.position()
 
 
 def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePosition | None) -> None:
@@ -136,4 +243,6 @@ def _absolute(directory: str, record: FileRecord) -> FileRecord:
 
 
 def _text(interval: DataInterval) -> str:
-    return f"[{interval.start_ms}, {interval.end_ms}) ms"
+    """In UTC, to the second; milliseconds where there are some."""
+    start, end = (datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in (interval.start_ms, interval.end_ms))
+    return f"[{start}, {end})"

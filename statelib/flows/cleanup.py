@@ -10,18 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from statelib.catalog.cleanup import Situation
 from statelib.coordinator.discard import CondemnedFile, DiscardPlan, check_unreferenced, discard_plan
 from statelib.coordinator.retention import RetentionPolicy, subsumed
+from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError
-from statelib.flows.wiring import Deployment, new_attempt
+from statelib.flows.forgotten import check_before_deleting
+from statelib.flows.lifecycle import status_of
+from statelib.flows.wiring import PLACES, Deployment, new_attempt
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord
+from statelib.model.termination import JobStatus
+from statelib.storage.placed_removal import is_below, parent_of
 from statelib.storage.publish import METADATA_NAME
-from statelib.storage.removal import is_below
-from statelib.storage.uris import local_path, to_uri
 
 Point = Callable[[str], None]
 BATCH = 100
@@ -36,6 +38,7 @@ class Retired:
     pipeline: PipelineName
     policy: RetentionPolicy | None
     checkpoints: tuple[CheckpointId, ...]
+    status: JobStatus = JobStatus.RUNNING
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,6 @@ class Collected:
     refused: tuple[str, ...]
 
 
-def nothing_happens(_point: str) -> None:
-    """The default of ``at``."""
-
-
 def names(deployment: Deployment, pipeline: str | None) -> tuple[PipelineName, ...]:
     """All pipelines that the catalog knows, or that one; none where it never began a checkpoint."""
     return tuple(name for name in deployment.catalog().pipelines() if pipeline in (None, name))
@@ -62,32 +61,35 @@ def names(deployment: Deployment, pipeline: str | None) -> tuple[PipelineName, .
 def retire(deployment: Deployment, pipeline: str | None = None, *, dry_run: bool = False) -> list[Retired]:
     """Apply ``checkpoint.retain`` of the pipeline files: what it lets go of becomes DELETING, gc's to remove.
 
-    Raises ConflictError (``catalog-behind-storage``) where a checkpoint lies that the catalog never
-    heard of; ``fenced`` or ``in-use`` if the pipeline keeps changing underneath.
+    Raises ConflictError: ``catalog-behind-storage`` where a checkpoint lies that the catalog never heard
+    of, also one of another pipeline that needs files of these; ``fenced`` or ``in-use`` if the pipeline
+    keeps changing underneath.
     """
-    files = {p.name: p for p in deployment.pipelines()}
-    return [_retire(deployment, name, files.get(name), dry_run) for name in names(deployment, pipeline)]
+    files, chosen = {p.name: p for p in deployment.pipelines()}, names(deployment, pipeline)
+    check_before_deleting(deployment, chosen)
+    return [_retire(deployment, name, files.get(name), dry_run) for name in chosen]
 
 
 def _retire(deployment: Deployment, name: PipelineName, file: Pipeline | None, dry_run: bool) -> Retired:
     if file is None:
         return Retired(name, None, ())
-    policy = RetentionPolicy(file.checkpoint.retain.count, file.checkpoint.retain.days)
     for _ in range(_TRIES - 1):
         # A checkpoint that began or was registered in between changes what may go: decide again.
         with contextlib.suppress(ConflictError):
-            return Retired(name, policy, _let_go(deployment, name, policy, dry_run))
-    return Retired(name, policy, _let_go(deployment, name, policy, dry_run))
+            return _let_go(deployment, name, file, dry_run)
+    return _let_go(deployment, name, file, dry_run)
 
 
-def _let_go(
-    deployment: Deployment, name: PipelineName, policy: RetentionPolicy, dry_run: bool
-) -> tuple[CheckpointId, ...]:
-    situation = _up_to_date(deployment, name)
-    chosen = subsumed(policy, situation.records, situation.head.head, situation.in_use)
+def _let_go(deployment: Deployment, name: PipelineName, file: Pipeline, dry_run: bool) -> Retired:
+    retain = file.checkpoint.retain
+    policy = RetentionPolicy(retain.count, retain.days, retain.after_termination)
+    situation = deployment.catalog().cleanup.situation(name)
+    status = status_of(file, situation)
+    chosen = subsumed(policy, situation.records, situation.head.head, situation.in_use, status)
     if chosen and not dry_run:
-        deployment.catalog().cleanup.subsume(name, chosen, situation.head.epoch)
-    return chosen
+        ended = policy.discards_all(status)
+        deployment.catalog().cleanup.subsume(name, chosen, situation.head.epoch, terminated=ended)
+    return Retired(name, policy, chosen, status)
 
 
 def collect_garbage(
@@ -96,7 +98,7 @@ def collect_garbage(
     *,
     dry_run: bool = False,
     also: Mapping[PipelineName, Sequence[CheckpointId]] = MappingProxyType({}),
-    at: Point = nothing_happens,
+    at: Point = crash_point,
 ) -> list[Collected]:
     """Remove what DELETING checkpoints alone needed: condemn in one transaction, then ``_metadata``
     first, then data, then the empty directory, then the rows. ``dry_run`` tells what would be removed
@@ -106,19 +108,18 @@ def collect_garbage(
     and what storage raises; running it again continues where it stopped.
     """
     chosen = names(deployment, pipeline)
+    check_before_deleting(deployment, chosen)
     if dry_run:
         return [_preview(deployment, name, also.get(name, ())) for name in chosen]
     return [_collect(deployment, name, at) for name in chosen]
 
 
 def _preview(deployment: Deployment, name: PipelineName, also: Sequence[CheckpointId]) -> Collected:
-    _up_to_date(deployment, name)
     would = deployment.catalog().cleanup.preview(name, also)
     return _report(deployment, discard_plan(name, would.checkpoints, would.files, would.referenced))
 
 
 def _collect(deployment: Deployment, name: PipelineName, at: Point) -> Collected:
-    _up_to_date(deployment, name)
     cleanup = deployment.catalog().cleanup
     run_id = new_attempt()
     at("before condemn")
@@ -128,6 +129,7 @@ def _collect(deployment: Deployment, name: PipelineName, at: Point) -> Collected
     plan = discard_plan(name, doomed.checkpoints, doomed.files, doomed.referenced)
     report = _report(deployment, plan)
     _delete(deployment, plan, report, run_id, at)
+    deployment.catalog().browsing.storage.sample(name)
     return report
 
 
@@ -147,6 +149,8 @@ def _report(deployment: Deployment, plan: DiscardPlan) -> Collected:
 def _delete(deployment: Deployment, plan: DiscardPlan, report: Collected, run_id: str, at: Point) -> None:
     cleanup, remover = deployment.catalog().cleanup, deployment.remover()
     for record in plan.checkpoints:
+        if cleanup.is_shared(record):
+            continue
         at("before metadata")
         remover.remove_file(f"{record.directory}/{METADATA_NAME}", roots_of(deployment, record))
     at("metadata deleted")
@@ -155,9 +159,10 @@ def _delete(deployment: Deployment, plan: DiscardPlan, report: Collected, run_id
     allowed = [file for file in plan.files if file.uri not in refused]
     for start in range(0, len(allowed), BATCH):
         batch = allowed[start : start + BATCH]
-        for file in batch:
+        for first in range(0, len(batch), remover.files_at_once):
             at("before file")
-            remover.remove_file(file.uri, places(file))
+            chosen = batch[first : first + remover.files_at_once]
+            remover.remove_files([file.uri for file in chosen], sorted({root for f in chosen for root in places(f)}))
         at("files deleted")
         cleanup.confirm_files(plan.pipeline, run_id, [file.uri for file in batch])
         at("files confirmed")
@@ -192,9 +197,9 @@ def roots_of(deployment: Deployment, record: CheckpointRecord) -> tuple[str, ...
 
 def _remove_directory(deployment: Deployment, record: CheckpointRecord) -> None:
     """A savepoint's directory in its user's place is ours to remove if we named it."""
-    parent, _, name = local_path(record.directory).rpartition("/")
-    ours = name == f"savepoint-{record.pipeline}-{record.checkpoint_id}"
-    roots = (to_uri(parent or "/"),) if ours else (deployment.root_uri(),)
+    directory = PLACES.kind(record.directory).normalised(record.directory)
+    ours = directory.endswith(f"/savepoint-{record.pipeline}-{record.checkpoint_id}")
+    roots = (parent_of(directory),) if ours else (deployment.root_uri(),)
     if is_below(record.directory, roots):
         deployment.remover().remove_directory(record.directory, roots)
 
@@ -209,30 +214,3 @@ def dispose(
     also = {pipeline: (checkpoint_id,)} if dry_run else {}
     (collected,) = collect_garbage(deployment, pipeline, dry_run=dry_run, also=also)
     return collected
-
-
-def _up_to_date(deployment: Deployment, name: PipelineName) -> Situation:
-    """The situation, once it is sure that the catalog is not an old backup: what it would let go of, a
-    checkpoint that it has forgotten may stand on. The listing is made first, the catalog asked then."""
-    published = published_ids(deployment, name)
-    situation = deployment.catalog().cleanup.situation(name)
-    forgotten = [number for number in published if number >= situation.next_id]
-    if forgotten:
-        raise ConflictError(
-            f"{name}: chk-{max(forgotten)} lies on storage, but the catalog has given out ids below "
-            f"{situation.next_id} only: it is older than the storage",
-            kind="catalog-behind-storage",
-            hint="bring the catalog up to date before anything is deleted",
-        )
-    return situation
-
-
-def published_ids(deployment: Deployment, name: PipelineName) -> Sequence[int]:
-    """Ids of the pipeline's checkpoints that have a ``_metadata`` on storage."""
-    found = []
-    for file in deployment.remover().list_files(f"{deployment.root_uri()}/{name}"):
-        directory, _, last = file.path.rpartition("/")
-        number = directory.removeprefix("chk-")
-        if last == METADATA_NAME and directory.startswith("chk-") and number.isdecimal():
-            found.append(int(number))
-    return found

@@ -4,7 +4,6 @@ Key groups whose counts and digests are equal in both manifests are not read, no
 snapshots share. The rest is read in windows of key groups, so that memory does not grow with the state.
 """
 
-import tempfile
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +21,7 @@ from statelib.restore.schemas import describe, without_field_names
 from statelib.serializers.keys import decode_keys
 from statelib.serializers.rows import NO_ROWS, StateRows, key_groups_of
 from statelib.serializers.values import decode_values
+from statelib.storage.scratch import scratch_directory
 
 WINDOW_BYTES = 64 * 1024 * 1024
 """Stored bytes of both snapshots that are in memory at a time; a single key group is never split."""
@@ -87,7 +87,7 @@ class Diff:
     def read(self, states: Collection[str] = (), each: Each | None = None) -> tuple[StateDiff, ...]:
         """Compare all states, or those named, and hand the entries that differ to ``each``: first an empty table
         of every state that can be compared, then batch by batch in key order."""
-        with tempfile.TemporaryDirectory(dir=self._scratch, prefix="statelib-diff-") as directory:
+        with scratch_directory(self._scratch, "diff") as directory:
             before, after = Side(self.before, f"{directory}/a"), Side(self.after, f"{directory}/b")
             try:
                 return _Pass(before, after, states, self._window_bytes).run(each)
@@ -191,10 +191,7 @@ class _Pass:
         before, after = pair.before or pair.after, pair.after or pair.before
         assert before is not None
         assert after is not None
-        decoded = decode_keys(schema, after, changes.keys)
-        columns = {"key_group": pa.array(decoded.key_groups), "key": decoded.keys}
-        if decoded.user_keys is not None:
-            columns["user_key"] = decoded.user_keys
+        columns = decode_keys(schema, after, changes.keys).columns()
         columns["change"] = pa.array(WORDS).take(pa.array(changes.kinds))
         columns["before"] = _spread(decode_values(before, changes.before), changes.kinds != Change.ADDED)
         columns["after"] = _spread(decode_values(after, changes.after), changes.kinds != Change.REMOVED)

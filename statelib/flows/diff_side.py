@@ -5,11 +5,15 @@ import numpy.typing as npt
 
 from statelib.backends.entries import check_loaded_rows
 from statelib.flows.opened import Checkpoint, located
+from statelib.flows.wiring import PLACES
 from statelib.model.handles import (
     ByteStreamStateHandle,
+    ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
     KeyedStateHandle,
     StreamStateHandle,
+    checksum_key,
+    log_streams,
     stream_handles,
 )
 from statelib.model.key_groups import KeyGroupRange, prefix_width
@@ -18,7 +22,6 @@ from statelib.restore.check import check_statistics, cut_statistics
 from statelib.restore.entries import EntryReader
 from statelib.serializers.rows import StateRows, key_groups_of, statistics_of
 from statelib.serializers.spans import require
-from statelib.storage.uris import absolute_uri
 from statelib.wire.ragged import Ragged, concat, gather
 
 Mask = npt.NDArray[np.bool_]
@@ -131,11 +134,16 @@ def runs_of(window: Mask) -> list[KeyGroupRange]:
 
 def _content(directory: str, handle: KeyedStateHandle) -> object:
     def place(stream: StreamStateHandle) -> bytes | str:
-        return stream.data if isinstance(stream, ByteStreamStateHandle) else absolute_uri(directory, stream)
+        if isinstance(stream, ByteStreamStateHandle):
+            return stream.data
+        return PLACES.file_uri(directory, checksum_key(stream))
 
     if isinstance(handle, IncrementalRemoteKeyedStateHandle):
         files = frozenset((name, place(stream)) for name, stream in handle.shared + handle.private)
         return handle.key_group_range, place(handle.meta), files
+    if isinstance(handle, ChangelogStateBackendHandleImpl):
+        below = tuple(_content(directory, part) for part in handle.materialized)
+        return handle.key_group_range, below, tuple(map(place, log_streams(handle))), handle.log
     return type(handle), handle.key_group_range, handle.offsets, place(handle.stream)
 
 

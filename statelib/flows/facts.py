@@ -1,32 +1,97 @@
 """Collect what the quality gate judges: from storage, by reading everything back."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+from statelib.coordinator.invariants import covers_exactly_once
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
+from statelib.flows.continuation import continuation
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import PLACES, Deployment
+from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import StateStatistics, empty_statistics, merge_statistics
-from statelib.quality.facts import CheckpointFacts
+from statelib.quality.facts import Applied, CheckpointFacts, SourceHistory
+from statelib.restore.compatibility import Compatibility
 from statelib.serializers.rows import statistics_of
 
 
-def collect_facts(deployment: Deployment, record: CheckpointRecord) -> CheckpointFacts:
-    """Files with their sizes and checksums, then, if all are whole, every entry counted again."""
-    opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+def collect_facts(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    record: CheckpointRecord,
+    opened: Checkpoint,
+    lineage: Sequence[CheckpointRecord],
+) -> CheckpointFacts:
+    """Files with their sizes and checksums, then, if all are whole, every entry counted again. ``lineage``: its base,
+    the base's base and so on; where it is empty, nothing is compared with a base."""
     files = opened.manifest.files if opened.manifest else ()
     kind = PLACES.kind(opened.directory)
     findings = kind.verify_files(opened.directory, files, read_data=True, allowed_root=opened.allowed_root)
     whole = all(not finding.problem for finding in findings)
-    base = None
-    if record.base is not None:
-        base = open_checkpoint(deployment.catalog().get(record.pipeline, record.base).directory, own=True)
+    ranges = tuple(handle.key_group_range for handle in opened.handles())
+    whole = whole and _is_covered(opened, ranges)
+    read_back, unreadable = _read_back(opened, deployment.scratch()) if whole else (None, "")
+    base, source = None, None
+    if lineage and opened.manifest is not None:
+        before = open_checkpoint(lineage[0].directory, own=True)
+        base = _base_statistics(pipeline, before, opened.manifest)
+        source = _source_history(pipeline, lineage, before)
     return CheckpointFacts(
         record=record,
         manifest=opened.manifest,
-        ranges=tuple(handle.key_group_range for handle in opened.handles()),
+        ranges=ranges,
         file_findings=tuple(findings),
-        base_statistics=base.manifest.statistics if base and base.manifest else None,
-        read_back=read_statistics(opened, deployment.work_directory) if whole else None,
+        base_statistics=base,
+        read_back=read_back,
+        unreadable=unreadable,
+        source=source,
     )
+
+
+def _is_covered(opened: Checkpoint, ranges: tuple[KeyGroupRange, ...]) -> bool:
+    """Entries of key groups that nobody holds, or that two hold, would be counted as wrong ones."""
+    manifest = opened.manifest
+    if manifest is None:
+        return False
+    return not manifest.schema.states or covers_exactly_once(ranges, manifest.schema.max_parallelism)
+
+
+def _read_back(opened: Checkpoint, scratch: str) -> tuple[tuple[StateStatistics, ...] | None, str]:
+    """What is stored, or why it cannot be read although every file has its checksum."""
+    try:
+        return read_statistics(opened, scratch), ""
+    except (CorruptStateError, NotFoundError, UnsupportedError) as error:
+        return None, f"{error.kind}: {error.message}"
+
+
+def _source_history(pipeline: Pipeline, lineage: Sequence[CheckpointRecord], before: Checkpoint) -> SourceHistory:
+    position = before.position()
+    applied = tuple(Applied(r.checkpoint_id, r.interval) for r in lineage if r.interval is not None)
+    return SourceHistory(position.interval if position else None, applied, pipeline.on_gap == "allow")
+
+
+def _base_statistics(
+    pipeline: Pipeline, base: Checkpoint, manifest: CheckpointManifest
+) -> tuple[StateStatistics, ...] | None:
+    """The base's statistics, state by state as the pipeline has them now: a new state began empty. The digests of
+    a migrated state are not those of its old values: nothing can be compared, so the new ones stand for them."""
+    if base.manifest is None:
+        return None
+    evolution = continuation(pipeline, base).evolution
+    stored = {d.name: s for d, s in zip(evolution.found.states, base.manifest.statistics, strict=True)}
+    recorded = {d.name: s for d, s in zip(manifest.schema.states, manifest.statistics, strict=True)}
+    aligned = []
+    for resolution in evolution.resolutions:
+        before, now = stored.get(resolution.stored or ""), recorded.get(resolution.state)
+        if before is None:
+            before = empty_statistics(KeyGroupRange(0, manifest.schema.max_parallelism - 1))
+        elif resolution.compatibility is Compatibility.AFTER_MIGRATION and now is not None:
+            before = replace(before, digests=now.digests)
+        aligned.append(before)
+    return tuple(aligned)
 
 
 def read_statistics(opened: Checkpoint, scratch: str | None = None) -> tuple[StateStatistics, ...]:

@@ -1,48 +1,57 @@
 """Look at what is there: list, show, inspect, verify, export. Changes nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
 from statelib.flows.facts import read_statistics
-from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.flows.opened import Checkpoint, located, open_checkpoint
+from statelib.flows.operator_content import OperatorLines, export_operator_lines, unreadable
+from statelib.flows.sampling import Sample
 from statelib.flows.wiring import PLACES, Deployment
-from statelib.formats.typed_json import entry_lines
+from statelib.formats import natural_json, typed_json
+from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
-from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.model.record import CheckpointRecord, CheckpointState, why
+from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.model.types import StateType
+from statelib.serializers.rows import StateRows
 from statelib.storage.inventory import FileFinding
 from statelib.storage.places import is_absolute
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What :func:`verify` found of one snapshot; no problems = whole. ``entries`` is None where nothing tells."""
+    """What :func:`verify` found of one snapshot; no problems = whole. ``entries`` is None where nothing tells.
+    ``files_read``: of how many files every byte was read, ``_metadata`` among them."""
 
     directory: str
     files: int
     size_bytes: int
     entries: int | None
     problems: tuple[str, ...]
+    files_read: int = 0
 
 
 def resolve(deployment: Deployment, text: str) -> Checkpoint:
     """A snapshot by ``<pipeline>/<id>``, or by the path of its directory or ``_metadata`` file.
 
-    Raises as :func:`parse_checkpoint`, :func:`completed_record` and :func:`open_checkpoint` do."""
+    Raises as :func:`parse_checkpoint`, :func:`stored_record` and :func:`open_checkpoint` do."""
     if not is_id(text):
         return open_checkpoint(text, storage_root=deployment.storage_root)
-    return open_checkpoint(completed_record(deployment, text).directory, own=True, storage_root=deployment.storage_root)
+    return open_checkpoint(stored_record(deployment, text).directory, own=True, storage_root=deployment.storage_root)
 
 
-def completed_record(deployment: Deployment, text: str) -> CheckpointRecord:
-    """The record of ``<pipeline>/<id>``; InvalidRequestError (``not-completed``) unless it is complete."""
+def stored_record(deployment: Deployment, text: str) -> CheckpointRecord:
+    """The record of ``<pipeline>/<id>``; InvalidRequestError (``not-completed``) unless it is complete, or is kept for
+    inspection."""
     record = deployment.catalog().get(*parse_checkpoint(text))
-    if record.state is not CheckpointState.COMPLETED:
-        reason = f": {record.reason}" if record.reason else ""
+    if record.state not in (CheckpointState.COMPLETED, CheckpointState.QUARANTINED):
+        reason = f": {why(record)}" if record.reason else ""
         raise InvalidRequestError(
             f"checkpoint {text} is {record.state.lower()}{reason}",
             kind="not-completed",
@@ -106,18 +115,21 @@ def verify_at(
     read_data: bool = True,
     scratch: str | None = None,
     storage_root: str | None = None,
+    relocate: Mapping[str, str] | None = None,
+    key_type: StateType | None = None,
+    verified: Callable[[Checkpoint], Verification] | None = None,
 ) -> Verification:
-    """As :func:`verify`, of a snapshot that is still to be opened: a damaged ``_metadata`` is the problem found,
-    and so is a missing one where statelib is known to have written it (``own``)."""
+    """As :func:`verify`, or as ``verified`` does it, of a snapshot that is still to be opened: a damaged ``_metadata``
+    is the problem found, and so is a missing one where statelib is known to have written it (``own``)."""
     try:
-        opened = open_checkpoint(directory, own=own, storage_root=storage_root)
+        opened = open_checkpoint(directory, own=own, storage_root=storage_root, relocate=relocate, key_type=key_type)
     except CorruptStateError as error:
         return Verification(directory, 0, 0, 0, (error.message,))
     except NotFoundError as error:
         if not own:
             raise
         return Verification(directory, 0, 0, 0, (error.message,))
-    return verify(opened, read_data=read_data, scratch=scratch)
+    return verified(opened) if verified else verify(opened, read_data=read_data, scratch=scratch)
 
 
 def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = None) -> Verification:
@@ -126,23 +138,59 @@ def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = 
 
     Raises UnsupportedError for state of Flink's that cannot be read."""
     files = opened.manifest.files if opened.manifest else ()
-    kind = PLACES.kind(opened.directory)
-    findings = kind.verify_files(opened.directory, files, read_data, opened.allowed_root)
-    problems = [_problem(opened.directory, finding) for finding in findings if finding.problem]
+    problems = wrong_files(opened, files, files if read_data else ())
     entries = sum(s.total_entries for s in opened.manifest.statistics) if opened.manifest else None
     if read_data and not problems:
         read = [_read_back(part, scratch) for part in opened.each_operator()]
         problems += [problem for found, _ in read for problem in found]
+        problems += unreadable(opened) if opened.manifest else []  # of Flink's own, other operators may hold anything
         entries = sum(total for _, total in read)
     size = opened.metadata_size_bytes + sum(f.size_bytes for f in files)
-    return Verification(opened.directory, len(files) + 1, size, entries, tuple(problems))
+    read_files = len(files) if read_data else 0
+    return Verification(opened.directory, len(files) + 1, size, entries, tuple(problems), read_files + 1)
 
 
-def _problem(directory: str, finding: FileFinding) -> str:
+def verify_sample(opened: Checkpoint, chosen: Sample, seen: set[str]) -> Verification:
+    """Check that every file is there with its size, and the checksums of those that are ``chosen`` and not ``seen``,
+    to which all are added: a file that many snapshots share is read once."""
+    found = verify(opened, read_data=False)
+    new = [file for uri, file in unseen(opened, seen).items() if uri in chosen]
+    problems = [problem for problem in wrong_files(opened, new, new) if problem not in found.problems]
+    return replace(found, problems=(*found.problems, *problems), files_read=len(new) + 1)
+
+
+def unseen(opened: Checkpoint, seen: set[str]) -> dict[str, FileRecord]:
+    """By URI, its files that are not ``seen``, which they are added to."""
+    files = opened.manifest.files if opened.manifest else ()
+    new = {PLACES.file_uri(opened.directory, file.path): file for file in files}
+    fresh = {uri: file for uri, file in new.items() if uri not in seen}
+    seen.update(fresh)
+    return fresh
+
+
+def wrong_files(opened: Checkpoint, files: Sequence[FileRecord], read: Collection[FileRecord]) -> list[str]:
+    """What is wrong with ``files``, those to ``read`` among them: each has to be there with its size, and these with
+    their checksums."""
+    kind, picked = PLACES.kind(opened.directory), set(read)
+    findings: list[FileFinding] = []
+    for with_data in (True, False):
+        part = [file for file in files if (file in picked) is with_data]
+        findings += kind.verify_files(opened.directory, part, with_data, opened.allowed_root)
+    return [_problem_of(opened.directory, finding) for finding in findings if finding.problem]
+
+
+def _wrong_content(finding: FileFinding) -> str:
+    if finding.actual_crc == finding.expected_crc:
+        return f"expected xxh3 {finding.expected_xxh3 or 0:016x}, found {finding.actual_xxh3 or 0:016x}"
+    return f"expected crc32c {finding.expected_crc:08x}, found {finding.actual_crc or 0:08x}"
+
+
+def _problem_of(directory: str, finding: FileFinding) -> str:
+    """One line about a file that is not what it should be."""
     wrong = {
         "missing": f"expected {finding.expected_size} bytes, found no file",
         "size": f"expected {finding.expected_size} bytes, found {finding.actual_size}",
-        "checksum": f"expected crc32c {finding.expected_crc:08x}, found {finding.actual_crc or 0:08x}",
+        "checksum": _wrong_content(finding),
     }
     place = finding.path if is_absolute(finding.path) else f"{_shown(directory)}/{finding.path}"
     return f"{place} (key groups {finding.key_group_range}): {wrong[finding.problem]}"
@@ -168,8 +216,34 @@ def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int]
     return problems, total
 
 
-def export_lines(opened: Checkpoint, state: str | None, scratch: str | None = None) -> Iterator[str]:
-    """Every entry as a typed JSON line, of every operator with keyed state unless one is selected.
+@dataclass(frozen=True)
+class LineFormat:
+    """How entries of keyed state, and parts of operator state, become lines."""
+
+    entries: Callable[[str, KeyedStateSchema, StateDescriptor, StateRows], Iterator[str]]
+    operator: OperatorLines
+
+
+TYPED = LineFormat(typed_json.entry_lines, typed_json.operator_lines)
+LINE_FORMATS = {"typed-jsonl": TYPED, "jsonl": LineFormat(natural_json.entry_lines, natural_json.operator_lines)}
+
+
+def export_all_lines(
+    opened: Checkpoint, state: str | None, scratch: str | None = None, form: LineFormat = TYPED
+) -> Iterator[str]:
+    """As :func:`export_lines`, then the elements of operator state."""
+    operator_states = {
+        s[0] for o in opened.operators for _, held in o.subtasks if held.operator for s in held.operator.states
+    }
+    if state not in operator_states:
+        yield from export_lines(opened, state, scratch, form)
+    yield from export_operator_lines(opened, state, form.operator)
+
+
+def export_lines(
+    opened: Checkpoint, state: str | None, scratch: str | None = None, form: LineFormat = TYPED
+) -> Iterator[str]:
+    """Every entry as a line of JSON, of every operator with keyed state unless one is selected.
 
     Raises InvalidRequestError (``unknown-state``), and UnsupportedError for types that are not known, before the
     first line."""
@@ -178,8 +252,9 @@ def export_lines(opened: Checkpoint, state: str | None, scratch: str | None = No
         parts = _with_state(parts, state)
     for part, schema in [(part, part.schema()) for part in parts]:
         name = part.operator_name(part.keyed_operator())
-        for state_name, table in part.tables(state, scratch):
-            yield from entry_lines(name, schema, schema.state(state_name), table)
+        for descriptor, rows in part.entries(state, scratch):
+            with located(f"{part.directory}: state {descriptor.name}"):
+                yield from form.entries(name, schema, descriptor, rows)
 
 
 def _with_state(parts: list[Checkpoint], state: str) -> list[Checkpoint]:

@@ -1,30 +1,44 @@
 """A checkpoint opened for reading: its metadata, its manifest, and its state as Arrow columns."""
 
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
+from statelib.errors import InvalidRequestError, NotFoundError, StatelibError, UnsupportedError
 from statelib.flows.wiring import PLACES
 from statelib.formats.canonical import read_header
 from statelib.formats.keyed_header import decode_keyed_header
 from statelib.formats.manifest import read_checkpoint_file
 from statelib.formats.operator_id import operator_id
-from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, OperatorState, SourcePosition
-from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyedStateHandle, KeyGroupsSavepointStateHandle
+from statelib.formats.raw_timers import RawTimers, is_empty, read_raw_timers
+from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, OperatorState, Origin, SourcePosition
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    ChangelogStateBackendHandleImpl,
+    IncrementalRemoteKeyedStateHandle,
+    KeyedStateHandle,
+    KeyGroupsStateHandle,
+    StreamStateHandle,
+    checksum_key,
+    stream_handles,
+)
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
+from statelib.model.types import StateType
+from statelib.restore.change_log import schema_of_log, with_whole_files
 from statelib.restore.entries import iter_entries
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.keys import decode_keys
 from statelib.serializers.rows import NO_ROWS, StateRows
 from statelib.serializers.values import decode_values
+from statelib.storage.relocation import Relocation, relocation_of
+from statelib.storage.scratch import scratch_directory
+from statelib.storage.uris import AllowedRoot
 from statelib.storage.views import StateReader
 
 if TYPE_CHECKING:
@@ -35,14 +49,16 @@ if TYPE_CHECKING:
 class Checkpoint:
     """What :func:`open_checkpoint` gives. ``manifest`` is None for a snapshot of Flink's own.
     ``selected``: the id of the operator to look at, None = the only one with keyed state.
-    ``allowed_root``: where its files may lie besides ``directory``, for checkpoints that share them."""
+    ``allowed_root``: where its files may lie besides ``directory``, for checkpoints that share them. ``key_type``: of
+    keys whose type the snapshot itself does not say."""
 
     directory: str
     metadata: CheckpointMetadata
     manifest: CheckpointManifest | None
     metadata_bytes: bytes = field(repr=False)
     selected: bytes | None = None
-    allowed_root: str | None = None
+    allowed_root: AllowedRoot = None
+    key_type: StateType | None = None
 
     @property
     def metadata_size_bytes(self) -> int:
@@ -67,15 +83,20 @@ class Checkpoint:
             return keyed[0]
         if not self.operators:
             raise NotFoundError(f"{self.directory}: no operator with keyed state", kind="no-operator")
-        return self.operators[0]
+        return next((o for o in self.operators if o.operator_id == self.selected), self.operators[0])
 
     def operator_name(self, operator: OperatorState) -> str:
         """The uid where it is known (metadata before version 5 has none, but our own manifest tells), else the id
         in hex."""
         if operator.uid:
             return operator.uid
-        if self.manifest and operator_id(self.manifest.pipeline) == operator.operator_id:
-            return self.manifest.pipeline
+        told = (self.manifest.uid, self.manifest.pipeline) if self.manifest else ()
+        for name in filter(None, told):
+            if operator_id(name) == operator.operator_id:
+                return name
+        # The id of the one operator that the manifest tells of may be set apart from its uid.
+        if self.manifest and self.manifest.uid and len(self.operators) == 1:
+            return self.manifest.uid
         return operator.operator_id.hex()
 
     def each_operator(self) -> tuple["Checkpoint", ...]:
@@ -85,9 +106,10 @@ class Checkpoint:
     def select(self, name: str) -> "Checkpoint":
         """With the operator of that uid or hex id; NotFoundError (``no-operator``) naming those there are."""
         parts = self.each_operator()
+        hashed = operator_id(name)  # metadata before version 5 has no uids, but an id is the hash of one
         for part in parts:
             operator = part.keyed_operator()
-            if name in (self.operator_name(operator), operator.operator_id.hex()):
+            if operator.operator_id == hashed or name in (self.operator_name(operator), operator.operator_id.hex()):
                 return part
         known = ", ".join(self.operator_name(part.keyed_operator()) for part in parts) or "none"
         raise NotFoundError(
@@ -95,35 +117,95 @@ class Checkpoint:
         )
 
     def handles(self) -> tuple[KeyedStateHandle, ...]:
-        return tuple(s.keyed for _, s in self.keyed_operator().subtasks if s.keyed is not None)
+        handles = tuple(s.keyed for _, s in self.keyed_operator().subtasks if s.keyed is not None)
+        return handles if self.manifest else tuple(map(with_whole_files, handles))
+
+    def streams(self) -> tuple[StreamStateHandle, ...]:
+        """All that the state of all operators lies in."""
+        states = (state for operator in self.operators for _, state in operator.subtasks)
+        parts = ((s.keyed, s.operator, s.raw_keyed, s.raw_operator) for s in states)
+        return tuple(s for handles in parts for handle in handles if handle for s in stream_handles(handle))
 
     def checksums(self) -> dict[str, tuple[int, int]] | None:
-        """Path as in the handle -> (size in bytes, crc32c); None for a snapshot of Flink's own."""
-        return {f.path: (f.size_bytes, f.crc32c) for f in self.manifest.files} if self.manifest else None
+        """Of files and segments, by their key -> (size in bytes, crc32c); None for a snapshot of Flink's own."""
+        if self.manifest is None:
+            return None
+        return {key: known for file in self.manifest.files for key, known in file.checksums().items()}
+
+    def identities(self) -> dict[str, tuple[int, int, int | None]]:
+        """Of files and segments, by their key -> (size in bytes, crc32c, xxh3 where it was kept): by what two are
+        the same."""
+        files = self.manifest.files if self.manifest else ()
+        return {key: known for file in files for key, known in file.identities().items()}
 
     def reader(self) -> StateReader:
         return PLACES.kind(self.directory).reader(self.directory, self.checksums(), self.allowed_root)
 
     def schema(self) -> KeyedStateSchema:
-        """Of the manifest, with field names; from the stream's own header where there is none."""
+        """Of the manifest, with field names; from the stream's own header where there is none. Timers in raw keyed
+        state are states behind those that the header names."""
+        managed, raw = self._managed_schema(), self.raw_timers
+        if managed is None and not raw:
+            raise NotFoundError(f"{self.directory}: no operator with keyed state", kind="no-operator")
+        managed = managed or KeyedStateSchema(raw[0].key_type, self.keyed_operator().max_parallelism, ())
+        states = {state.name: state for state in (*managed.states, *(part.descriptor for part in raw))}
+        return replace(managed, states=tuple(states.values()))
+
+    def _managed_schema(self) -> KeyedStateSchema | None:
         if self.manifest:
             return self.manifest.schema
         operator, handles = self.keyed_operator(), self.handles()
         if not handles:
-            raise NotFoundError(f"{self.directory}: no operator with keyed state", kind="no-operator")
+            return None
         handle, reader = handles[0], self.reader()
         what = f"{self.directory}: keyed state of operator {self.operator_name(operator)}"
-        if isinstance(handle, KeyGroupsSavepointStateHandle):
-            return read_header(partial(reader.read_range, handle.stream), handle, operator.max_parallelism, what).schema
-        stream = handle.meta if isinstance(handle, IncrementalRemoteKeyedStateHandle) else handle.stream
-        return decode_keyed_header(reader.read(stream), operator.max_parallelism, what).schema
+        if isinstance(handle, ChangelogStateBackendHandleImpl):
+            if not handle.materialized:
+                return schema_of_log(reader, handle, operator.max_parallelism, self.key_type)
+            handle = handle.materialized[0]
+        if isinstance(handle, IncrementalRemoteKeyedStateHandle):
+            return decode_keyed_header(reader.read(handle.meta), operator.max_parallelism, what).schema
+        return read_header(partial(reader.read_range, handle.stream), handle, operator.max_parallelism, what).schema
+
+    @cached_property
+    def raw_timers(self) -> tuple[RawTimers, ...]:
+        """Timers of Flink's in raw keyed state, handle by handle. Raises UnsupportedError (``raw-keyed-state``) for
+        anything else that lies there."""
+        operator = self.keyed_operator()
+        found: list[RawTimers] = []
+        for subtask, state in operator.subtasks:
+            handle = state.raw_keyed
+            if not isinstance(handle, KeyGroupsStateHandle) or is_empty(handle):
+                continue
+            what = f"{self.directory}: raw keyed state of {self.operator_name(operator)}, subtask {subtask}"
+            found += read_raw_timers(self.reader().read(handle.stream), handle, operator.max_parallelism, what)
+        return tuple(found)
 
     def sources(self) -> tuple[RestoreSource, ...]:
-        """One a handle, ready to restore from, with the statistics that its entries must have."""
-        schema, reader = self.schema(), self.reader()
+        """One a handle, ready to restore from, with the statistics that its entries must have.
+
+        Raises UnsupportedError (``raw-keyed-state``) where that would leave timers behind."""
+        if any(len(part.rows) for part in self.raw_timers):
+            raise UnsupportedError(
+                f"{self.directory}: timers in raw keyed state, which can be exported but not restored or compared",
+                kind="raw-keyed-state",
+                hint="take a savepoint with Flink: there they are state like any other",
+            )
+        return self._managed_sources()
+
+    def _managed_sources(self) -> tuple[RestoreSource, ...]:
+        schema, reader = self._managed_schema(), self.reader()
+        if schema is None:
+            return ()
         return tuple(
-            RestoreSource(handle, reader, schema, self.statistics(handle.key_group_range)) for handle in self.handles()
+            RestoreSource(handle, reader, schema, self.statistics(handle.key_group_range), self._checksummed(handle))
+            for handle in self.handles()
         )
+
+    def _checksummed(self, handle: KeyedStateHandle) -> bool:
+        """Whether the manifest, which has a checksum of its own, has one for every file of the handle."""
+        known = self.checksums() or {}
+        return all(isinstance(s, ByteStreamStateHandle) or checksum_key(s) in known for s in stream_handles(handle))
 
     def position(self) -> SourcePosition | None:
         """How far the source was applied, from the state itself; None for a snapshot of Flink's own."""
@@ -138,24 +220,35 @@ class Checkpoint:
 
     def rows(self, scratch: str | None = None) -> Iterator[tuple[int, StateRows]]:
         """(state index, serialized entries) batch by batch, from storage, verified."""
-        with located(self.directory), tempfile.TemporaryDirectory(dir=scratch, prefix="statelib-read-") as directory:
-            for number, source in enumerate(self.sources()):
+        with located(self.directory), scratch_directory(scratch, "read") as directory:
+            for number, source in enumerate(self._managed_sources()):
                 yield from iter_entries(source, None, str(Path(directory) / str(number)))
+            if self.raw_timers:
+                index_of = {state.name: index for index, state in enumerate(self.schema().states)}
+                yield from ((index_of[part.descriptor.name], part.rows) for part in self.raw_timers if len(part.rows))
 
-    def tables(self, state: str | None = None, scratch: str | None = None) -> Iterator[tuple[str, pa.Table]]:
-        """(state name, table) with columns ``key_group, key[, user_key], value``."""
+    def entries(
+        self, state: str | None = None, scratch: str | None = None
+    ) -> Iterator[tuple[StateDescriptor, StateRows]]:
+        """(state, some of its serialized entries), of one state or of all; raises as :meth:`KeyedStateSchema.state`."""
         schema = self.schema()
         if state is not None:
             schema.state(state)
         for index, rows in self.rows(scratch):
             descriptor = schema.states[index]
             if len(rows) and state in (None, descriptor.name):
-                with located(f"{self.directory}: state {descriptor.name}"):
-                    table = to_table(schema, descriptor, rows)
-                yield descriptor.name, table
+                yield descriptor, rows
+
+    def tables(self, state: str | None = None, scratch: str | None = None) -> Iterator[tuple[str, pa.Table]]:
+        """(state name, table) with the columns of :func:`to_table`."""
+        schema = self.schema()
+        for descriptor, rows in self.entries(state, scratch):
+            with located(f"{self.directory}: state {descriptor.name}"):
+                table = to_table(schema, descriptor, rows)
+            yield descriptor.name, table
 
     def to_arrow(self, state: str, scratch: str | None = None) -> pa.Table:
-        """All entries of one state: ``key_group, key[, user_key], value``."""
+        """All entries of one state, with the columns of :func:`to_table`."""
         schema = self.schema()
         empty = to_table(schema, schema.state(state), NO_ROWS)
         return pa.concat_tables([empty, *(table for _, table in self.tables(state, scratch))])
@@ -181,32 +274,79 @@ def located(where: str) -> Iterator[None]:
 
 
 def _holds_keyed_state(operator: OperatorState) -> bool:
-    return any(subtask.keyed for _, subtask in operator.subtasks)
+    return any(s.keyed or (s.raw_keyed and not _is_empty(s.raw_keyed)) for _, s in operator.subtasks)
+
+
+def _is_empty(raw: KeyedStateHandle) -> bool:
+    return isinstance(raw, KeyGroupsStateHandle) and is_empty(raw)
 
 
 def to_table(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> pa.Table:
-    """Decode serialized entries into columns ``key_group, key[, user_key], value``."""
-    decoded = decode_keys(schema, descriptor, rows.keys)
-    columns = {"key_group": pa.array(decoded.key_groups), "key": decoded.keys}
-    if decoded.user_keys is not None:
-        columns["user_key"] = decoded.user_keys
-    return pa.table({**columns, "value": decode_values(descriptor, rows.values)})
+    """Decode serialized entries into columns ``key_group, key[, namespace][, user_key], value``; timers
+    into ``key_group, key[, namespace], timestamp``."""
+    columns = decode_keys(schema, descriptor, rows.keys).columns()
+    values = decode_values(descriptor, rows.values)
+    return pa.table(columns if descriptor.kind is StateKind.TIMERS else {**columns, "value": values})
 
 
-def open_checkpoint(path: str, *, own: bool = False, storage_root: str | None = None) -> Checkpoint:
+def open_checkpoint(
+    path: str,
+    *,
+    own: bool = False,
+    storage_root: str | None = None,
+    relocate: Mapping[str, str] | None = None,
+    key_type: StateType | None = None,
+) -> Checkpoint:
     """Open a checkpoint or savepoint by its directory, or by the ``_metadata`` file in it.
 
     ``own``: statelib wrote it, so that a missing manifest is damage. ``storage_root``: the
     deployment's storage; a checkpoint that lies in it may share files with others of its pipeline,
-    any other snapshot is confined to its directory.
+    any other snapshot is confined to its directory. ``relocate``: prefix of paths in ``_metadata`` -> where
+    that is now, for snapshots that were moved; files may lie below the new prefixes too, and nowhere else.
+    ``key_type``: of keys in a change log that does not say it.
 
-    Raises NotFoundError (``no-metadata``), CorruptStateError (``corrupt-metadata``).
+    Raises NotFoundError (``no-metadata``), CorruptStateError (``corrupt-metadata``), InvalidRequestError
+    (``bad-relocation``).
     """
+    relocation = relocation_at(path, relocate)
     kind = PLACES.kind(path)
     directory = kind.normalised(path.removesuffix("/_metadata"))
     data = kind.read_published(directory)
     metadata, manifest = read_checkpoint_file(data, f"{kind.shown(directory)}/_metadata", expect_manifest=own)
-    return Checkpoint(directory, metadata, manifest, data, allowed_root=pipeline_directory(directory, storage_root))
+    roots = (*_own_roots(directory, storage_root, manifest), *relocation.roots)
+    metadata, manifest = relocation.metadata(metadata), relocation.manifest(manifest)
+    return Checkpoint(directory, metadata, manifest, data, allowed_root=roots or None, key_type=key_type)
+
+
+def relocation_at(path: str, relocate: Mapping[str, str] | None) -> Relocation:
+    """Where what a snapshot at ``path`` refers to lies now. Raises InvalidRequestError (``bad-relocation``)."""
+    found = relocation_of(relocate)
+    for root in found.roots:
+        if PLACES.kind(root) is not PLACES.kind(path):
+            raise InvalidRequestError(
+                f"{path} is relocated to {root}, in a storage of another kind: expected all of it in one",
+                kind="bad-relocation",
+                hint="copy both to the same storage",
+            )
+    return found
+
+
+def _own_roots(directory: str, storage_root: str | None, manifest: CheckpointManifest | None) -> tuple[str, ...]:
+    """Where a checkpoint of the deployment's own may have files besides its directory."""
+    own_root = pipeline_directory(directory, storage_root)
+    if own_root is None or storage_root is None:
+        return ()
+    if manifest is None or not manifest.origins:
+        return (own_root,)
+    root = PLACES.kind(storage_root).normalised(storage_root)
+    return (own_root, *origin_directories(root, manifest.origins))
+
+
+def origin_directories(root: str, origins: Sequence[Origin]) -> tuple[str, ...]:
+    """Where the files of a fork's origins may lie: in the directories of those pipelines and savepoints, and
+    always below the deployment's own storage."""
+    pipelines = [f"{root}/{o.pipeline}" for o in origins]
+    return (*pipelines, *(f"{root}/savepoints/savepoint-{o.pipeline}-{o.checkpoint_id}" for o in origins))
 
 
 def pipeline_directory(directory: str, storage_root: str | None) -> str | None:

@@ -1,17 +1,20 @@
 """The orphan sweep, and why a file is there: what lies on storage, judged by what the catalog knows."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from statelib.catalog.storage_facts import FileFacts
 from statelib.coordinator.orphans import METADATA_NAME, REMOVABLE, Found, Listed, Verdict, classify
+from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
-from statelib.flows.cleanup import Point, names, nothing_happens
-from statelib.flows.wiring import Deployment
+from statelib.flows.cleanup import Point, names
+from statelib.flows.forgotten import check_before_deleting
+from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.storage.uris import local_path, to_uri
+from statelib.storage.removal import CheckpointRemover
 
 HOUR_MS = 3_600_000
 DEFAULT_GRACE_MS = 7 * 24 * HOUR_MS
@@ -24,7 +27,8 @@ MAX_UNKNOWN_SHARE = 0.25
 class Orphans:
     """One pipeline's files that nobody will ever refer to; ``deleted`` tells whether they are gone.
     ``young``: of attempts that the catalog does not know, still within the grace period.
-    ``foreign``: not named by statelib; never deleted."""
+    ``task_owned``: state that tasks keep and remove by themselves; ``foreign``: not named by statelib. Neither is
+    ever deleted."""
 
     pipeline: PipelineName
     files: tuple[str, ...]
@@ -32,6 +36,7 @@ class Orphans:
     young: tuple[str, ...]
     foreign: tuple[str, ...]
     deleted: bool
+    task_owned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,7 @@ def orphans(
     grace_ms: int = DEFAULT_GRACE_MS,
     dry_run: bool = True,
     force: bool = False,
-    at: Point = nothing_happens,
+    at: Point = crash_point,
 ) -> list[Orphans]:
     """Find what aborted and crashed attempts left behind, also temporary files; delete it unless ``dry_run``.
 
@@ -68,7 +73,9 @@ def orphans(
             kind="grace-too-short",
             hint="--force, if nothing is running",
         )
-    return [_sweep(deployment, name, grace_ms, dry_run, force, at) for name in names(deployment, pipeline)]
+    chosen = names(deployment, pipeline)
+    check_before_deleting(deployment, chosen)
+    return [_sweep(deployment, name, grace_ms, dry_run, force, at) for name in chosen]
 
 
 def _sweep(  # noqa: PLR0917 - the options of the call above, one pipeline at a time
@@ -80,7 +87,7 @@ def _sweep(  # noqa: PLR0917 - the options of the call above, one pipeline at a 
         raise ConflictError(
             f"{name}: {forgotten[0]} is of a checkpoint that the catalog does not know: it is older than the storage",
             kind="catalog-behind-storage",
-            hint="bring the catalog up to date before anything is deleted",
+            hint=_brought_up_to_date(name, forgotten[0].rpartition("/")[0].rpartition("/")[2]),
         )
     chosen = [f for f in found if f.verdict in REMOVABLE]
     if not dry_run:
@@ -94,6 +101,16 @@ def _sweep(  # noqa: PLR0917 - the options of the call above, one pipeline at a 
         tuple(f.file.uri for f in found if f.verdict is Verdict.YOUNG),
         tuple(f.file.uri for f in found if f.verdict is Verdict.FOREIGN),
         not dry_run,
+        tuple(f.file.uri for f in found if f.verdict is Verdict.TASK_OWNED),
+    )
+
+
+def _brought_up_to_date(name: PipelineName, directory: str) -> str:
+    number = directory.removeprefix("chk-")
+    if not (directory.startswith("chk-") and number.isdecimal()):
+        return f"move it elsewhere: the directory of {name} is for its own checkpoints"
+    return (
+        f"statelib catalog rebuild --merge -p {name} enters it; if it is left out there, add --give-up {name}/{number}"
     )
 
 
@@ -106,10 +123,18 @@ def survey(deployment: Deployment, name: PipelineName, grace_ms: int) -> tuple[F
         for file in remover.list_files(place):
             uri = f"{place}/{file.path}"
             listed[uri] = Listed(uri, file.size_bytes, file.modified_at_ms)
-    if not listed:
+    now_ms = _storage_now_ms(remover, listed)
+    if now_ms is None:
         return ()
-    now_ms = remover.now_ms(next(iter(listed)).rpartition("/")[0])
     return classify(list(listed.values()), catalog.cleanup.known(name), now_ms, grace_ms)
+
+
+def _storage_now_ms(remover: CheckpointRemover, listed: Iterable[str]) -> int | None:
+    """By the clock of the first listed file's directory that is still there; None if none is: gc was at work beside."""
+    for directory in dict.fromkeys(uri.rpartition("/")[0] for uri in listed):
+        with contextlib.suppress(NotFoundError):
+            return remover.now_ms(directory)
+    return None
 
 
 def _places(deployment: Deployment, name: PipelineName) -> list[str]:
@@ -139,14 +164,15 @@ def _remove(deployment: Deployment, name: PipelineName, chosen: Sequence[Found],
     """``_metadata`` first, here too; then the directories that this may have emptied."""
     remover, places = deployment.remover(), _places(deployment, name)
     uris = sorted((f.file.uri for f in chosen), key=lambda uri: (not uri.endswith(f"/{METADATA_NAME}"), uri))
-    for uri in uris:
+    for start in range(0, len(uris), remover.files_at_once):
         at("before orphan")
-        remover.remove_file(uri, places)
+        remover.remove_files(uris[start : start + remover.files_at_once], places)
     at("orphans deleted")
     catalog = deployment.catalog()
     ended = (CheckpointState.ABORTED, CheckpointState.DELETED)
+    left = remover.list_directories(places[0])
     for record in catalog.list(name, ended):
-        if record.directory.startswith(f"{places[0]}/"):
+        if record.directory in left:
             at("before orphan directory")
             remover.remove_directory(record.directory, places[:1])
         elif record.directory in places:
@@ -155,7 +181,7 @@ def _remove(deployment: Deployment, name: PipelineName, chosen: Sequence[Found],
 
 def why(deployment: Deployment, file: str) -> Why:
     """Which checkpoints need a file, and what gc will do with it. NotFoundError (``unknown-file``)."""
-    uri = to_uri(local_path(file))
+    uri = PLACES.kind(file).normalised(file)
     facts = deployment.catalog().cleanup.file(uri)
     if facts is not None:
         return _of_recorded(facts)
@@ -163,7 +189,8 @@ def why(deployment: Deployment, file: str) -> Why:
     owners = [r for r in deployment.catalog().list() if r.directory.rstrip("/") == directory]
     if last == METADATA_NAME and owners:
         record = owners[0]
-        name, alive = f"{record.pipeline}/{record.checkpoint_id}", record.state is CheckpointState.COMPLETED
+        name = f"{record.pipeline}/{record.checkpoint_id}"
+        alive = record.state in (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
         said = f"metadata of {record.kind.lower()} {name}, which is {record.state}"
         return Why(uri, record.state, record.owner, name, (name,) if alive else (), said)
     return _of_listed(deployment, uri)
@@ -186,6 +213,7 @@ _EXPLANATIONS = {
     Verdict.UNKNOWN_ATTEMPT: "of an attempt that the catalog does not know: statelib orphans --delete removes it",
     Verdict.YOUNG: "of an attempt that the catalog does not know, within the grace period",
     Verdict.UNKNOWN_CHECKPOINT: "of a checkpoint that the catalog does not know",
+    Verdict.TASK_OWNED: "state that a task owns: only its task removes it",
     Verdict.FOREIGN: "not named by statelib: never deleted",
 }
 
@@ -198,5 +226,5 @@ def _of_listed(deployment: Deployment, uri: str) -> Why:
     raise NotFoundError(
         f"{uri}: no checkpoint refers to it, and it lies in no pipeline's directory",
         kind="unknown-file",
-        hint="give the absolute path of a file in the checkpoint storage",
+        hint="give the absolute path or URI of a file in the checkpoint storage",
     )

@@ -7,14 +7,20 @@ from statelib.catalog.catalog import Catalog
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.flows.adoption import adopt_snapshot, check_adoptable
+from statelib.flows.continuation import Continuation, continuation
 from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.flows.quarantine import check_not_quarantined
+from statelib.flows.restore_estimate import newest_throughput
 from statelib.flows.snapshot import RestoreLayout, lay_out
 from statelib.flows.wiring import Deployment
-from statelib.model.handles import ByteStreamStateHandle, IncrementalRemoteKeyedStateHandle, stream_handles
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    IncrementalRemoteKeyedStateHandle,
+    materialized_parts,
+)
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
-from statelib.restore.schemas import check_same_schema
 from statelib.restore.volume import bytes_to_read, entries_to_read
 
 
@@ -48,7 +54,10 @@ class RestorePlan:
     ``abandoned``: checkpoints of the present history that will not be part of the new one.
     ``aborts``: checkpoints and savepoints under way, which the restore gives up.
     ``replay_from_ms``: where the restored state ends; ``replay_until_ms``: the start of the last
-    interval that is left behind, None if none is."""
+    interval that is left behind, None if none is. ``states``: what becomes of each state of the pipeline;
+    ``non_restored``: state of the snapshot that is left out, because that was allowed.
+    ``estimate_ms``: how long the slowest subtask reads if it is as fast as the restore before checkpoint
+    ``estimated_from`` was, the newest that was measured; None if none was."""
 
     pipeline: str
     checkpoint_id: int | None
@@ -62,6 +71,10 @@ class RestorePlan:
     abandoned: tuple[int, ...]
     aborts: tuple[int, ...]
     reads: tuple[SubtaskRead, ...]
+    states: tuple[str, ...]
+    non_restored: tuple[str, ...]
+    estimate_ms: int | None = None
+    estimated_from: int | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -70,8 +83,14 @@ class RestorePlan:
     def from_json(text: str) -> "RestorePlan":
         values = json.loads(text)
         reads = tuple(SubtaskRead(**{**read, "handles": tuple(read["handles"])}) for read in values["reads"])
-        sequences = {name: tuple(values[name]) for name in ("abandoned", "aborts")}
+        sequences = {name: tuple(values[name]) for name in ("abandoned", "aborts", "states", "non_restored")}
         return RestorePlan(**{**values, **sequences, "reads": reads})
+
+    def estimate(self) -> str:
+        """How long the slowest subtask restores, for people."""
+        if self.estimate_ms is None:
+            return "unknown, no restore from storage was measured yet"
+        return f"about {self.estimate_ms / 1000:.1f} s, as fast as before checkpoint {self.estimated_from}"
 
     def describe(self) -> str:
         """The plan as Markdown, for logs and for the person who approves it."""
@@ -81,28 +100,36 @@ class RestorePlan:
             f"**Restore `{self.pipeline}` to {name}** ({self.claim_mode})",
             f"- directory: `{self.directory}`",
             f"- entries: {entries}",
+            f"- slowest subtask: {self.estimate()}",
             f"- parallelism: {self.old_parallelism} → {self.parallelism}",
             f"- leaves behind: {', '.join(map(str, self.abandoned)) or 'nothing'}",
             f"- aborts, because it is under way: {', '.join(map(str, self.aborts)) or 'nothing'}",
         ]
+        lines += [f"- {line}" for line in self.states]
+        lines += [f"- **not restored**: {line}" for line in self.non_restored]
         return "\n".join(lines + [f"- {line}" for line in self.reads])
 
 
 def find_checkpoint(
     deployment: Deployment, pipeline: PipelineName, checkpoint: str
 ) -> tuple[CheckpointRecord | None, Checkpoint]:
-    """By id, or by the path of a directory. Raises NotFoundError; InvalidRequestError
-    (``not-completed``) for one that never completed."""
+    """By id, or by the path of a directory; the record is None where it is none of the pipeline's. Raises
+    NotFoundError; InvalidRequestError (``not-completed``, ``quarantined``) for one that never completed, whichever
+    pipeline took it."""
     catalog = deployment.catalog()
     if not checkpoint.isdecimal():
         opened = open_checkpoint(checkpoint, storage_root=deployment.storage_root)
-        known = [r for r in catalog.list(pipeline) if r.directory.rstrip("/") == opened.directory.rstrip("/")]
-        return (_completed(known[0]) if known else None), opened
+        place = opened.directory.rstrip("/")
+        writer = opened.manifest.pipeline if opened.manifest else pipeline
+        known = [r for name in (pipeline, writer) for r in catalog.list(name) if r.directory.rstrip("/") == place]
+        record = _completed(known[0]) if known else None
+        return (record if record and record.pipeline == pipeline else None), opened
     record = _completed(catalog.get(pipeline, CheckpointId(int(checkpoint))))
     return record, open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
 
 
 def _completed(record: CheckpointRecord) -> CheckpointRecord:
+    check_not_quarantined(record)
     if record.state is not CheckpointState.COMPLETED:
         raise InvalidRequestError(
             f"checkpoint {record.pipeline}/{record.checkpoint_id} is {record.state}: "
@@ -119,33 +146,40 @@ def plan_restore(
     """What a restore would do; changes nothing. What the next run could not restore is refused here.
 
     Raises NotFoundError, InvalidRequestError (``not-completed``, ``bad-parallelism``, ``backend-changed``,
-    ``max-parallelism-changed``, ``state-schema-changed``, ``other-pipeline``, ``claim-outside-root``),
+    ``max-parallelism-changed``, ``state-schema-changed``, ``non-restored-state``, ``other-pipeline``,
+    ``other-operator``, ``claim-outside-root``),
     UnsupportedError (``foreign-snapshot``).
     """
     name = PipelineName(pipeline.name)
     record, opened = find_checkpoint(deployment, name, checkpoint)
-    _check_restorable(pipeline, opened)
+    source = _check_restorable(pipeline, opened)
+    catalog = deployment.catalog()
     if claim_mode is ClaimMode.CLAIM:
         _check_claim(opened)
-    catalog = deployment.catalog()
     head = catalog.head(name)
     new = parallelism if parallelism is not None else head.parallelism or pipeline.parallelism
     check_parallelism(new, pipeline.max_parallelism)
     position, statistics = opened.position(), opened.manifest.statistics if opened.manifest else None
     abandoned = _abandoned(catalog, head, record)
+    reads = _reads(lay_out(opened, new, pipeline), pipeline.backend)
+    throughput = newest_throughput(catalog, name, deployment.storage_root)
     return RestorePlan(
         pipeline=name,
         checkpoint_id=record.checkpoint_id if record else None,
         directory=opened.directory,
         claim_mode=claim_mode,
         parallelism=new,
-        old_parallelism=opened.keyed_operator().parallelism,
+        old_parallelism=source.opened.keyed_operator().parallelism,
         entries=sum(s.total_entries for s in statistics) if statistics is not None else None,
         replay_from_ms=position.interval.end_ms if position and position.interval else None,
         replay_until_ms=max((r.interval.start_ms for r in abandoned if r.interval), default=None),
         abandoned=tuple(r.checkpoint_id for r in abandoned),
         aborts=tuple(sorted(r.checkpoint_id for r in catalog.list(name, (CheckpointState.PENDING,)))),
-        reads=_reads(lay_out(opened, new, pipeline), pipeline.backend),
+        reads=reads,
+        states=source.resolutions(),
+        non_restored=source.non_restored(),
+        estimate_ms=throughput.slowest_ms(read.size_bytes for read in reads) if throughput else None,
+        estimated_from=throughput.checkpoint_id if throughput else None,
     )
 
 
@@ -155,35 +189,44 @@ def _reads(layout: RestoreLayout, backend: str) -> tuple[SubtaskRead, ...]:
             subtask=subtask,
             key_groups=str(key_groups),
             handles=tuple(str(source.handle.key_group_range) for source in sources),
-            size_bytes=bytes_to_read(key_groups, sources, backend),
+            size_bytes=bytes_to_read(layout.schema, key_groups, sources, backend),
             entries=entries_to_read(key_groups, sources),
         )
         for subtask, (key_groups, sources) in enumerate(zip(layout.ranges, layout.sources, strict=True))
     )
 
 
-def _check_restorable(pipeline: Pipeline, opened: Checkpoint) -> None:
-    """Whether the pipeline, as it is defined now, can go on from the snapshot."""
+def _check_restorable(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
+    """How the pipeline, as it is defined now, can go on from the snapshot."""
     name, manifest = PipelineName(pipeline.name), opened.manifest
-    if manifest is not None and manifest.pipeline != name:
+    if manifest is not None and manifest.pipeline not in (name, *pipeline.renamed_from):
         raise InvalidRequestError(
-            f"{opened.directory} is a snapshot of pipeline {manifest.pipeline}, not of {name}", kind="other-pipeline"
+            f"{opened.directory} is a snapshot of pipeline {manifest.pipeline}, not of {name}",
+            kind="other-pipeline",
+            hint=f"if {name} was called so, say 'renamed_from: {manifest.pipeline}' in its pipeline file",
         )
-    check_adoptable(name, opened)
-    check_same_schema(pipeline.schema(), opened.schema())
-    if pipeline.backend == "heap" and any(isinstance(h, IncrementalRemoteKeyedStateHandle) for h in opened.handles()):
+    return check_state(pipeline, opened)
+
+
+def check_state(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
+    """How the pipeline's schema and backend go on from the snapshot's state, whichever pipeline took it."""
+    check_adoptable(PipelineName(pipeline.name), opened)
+    source = continuation(pipeline, opened).check()
+    parts = [part for handle in source.opened.handles() for part in materialized_parts(handle)]
+    if pipeline.backend == "heap" and any(isinstance(part, IncrementalRemoteKeyedStateHandle) for part in parts):
         raise InvalidRequestError(
-            f"{opened.directory} holds RocksDB's files, pipeline {name} has the backend heap",
+            f"{opened.directory} holds RocksDB's files, pipeline {pipeline.name} has the backend heap",
             kind="backend-changed",
             hint="a canonical savepoint restores into any backend: take one with the old backend",
         )
+    return source
 
 
 def _check_claim(opened: Checkpoint) -> None:
     """Claiming makes the files ours to delete, so none may lie outside the claimed directory; those that the
     pipeline's own checkpoints share are ours already."""
     reader = opened.reader()
-    for stream in (s for handle in opened.handles() for s in stream_handles(handle)):
+    for stream in opened.streams():
         if isinstance(stream, ByteStreamStateHandle):
             continue
         try:
@@ -203,9 +246,25 @@ def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan,
     checkpoint_id = plan.checkpoint_id
     if checkpoint_id is None:
         opened = open_checkpoint(plan.directory, storage_root=deployment.storage_root)
-        checkpoint_id = adopt_snapshot(deployment, name, opened).checkpoint_id
+        checkpoint_id = adopt_snapshot(deployment, name, continuation(pipeline, opened).opened).checkpoint_id
     claim = plan.claim_mode == ClaimMode.CLAIM
     return catalog.restore(name, CheckpointId(checkpoint_id), plan.parallelism, owner, claim=claim)
+
+
+def adopt_former(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHead | None:
+    """Let a pipeline that never ran under its present name go on from where it stood under an earlier one.
+
+    The newest checkpoint of the earlier name becomes its head, as a NO_CLAIM restore from its path would make
+    it; None where no earlier name has one."""
+    catalog = deployment.catalog()
+    for name in pipeline.renamed_from:
+        former = catalog.head(PipelineName(name))
+        if former.head is not None:
+            directory = catalog.get(former.pipeline, former.head).directory
+            parallelism = former.parallelism or pipeline.parallelism
+            plan = plan_restore(deployment, pipeline, directory, parallelism, ClaimMode.NO_CLAIM)
+            return apply_restore(deployment, pipeline, plan, owner)
+    return None
 
 
 def hold_source(deployment: Deployment, plan: RestorePlan, holder: str) -> None:

@@ -48,6 +48,7 @@ def begin_savepoint(
         key=f"savepoint:{key}",
         target=target,
         note=note,
+        timeout_ms=pipeline.checkpoint.timeout_s * 1000,
     )
     storage = deployment.storage(pipeline)
     record = catalog.begin(request, lambda number: storage.initialize_savepoint_location(number, target).directory)

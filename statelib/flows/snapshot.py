@@ -1,49 +1,74 @@
 """What the Spark driver does around its tasks: plan a snapshot, then publish what the tasks acknowledged."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
-from statelib.coordinator.acknowledgements import check_acknowledgements
+from statelib.coordinator.notifications import NOTHING_HAPPENED, TOLD, History, history_before
+from statelib.coordinator.operator_assignment import redistribute
+from statelib.coordinator.pending_checkpoint import Acknowledgement, PendingCheckpoint
 from statelib.coordinator.state_assignment import assign
+from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.errors import ConflictError, NotFoundError, StatelibError
+from statelib.flows.continuation import continuation, own_operator_id, own_uid
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import Deployment, new_attempt, now_ms
 from statelib.formats.manifest import append_manifest, read_checkpoint_file
 from statelib.formats.metadata import encode_metadata
-from statelib.formats.operator_id import operator_id
-from statelib.formats.operator_state import encode_source_position
 from statelib.model.checkpoint import (
     CheckpointManifest,
     CheckpointMetadata,
     EventCounts,
+    FileRecord,
     OperatorState,
     OperatorSubtaskState,
+    Origin,
     SourcePosition,
     SubtaskReport,
 )
-from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
+from statelib.model.failure import CheckpointFailureReason, failure_in
+from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
-from statelib.model.record import CheckpointRecord, CheckpointState, Owner
+from statelib.model.operator_state import OperatorStateDescriptor
+from statelib.model.record import CheckpointRecord, CheckpointState, Owner, why
 from statelib.model.state import KeyedStateSchema, merge_statistics
-from statelib.restore.keyed import restored_in_place
+from statelib.restore.base import restored_in_place
+from statelib.restore.logged import restored_log
+from statelib.restore.operator import OperatorRestoreSource, check_operator_states
 from statelib.restore.plan import RestoreSource, refuse_heap_native
-from statelib.snapshots.previous import NO_PREVIOUS, PreviousSnapshot, previous_snapshot
-from statelib.storage.views import StorageReference
+from statelib.snapshots.execution import EXPIRED
+from statelib.snapshots.previous import (
+    NO_PREVIOUS,
+    Identities,
+    PreviousSnapshot,
+    previous_changelog,
+    previous_snapshot,
+)
+from statelib.storage.filesystem import SHARED_DIRECTORY
+from statelib.storage.places import is_absolute
+from statelib.storage.references import encode_reference
+from statelib.storage.views import CheckpointStorageCoordinatorView, CheckpointStorageWorkerView, StorageReference
+
+log = logging.getLogger(__name__)
 
 INCREMENTAL = "incremental"
+CHANGELOG = "changelog"
 NOTHING_APPLIED = SourcePosition(None, -(2**63))
 
 
 @dataclass(frozen=True)
 class RestoreLayout:
     """Which key groups each subtask owns (``ranges[i]``) and what it restores them from
-    (``sources[i]``, empty without a base). Picklable."""
+    (``sources[i]``, empty without a base); the same of operator state. Picklable."""
 
     schema: KeyedStateSchema
     ranges: tuple[KeyGroupRange, ...]
     sources: tuple[tuple[RestoreSource, ...], ...]
+    operator_states: tuple[OperatorStateDescriptor, ...]
+    operator_sources: tuple[tuple[OperatorRestoreSource, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -56,6 +81,22 @@ class SnapshotPlan:
     base_position: SourcePosition
     previous: tuple[PreviousSnapshot, ...]
     """By subtask: the snapshot whose files it may refer to."""
+    trigger: bytes
+    """The reference of the checkpoint's location, as it is shipped to workers."""
+    origins: tuple[Origin, ...] = ()
+    """Of the base: other pipelines in whose directories such files may lie."""
+    base_files: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    """Of the base: key of a file or a segment -> (size in bytes, crc32c)."""
+    history: History = NOTHING_HAPPENED
+    """What every subtask's strategy is told before it takes the snapshot."""
+
+    @property
+    def position(self) -> SourcePosition:
+        """How far the source has been applied with this checkpoint; a savepoint moves nothing."""
+        interval, before = self.record.interval, self.base_position
+        if interval is None:
+            return before
+        return SourcePosition(interval, max(interval.end_ms - 1, before.watermark_ms))
 
     @property
     def reference(self) -> StorageReference:
@@ -70,30 +111,76 @@ def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: Che
     catalog = deployment.catalog()
     name = PipelineName(pipeline.name)
     record = catalog.get(name, checkpoint_id)
-    if record.state is CheckpointState.COMPLETED or _is_published(record.directory):
+    if record.state is CheckpointState.COMPLETED or _is_published(deployment.storage(pipeline), record.directory):
         return None
     if record.state is not CheckpointState.PENDING:
         raise ConflictError(
-            f"checkpoint {name}/{checkpoint_id} is {record.state}: {record.reason or 'no reason given'}",
+            f"checkpoint {name}/{checkpoint_id} is {record.state}: {why(record) or 'no reason given'}",
             kind="not-pending",
             hint="clear the DAG run from its first task to begin a new one",
         )
     attempt = new_attempt()
-    catalog.record_attempt(name, checkpoint_id, attempt)
+    record = catalog.record_attempt(name, checkpoint_id, attempt, pipeline.checkpoint.timeout_s * 1000)
     base_record = catalog.get(name, record.base) if record.base is not None else None
     base = None
     if base_record is not None:
         base = open_checkpoint(base_record.directory, own=True, storage_root=deployment.storage_root)
+        _log_changes(pipeline, base)
     position = base.position() if base else None
     layout = lay_out(base, record.parallelism, pipeline)
-    shared = record.strategy == INCREMENTAL and base_record is not None and _may_be_shared(base_record)
+    shared = record.strategy in (INCREMENTAL, CHANGELOG) and base_record is not None and _may_be_shared(base_record)
     return SnapshotPlan(
         record=record,
         attempt=attempt,
         layout=layout,
         base_position=position or NOTHING_APPLIED,
-        previous=_previous(base if shared else None, layout),
+        previous=_previous(base if shared else None, layout, f"{deployment.root_uri().rstrip('/')}/{name}"),
+        trigger=_trigger(deployment.storage(pipeline), record),
+        origins=base.manifest.origins if base and base.manifest else (),
+        base_files=(base.checksums() or {}) if base and pipeline.checkpoint.local_recovery else {},
+        history=history_before(catalog.list(name, TOLD), record.base),
     )
+
+
+def _trigger(storage: CheckpointStorageWorkerView, record: CheckpointRecord) -> bytes:
+    default = storage.default_location(record.checkpoint_id)
+    return encode_reference(StorageReference(record.directory), default)
+
+
+def _log_changes(pipeline: Pipeline, base: Checkpoint) -> None:
+    """What the base's state becomes, where the pipeline file has changed since; the workers say how much of it."""
+    source = continuation(pipeline, base)
+    for resolution in source.evolution.resolutions:
+        if resolution.changes:
+            log.warning("%s: %s", pipeline.name, resolution)
+    for left_out in source.non_restored():
+        log.warning("%s: not restored: %s", pipeline.name, left_out)
+
+
+@contextmanager
+def declining(deployment: Deployment, plan: SnapshotPlan) -> Iterator[None]:
+    """What ends the attempt here is noted in the catalog, for whoever gives the checkpoint up: the next attempt
+    may still complete it. Beyond its deadline it is aborted: no attempt may go on with it."""
+    try:
+        yield
+    except Exception as error:
+        try:
+            _note(deployment, plan, error)
+        except StatelibError as second:
+            error.add_note(f"also while noting the failure: {second}")
+        raise
+
+
+def _note(deployment: Deployment, plan: SnapshotPlan, error: Exception) -> None:
+    catalog, record = deployment.catalog(), plan.record
+    failure, text = failure_in(error)
+    if isinstance(error, StatelibError):
+        failure, text = CheckpointFailureReason.CHECKPOINT_DECLINED, f"{error.kind}: {error.message}"
+        if error.kind == EXPIRED:
+            failure, text = CheckpointFailureReason.CHECKPOINT_EXPIRED, f"attempt {plan.attempt}: {error.message}"
+            catalog.abort(record.pipeline, record.checkpoint_id, text, failure)
+            return
+    catalog.note_failure(record.pipeline, record.checkpoint_id, plan.attempt, failure, text)
 
 
 def _may_be_shared(base: CheckpointRecord) -> bool:
@@ -101,44 +188,69 @@ def _may_be_shared(base: CheckpointRecord) -> bool:
     return base.state is CheckpointState.COMPLETED and base.owner is Owner.SYSTEM
 
 
-def _previous(base: Checkpoint | None, layout: RestoreLayout) -> tuple[PreviousSnapshot, ...]:
+def _previous(base: Checkpoint | None, layout: RestoreLayout, pipeline_directory: str) -> tuple[PreviousSnapshot, ...]:
     """A subtask may refer to the base's files if its database is made of them: same key groups, opened as it is."""
-    in_place = [restored_in_place(*subtask) for subtask in zip(layout.ranges, layout.sources, strict=True)]
-    # A base from outside the storage could be restored, but not be read through one of our checkpoints.
-    if base is None or base.allowed_root is None:
-        return (NO_PREVIOUS,) * len(in_place)
-    checksums = base.checksums() or {}
-    return tuple(previous_snapshot(handle, checksums) if handle else NO_PREVIOUS for handle in in_place)
+    # A base from elsewhere, another pipeline's too, could be restored, but not be read through one of our checkpoints.
+    if base is None or base.directory.rpartition("/")[0] != pipeline_directory:
+        return (NO_PREVIOUS,) * len(layout.ranges)
+    # Only what lies in a shared directory is shared: a fork names its source's exclusive files by URI too.
+    identities = {
+        path: found for path, found in base.identities().items() if path.split("/")[-2:-1] == [SHARED_DIRECTORY]
+    }
+    subtasks = zip(layout.ranges, layout.sources, strict=True)
+    return tuple(_previous_of(layout.schema, *subtask, identities) for subtask in subtasks)
 
 
-def _is_published(directory: str) -> bool:
+def _previous_of(
+    schema: KeyedStateSchema, key_groups: KeyGroupRange, sources: Sequence[RestoreSource], identities: Identities
+) -> PreviousSnapshot:
+    """A log is continued if it is all that the subtask is restored from."""
+    in_place = restored_in_place(schema, key_groups, sources)
+    previous = previous_snapshot(in_place, identities) if in_place else NO_PREVIOUS
+    logged = restored_log(schema, key_groups, sources)
+    return replace(previous, changelog=previous_changelog(logged, identities) if logged else None)
+
+
+def _is_published(storage: CheckpointStorageCoordinatorView, directory: str) -> bool:
+    """Whether a try has published it. One that was killed may have done so without coming to its fsync: what is there
+    is published once more, which changes nothing but is durable when it returns."""
     try:
-        open_checkpoint(directory)
+        found = open_checkpoint(directory)
     except NotFoundError:
         return False
+    storage.publish_metadata(StorageReference(directory), found.metadata_bytes)
     return True
 
 
 def lay_out(base: Checkpoint | None, parallelism: int, pipeline: Pipeline) -> RestoreLayout:
     """Give each new subtask those of the base's handles that hold its key groups.
 
-    Raises InvalidRequestError (``max-parallelism-changed``), UnsupportedError (``heap-native``).
+    Raises InvalidRequestError (``max-parallelism-changed``, ``state-schema-changed``, ``non-restored-state``,
+    ``other-operator``), UnsupportedError (``heap-native``).
     """
     schema, ranges = pipeline.schema(), subtask_ranges(parallelism, pipeline.max_parallelism)
+    states, nothing = pipeline.operator_descriptors(), ((),) * parallelism
     if base is None:
-        return RestoreLayout(schema, ranges, ((),) * parallelism)
-    operator = base.keyed_operator()
-    if operator.max_parallelism != pipeline.max_parallelism:
-        raise InvalidRequestError(
-            f"{base.directory} was written with max_parallelism {operator.max_parallelism}, "
-            f"pipeline {pipeline.name} has {pipeline.max_parallelism}: key groups cannot be moved between the two",
-            kind="max-parallelism-changed",
-            hint="set max_parallelism back; it is fixed for the life of a state",
-        )
+        return RestoreLayout(schema, ranges, nothing, states, nothing)
+    source = continuation(pipeline, base).check()
     if pipeline.backend == "rocksdb":
-        refuse_heap_native(base.handles())
-    handles = [(source.handle.key_group_range, source) for source in base.sources()]
-    return RestoreLayout(schema, ranges, assign(handles, parallelism, pipeline.max_parallelism))
+        refuse_heap_native(source.opened.handles())
+    handles = [(part.handle.key_group_range, part) for part in source.sources()]
+    sources = assign(handles, parallelism, pipeline.max_parallelism)
+    return RestoreLayout(schema, ranges, sources, states, _operator_sources(source.opened, parallelism, states))
+
+
+def _operator_sources(
+    base: Checkpoint, parallelism: int, states: Sequence[OperatorStateDescriptor]
+) -> tuple[tuple[OperatorRestoreSource, ...], ...]:
+    reader, operator = base.reader(), base.keyed_operator()
+    old = dict(operator.subtasks)
+    handles = [old[i].operator if i in old else None for i in range(operator.parallelism)]
+    for handle in handles:
+        if handle is not None:
+            check_operator_states(states, OperatorRestoreSource(handle, reader).open())
+    shared = redistribute(handles, parallelism)
+    return tuple(tuple(OperatorRestoreSource(handle, reader) for handle in part) for part in shared)
 
 
 def publish(
@@ -146,16 +258,36 @@ def publish(
 ) -> AttemptId:
     """All subtasks acknowledged: write ``_metadata``, put-if-absent. Returns the attempt that won.
 
-    Raises CorruptStateError if the acknowledgements do not cover every key group exactly once.
+    The first acknowledgement of a subtask counts; what only a later one wrote is discarded. Raises
+    CorruptStateError if they do not make one whole checkpoint.
     """
-    ordered = sorted(reports, key=lambda report: report.subtask)
-    check_acknowledgements(ordered, plan.record.parallelism, pipeline.max_parallelism)
+    pending = PendingCheckpoint(plan.record.parallelism, pipeline.max_parallelism)
+    for report in reports:
+        pending, answer = pending.acknowledge(report)
+        _discard(deployment, pipeline, plan, report, answer)
+    ordered = pending.complete().ordered()
     manifest = _manifest(pipeline, plan, read, ordered)
-    data = append_manifest(encode_metadata(_metadata(pipeline, plan, manifest.position, ordered)), manifest)
+    data = append_manifest(encode_metadata(_metadata(pipeline, plan, ordered)), manifest)
+    crash_point("snapshot: before publish")
     there = deployment.storage(pipeline).publish_metadata(plan.reference, data)
+    crash_point("snapshot: published")
     if there == data:
         return plan.attempt
     return _other_attempt(plan, there)
+
+
+def _discard(
+    deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, report: SubtaskReport, answer: Acknowledgement
+) -> None:
+    """Storage refuses a file that the reporting attempt did not name."""
+    if not answer.discard:
+        return
+    streams = deployment.storage(pipeline).resolve_checkpoint_storage_location(
+        plan.record.checkpoint_id, plan.reference, report.attempt, report.subtask
+    )
+    for file in answer.discard:
+        where = FileStateHandle if ":" in file.path or file.path.startswith("/") else RelativeFileStateHandle
+        streams.discard(where(file.path, file.size_bytes))
 
 
 def _other_attempt(plan: SnapshotPlan, there: bytes) -> AttemptId:
@@ -173,11 +305,9 @@ def _other_attempt(plan: SnapshotPlan, there: bytes) -> AttemptId:
 def _manifest(
     pipeline: Pipeline, plan: SnapshotPlan, read: int, reports: Sequence[SubtaskReport]
 ) -> CheckpointManifest:
-    record, interval = plan.record, plan.record.interval
-    position = plan.base_position
-    if interval is not None:
-        position = SourcePosition(interval, max(interval.end_ms - 1, position.watermark_ms))
+    record = plan.record
     whole = KeyGroupRange(0, pipeline.max_parallelism - 1)
+    files = tuple(f for r in reports for f in r.files)
     return CheckpointManifest(
         pipeline=record.pipeline,
         checkpoint_id=record.checkpoint_id,
@@ -188,10 +318,11 @@ def _manifest(
         generation=record.generation,
         base=record.base,
         created_at_ms=now_ms(),
-        position=position,
-        events=EventCounts(read, sum(r.events.applied for r in reports), sum(r.events.null_key for r in reports)),
+        position=plan.position,
+        events=_events(read, reports),
         schema=plan.layout.schema,
-        files=tuple(f for r in reports for f in r.files),
+        files=files,
+        origins=plan.origins if _refers_to_others(record, files) else (),
         statistics=tuple(
             merge_statistics(whole, [r.statistics[index] for r in reports])
             for index in range(len(plan.layout.schema.states))
@@ -199,24 +330,44 @@ def _manifest(
         sync_ms=max(r.sync_ms for r in reports),
         async_ms=max(r.async_ms for r in reports),
         uploaded_bytes=sum(r.uploaded_bytes for r in reports),
+        restored_from=tuple(r.restored_from for r in reports),
+        restores=tuple(r.restored for r in reports),
+        uid=own_uid(pipeline),
+        upload_ms=max(r.upload_ms for r in reports),
+        keys_changed=_keys_changed(reports),
     )
 
 
-def _metadata(
-    pipeline: Pipeline, plan: SnapshotPlan, position: SourcePosition, reports: Sequence[SubtaskReport]
-) -> CheckpointMetadata:
-    subtasks = tuple(
-        (r.subtask, OperatorSubtaskState(r.keyed, _source_position(plan, position) if r.subtask == 0 else None))
-        for r in reports
-    )
+def _keys_changed(reports: Sequence[SubtaskReport]) -> int | None:
+    """A key is one subtask's only, hence the sum; None if a subtask did not count."""
+    counts = [r.keys_changed for r in reports if r.keys_changed is not None]
+    return sum(counts) if len(counts) == len(reports) else None
+
+
+def _refers_to_others(record: CheckpointRecord, files: Sequence[FileRecord]) -> bool:
+    """Whether a fork still needs files of what it is a fork of."""
+    own = record.directory.rpartition("/")[0]
+    return any(is_absolute(f.path) and not f.path.startswith(f"{own}/") for f in files)
+
+
+def _events(read: int, reports: Sequence[SubtaskReport]) -> EventCounts:
+    late: dict[str, int] = {}
+    for report in reports:
+        for state, events in report.events.late:
+            late[state] = late.get(state, 0) + events
+    applied, null_key = sum(r.events.applied for r in reports), sum(r.events.null_key for r in reports)
+    return EventCounts(read, applied, null_key, tuple(late.items()))
+
+
+def _metadata(pipeline: Pipeline, plan: SnapshotPlan, reports: Sequence[SubtaskReport]) -> CheckpointMetadata:
+    states = ((r.subtask, OperatorSubtaskState(r.keyed, r.operator)) for r in reports)
+    # A subtask without any state is left out, not entered as an empty one: nothing is to be matched on restore (R147).
+    subtasks = tuple((subtask, state) for subtask, state in states if state != OperatorSubtaskState())
     operator = OperatorState(
-        operator_id(pipeline.name), plan.record.parallelism, pipeline.max_parallelism, subtasks, uid=pipeline.name
+        own_operator_id(pipeline),
+        plan.record.parallelism,
+        pipeline.max_parallelism,
+        subtasks,
+        uid=own_uid(pipeline),
     )
     return CheckpointMetadata(plan.record.checkpoint_id, (operator,))
-
-
-def _source_position(plan: SnapshotPlan, position: SourcePosition) -> OperatorStreamStateHandle | None:
-    if position.interval is None:
-        return None
-    data, states = encode_source_position(position)
-    return OperatorStreamStateHandle((states,), ByteStreamStateHandle(f"{plan.attempt}-source-position", data))

@@ -1,35 +1,76 @@
 """Where concrete classes are named and the environment is read: everything else gets them as arguments."""
 
 import os
+import re
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 from statelib.catalog.catalog import Catalog
+from statelib.catalog.engine import database_file
+from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline, load_pipelines
-from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
+from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.ids import AttemptId, PipelineName
-from statelib.storage.places import CheckpointStorage, FileSystemKind, Places, S3Kind, StorageSettings
-from statelib.storage.removal import CheckpointRemover, FileSystemRemover
+from statelib.storage.local_store import LocalStateStore
+from statelib.storage.objects_uris import SCHEMES
+from statelib.storage.placed_removal import PlacedRemover
+from statelib.storage.places import CheckpointStorage, FileSystemKind, ObjectKind, Places, StorageSettings
+from statelib.storage.removal import CheckpointRemover
 from statelib.storage.retries import Retries
+from statelib.storage.views import CheckpointStorageWorkerView, FileMergingSettings
+from statelib.telemetry.logs import SHORTEST_SECRET, LogSettings
+from statelib.telemetry.metrics import Telemetry
+from statelib.telemetry.sending import sending
 
 VARIABLES = {
     "STATELIB_CATALOG": "SQLAlchemy URL of the catalog, e.g. sqlite:////srv/statelib/catalog.db",
-    "STATELIB_STORAGE": "directory, file: URI or s3://bucket/prefix under which checkpoints are kept",
+    "STATELIB_STORAGE": "directory, file:, s3:, gs:, az: or abfss: URI under which checkpoints are kept",
     "STATELIB_PIPELINES": "directory of the pipeline files",
     "STATELIB_DATA": "what {data} stands for in a pipeline's source path",
     "STATELIB_DOCS": "directory of the quality reports",
     "STATELIB_WORK": "scratch directory of Spark tasks",
 }
-
+OPTIONAL = {
+    "STATELIB_LOCAL": "directory for local copies of state, on each host's own disk; default: below STATELIB_WORK"
+}
+LOGGING = {
+    "STATELIB_LOG_FORMAT": "text or json: one object a line; in Airflow's tasks Airflow decides. Default: text",
+    "STATELIB_LOG_LEVEL": "DEBUG, INFO, WARNING or ERROR. Default: INFO of Spark jobs, WARNING of the command line",
+}
+_SECRET = re.compile("SECRET|PASSWORD|PASSWD|TOKEN|ACCOUNT_KEY")
+"""In the name of an environment variable whose value no log may show."""
+# Up to the last @, as a password may have more of them that somebody forgot to encode.
+_IN_URL = re.compile(r"://[^:/@]*:(.*)@|[?&]\w*password=([^&]*)", re.DOTALL | re.IGNORECASE)
 
 RETRIES = Retries((0.1, 0.3, 1.0, 3.0, 9.0), time.sleep)
 """How long a storage that is in trouble is asked again."""
+_HURRIED = replace(RETRIES, delays_s=(), request_timeout_s=3.0)
+_PATIENCE: ContextVar[Retries | None] = ContextVar("patience", default=None)
+
+
+@contextmanager
+def hurried() -> Iterator[None]:
+    """What is opened within asks an object storage once, and for three seconds: somebody waits for the answer."""
+    token = _PATIENCE.set(_HURRIED)
+    try:
+        yield
+    finally:
+        _PATIENCE.reset(token)
+
+
+def patience() -> Retries:
+    return _PATIENCE.get() or RETRIES
+
 
 _FILES = FileSystemKind()
-PLACES = Places({"": _FILES, "file": _FILES, "s3": S3Kind(RETRIES)})
+PLACES = Places({"": _FILES, "file": _FILES} | dict.fromkeys(SCHEMES, ObjectKind(patience)))
 
 
 def now_ms() -> int:
@@ -40,22 +81,77 @@ def new_attempt() -> AttemptId:
     return AttemptId(uuid.uuid4().hex)
 
 
+@cache
+def _catalog(url: str) -> Catalog:
+    """One a process, for those who write and those who only look; connects to nothing yet."""
+    return Catalog(url, now_ms)
+
+
+@cache
+def opened_catalog(url: str) -> Catalog:
+    """One a process: its schema is looked at once. A refusal is not remembered, so that what was refused works as
+    soon as somebody has migrated it."""
+    catalog = _catalog(url)
+    catalog.create_if_empty()
+    return catalog
+
+
 @dataclass(frozen=True)
 class Deployment:
-    """One place where pipelines run: its catalog, its storage, its directories. Picklable."""
+    """One place where pipelines run: its catalog, its storage, its directories. Picklable.
 
-    catalog_url: str
+    ``catalog_url`` may hold a password: it is not shown, and no worker gets it. ``local_directory``: '' stands for
+    ``work_directory``."""
+
+    catalog_url: str = field(repr=False)
     storage_root: str
     pipelines_directory: str
     data: str
     docs_directory: str
     work_directory: str
+    local_directory: str = ""
 
     def catalog(self) -> Catalog:
-        """The catalog, brought to the present schema if it is new or older."""
-        catalog = Catalog(self.catalog_url, now_ms)
-        catalog.migrate()
-        return catalog
+        """The catalog. An empty database gets its tables; those of another statelib are left to
+        :meth:`migrate_catalog`, because runs of that version may be under way.
+
+        Raises InvalidRequestError (``catalog-not-migrated``), UnsupportedError (``catalog-schema-unknown``)."""
+        return opened_catalog(self.catalog_url)
+
+    def migrate_catalog(self) -> None:
+        """Bring the catalog to this version's schema; does nothing if it is there. Raises UnsupportedError."""
+        _catalog(self.catalog_url).migrate()
+
+    def for_workers(self) -> "Deployment":
+        """What Spark's executors get of it: all but the catalog, which only the driver talks to."""
+        return replace(self, catalog_url="")
+
+    def existing_catalog(self) -> Catalog:
+        """The catalog as it is, for those who only look: nothing is made or migrated, and its schema is checked once
+        a process. Raises InvalidRequestError (``catalog-not-migrated``) where there is none."""
+        file = database_file(self.catalog_url)
+        if file is not None and not Path(file).is_file():
+            raise InvalidRequestError(
+                "there is no catalog yet: no pipeline ever began a checkpoint",
+                kind="catalog-not-migrated",
+                hint="run a pipeline, or statelib catalog migrate",
+            )
+        return _catalog(self.catalog_url)
+
+    def scratch(self) -> str:
+        """The work directory of whichever host this is asked on; made if it is not there.
+
+        Raises InvalidRequestError (``no-scratch-directory``)."""
+        try:
+            os.makedirs(self.work_directory, exist_ok=True)
+            crash_point("scratch: space made")
+        except OSError as error:
+            raise InvalidRequestError(
+                f"scratch space {self.work_directory} cannot be made: {error.strerror}",
+                kind="no-scratch-directory",
+                hint="let STATELIB_WORK name a directory that every host of the pipeline may write to",
+            ) from error
+        return self.work_directory
 
     def storage(self, pipeline: Pipeline) -> CheckpointStorage:
         settings = StorageSettings(
@@ -63,15 +159,23 @@ class Deployment:
         )
         return PLACES.storage(self.storage_root, settings)
 
+    def local_states(self, pipeline: Pipeline) -> LocalStateStore:
+        """The local copies of a pipeline's checkpoints on whichever host this is asked."""
+        return LocalStateStore(self.local_directory or self.work_directory, self.root_uri(), pipeline.name)
+
+    def worker_storage(self, pipeline: Pipeline) -> CheckpointStorageWorkerView:
+        """What its workers write to: the same storage, merging small files where the pipeline says so."""
+        merging = pipeline.checkpoint.file_merging
+        storage = self.storage(pipeline)
+        if not merging.enabled:
+            return storage
+        return storage.to_file_merging_storage(
+            FileMergingSettings(merging.max_file_size_bytes, merging.max_space_amplification)
+        )
+
     def remover(self) -> CheckpointRemover:
-        """What deletes from that storage. Raises UnsupportedError (``no-cleanup``) where nothing does yet."""
-        if not self.root_uri().startswith("file:"):
-            raise UnsupportedError(
-                f"storage {self.root_uri()}: retention, gc and the orphan sweep work on file systems only",
-                kind="no-cleanup",
-                hint="keep every checkpoint, or keep them on a mounted file system",
-            )
-        return FileSystemRemover()
+        """What deletes from that storage, and from wherever savepoints lie."""
+        return PlacedRemover(self.root_uri(), RETRIES)
 
     def root_uri(self) -> str:
         """The storage's root; the checkpoints of a pipeline lie in the directory of its name."""
@@ -111,4 +215,34 @@ def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
             kind="missing-setting",
             hint="export them in the shell, or in the environment of Airflow's workers",
         )
-    return Deployment(*(environ[name] for name in VARIABLES))
+    optional = (environ.get(name, "") for name in OPTIONAL)
+    return Deployment(*(environ[name] for name in VARIABLES), *optional)
+
+
+def telemetry(environ: Mapping[str, str] = os.environ) -> AbstractContextManager[Telemetry]:
+    """Where the metrics of a process go that Airflow does not run; :func:`~statelib.telemetry.sending.sending`."""
+    return sending(environ)
+
+
+def log_settings(level: str = "WARNING", environ: Mapping[str, str] = os.environ) -> LogSettings:
+    """What the environment says of log lines, ``level`` unless it says another.
+
+    Raises InvalidRequestError (``bad-log-setting``)."""
+    return LogSettings(
+        format=environ.get("STATELIB_LOG_FORMAT") or "text",
+        level=(environ.get("STATELIB_LOG_LEVEL") or level).upper(),
+        secrets=secrets(environ),
+    )
+
+
+def secrets(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """Values of the environment that nobody may see, the password of the catalog's URL included."""
+    found = {value for name, value in environ.items() if _SECRET.search(name)}
+    found |= passwords(environ.get("STATELIB_CATALOG", ""))
+    return tuple(sorted((secret for secret in found if len(secret) >= SHORTEST_SECRET), key=len, reverse=True))
+
+
+def passwords(url: str) -> set[str]:
+    """Of a catalog's URL: each as it is written, as it is meant, and as a library may write it."""
+    written = [part for found in _IN_URL.findall(url) for part in found if part]
+    return {form for text in written for form in (text, unquote(text), quote(unquote(text), safe=""))}

@@ -12,10 +12,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.errors import CorruptStateError
 from statelib.formats import snappy_framing
-from statelib.formats.entry_framing import FOLLOWS, entry_starts, unframe
-from statelib.formats.group_spans import BATCH_BYTES, GroupSpan, ReadRange, batches
+from statelib.formats.entry_framing import FOLLOWS, entry_starts, unframe, whole_entries
+from statelib.formats.group_spans import (
+    BATCH_BYTES,
+    CONTENT_BYTES,
+    Buffered,
+    GroupSpan,
+    ReadRange,
+    batches,
+    is_large,
+    pieces,
+)
 from statelib.formats.keyed_header import KeyedHeader, decode_keyed_header
 from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
@@ -23,6 +32,7 @@ from statelib.serializers.rows import StateRows, key_groups_of
 from statelib.wire.ragged import Bytes
 
 END_OF_GROUP = 0xFFFF
+_NO_STATE = -1
 _U16 = struct.Struct(">H")
 
 
@@ -56,31 +66,90 @@ def iter_canonical(
     *,
     what: str = "canonical stream",
     batch_bytes: int = BATCH_BYTES,
-    skip_timers: bool = False,
+    only: int | None = None,
 ) -> Iterator[tuple[int, StateRows]]:
     """Entries of the key groups in the handle's and the wanted range, as (index in
-    ``header.schema.states``, rows), each state several times; order: the stream's.
+    ``header.schema.states``, rows), each state several times; order: the stream's. ``only``: that
+    state; of others no more than their lengths is looked at.
 
-    Reads about ``batch_bytes`` at a time (a single key group is never split). Raises
-    CorruptStateError naming the key group; UnsupportedError (``timer-state``) for timers with entries,
-    unless the caller asks to ``skip_timers``.
+    Reads about ``batch_bytes`` at a time, a large key group piece by piece. Raises
+    CorruptStateError naming the key group.
     """
-    index = header.schema_index
+    states = header.schema.states
     wanted = handle.key_group_range if key_group_range is None else handle.key_group_range.intersection(key_group_range)
     groups = [group for group in _groups(handle, header, what) if group.key_group in wanted]
     for batch in batches(groups, batch_bytes):
-        data = read_range(batch[0].start, batch[-1].end)
-        segments = [
-            segment for group in batch for segment in _read_group(data, group, batch[0].start, header.compressed, what)
-        ]
-        for state_id in sorted({segment.state_id for segment in segments}):
-            state = _state_index(index, state_id, what)
-            if state is None:
-                if skip_timers:
+        for segments in _segments(read_range, batch, header.compressed, batch_bytes, what):
+            for state_id in sorted({segment.state_id for segment in segments}):
+                if state_id >= len(states):
+                    raise CorruptStateError(
+                        f"{what}: state id {state_id}, expected less than {len(states)}", kind="unknown-state-id"
+                    )
+                if only not in (None, state_id):
                     continue
-                raise _timers(header.states[state_id].name, what)
-            of_state = [segment for segment in segments if segment.state_id == state_id]
-            yield state, _rows(of_state, header.prefix_width, f"{what}, state {header.states[state_id].name!r}")
+                of_state = [segment for segment in segments if segment.state_id == state_id]
+                yield state_id, _rows(of_state, header.prefix_width, f"{what}, state {states[state_id].name!r}")
+
+
+def _segments(
+    read_range: ReadRange, batch: Sequence[GroupSpan], compressed: bool, batch_bytes: int, what: str
+) -> Iterator[list[_Segment]]:
+    """The content of the batch, some of it at a time."""
+    if is_large(batch[0], batch_bytes):
+        parts = pieces(read_range, batch[0].start, batch[0].end, batch_bytes)
+        for segment in _large_group(parts, batch[0], compressed, f"{what}, key group {batch[0].key_group}"):
+            yield [segment]
+        return
+    data = read_range(batch[0].start, batch[-1].end)
+    held: list[_Segment] = []
+    size = 0
+    for group in batch:
+        found = _read_group(data, group, batch[0].start, compressed, what)
+        held += found
+        size += sum(len(segment.data) for segment in found)
+        if size >= CONTENT_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _large_group(parts: Iterator[memoryview], group: GroupSpan, compressed: bool, what: str) -> Iterator[_Segment]:
+    """A key group as segments of entries that arrived together; the last key of each may be flagged."""
+    state_id, seen = _NO_STATE, 0
+    buffered = Buffered(_contents(parts, compressed, what))
+    for data in buffered:
+        raw, at = data.tobytes(), 0
+        while state_id != END_OF_GROUP and at + 2 <= len(raw):
+            if state_id == _NO_STATE:
+                state_id, at = _state_id(raw, at, what)
+                continue
+            starts, end, ended = whole_entries(raw, data, at)
+            if len(starts):
+                seen += len(starts)
+                yield _Segment(state_id, group.key_group, data[at:end], starts - at)
+            at = end
+            if not ended:
+                break
+            state_id = _NO_STATE
+        buffered.rest = data[at:]
+        if state_id == END_OF_GROUP and not group.exact:
+            return
+    if state_id != END_OF_GROUP:
+        raise CorruptStateError(f"{what}: ends within its entries", kind="truncated-group")
+    _check_large_end(seen, len(buffered.rest), what)
+
+
+def _check_large_end(seen: int, left_bytes: int, what: str) -> None:
+    if not seen or left_bytes:
+        kind = "trailing-bytes" if seen else "empty-group"
+        raise CorruptStateError(f"{what}: {seen} entries, {left_bytes} bytes behind its end", kind=kind)
+
+
+def _contents(parts: Iterator[memoryview], compressed: bool, what: str) -> Iterator[Bytes]:
+    if compressed:
+        return snappy_framing.decompress_pieces(parts, what)
+    return (np.frombuffer(part, np.uint8) for part in parts)
 
 
 def decode_key_group(
@@ -189,15 +258,3 @@ def _unframed(segments: Sequence[_Segment]) -> StateRows:
         raise CorruptStateError("an entry without a key", kind="bad-entry")
     rows.keys.data[rows.keys.starts[lasts]] &= 0xFF ^ FOLLOWS
     return rows
-
-
-def _state_index(index: Sequence[int | None], state_id: int, what: str) -> int | None:
-    if state_id >= len(index):
-        raise CorruptStateError(
-            f"{what}: state id {state_id}, expected less than {len(index)}", kind="unknown-state-id"
-        )
-    return index[state_id]
-
-
-def _timers(name: str, what: str) -> UnsupportedError:
-    return UnsupportedError(f"{what}: timers {name!r} have entries, which statelib does not read", kind="timer-state")

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from statelib.formats import snappy_framing
 from statelib.formats.canonical import END_OF_GROUP
 from statelib.formats.entry_framing import FOLLOWS, frame
-from statelib.formats.group_windows import WINDOW_BYTES, GroupWindows, Window
+from statelib.formats.group_windows import WINDOW_BYTES, GroupWindows, LargeGroup, Window
 from statelib.formats.keyed_header import encode_header
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
@@ -79,6 +79,12 @@ class CanonicalStream:
         yield self._header
         position = len(self._header)
         for window in self._windows:
+            if isinstance(window, LargeGroup):
+                self._offsets[window.key_group - self._range.start] = position
+                for piece in self._large(window):
+                    position += len(piece)
+                    yield piece
+                continue
             pieces: list[_Piece] = []
             for place, block in self._encode(window):
                 self._offsets[place - self._range.start] = position
@@ -86,6 +92,11 @@ class CanonicalStream:
                 pieces.append(block)
             if pieces:
                 yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _large(self, group: LargeGroup) -> Iterator[_Piece]:
+        """One key group, part by part; compressed as one stream all the same."""
+        pieces = _large_pieces(group)
+        yield from snappy_framing.compress_pieces(pieces) if self._compressed else pieces
 
     def _encode(self, window: Window) -> Iterator[tuple[int, _Piece]]:
         """(key group, its bytes) for those of the window that have entries."""
@@ -97,6 +108,18 @@ class CanonicalStream:
                     pieces += (_U16.pack(state_id), blocks[place])
             if pieces:
                 yield window.start + place, _finish(pieces, self._compressed)
+
+
+def _large_pieces(group: LargeGroup) -> Iterator[_Piece]:
+    for state_id, parts in enumerate(group.states):
+        head = _U16.pack(state_id)
+        for rows, last in parts:
+            framed = frame(rows)
+            if last:
+                framed.data[framed.offsets[-2] + 4] |= FOLLOWS
+            yield b"".join((head, framed.data.data))
+            head = b""
+    yield _U16.pack(END_OF_GROUP)
 
 
 def _state_blocks(rows: StateRows, bounds: npt.NDArray[np.int64]) -> dict[int, memoryview]:

@@ -79,40 +79,49 @@ def entry_starts(raw: bytes | memoryview, data: Bytes, at: int, what: str) -> tu
     ``raw`` and ``data`` are the same bytes. Returns where each entry starts, and where the flagged
     one ends. Raises CorruptStateError (``truncated-group``) when the bytes end before that.
     """
-    found: list[npt.NDArray[np.int64]] = []
-    burst = _PROBE
-    try:
-        while True:
-            run = _equal_run(raw, data, at)
-            if len(run):
-                found.append(run)
-                at = int(run[-1]) + (int(run[1] - run[0]) if len(run) > 1 else _length(raw, at))
-            burst = _PROBE if len(run) >= burst else min(burst * 2, _MAX_BURST)
-            loop, at, ended = _follow(raw, at, burst)
-            found.append(np.array(loop, np.int64))
-            if ended:
-                break
-    except (struct.error, IndexError) as error:
+    starts, end, ended = whole_entries(raw, data, at)
+    if not ended:
         raise CorruptStateError(
-            f"{what}: an entry after offset {at} reaches beyond the {len(raw)} bytes there are", kind="truncated-group"
-        ) from error
-    if at > len(raw):
-        raise CorruptStateError(f"{what}: the last entry ends at offset {at} of {len(raw)}", kind="truncated-group")
-    return np.concatenate(found), at
+            f"{what}: the entry at offset {end} reaches beyond the {len(raw)} bytes there are", kind="truncated-group"
+        )
+    return starts, end
+
+
+def whole_entries(raw: bytes | memoryview, data: Bytes, at: int) -> tuple[npt.NDArray[np.int64], int, bool]:
+    """As :func:`entry_starts`, of the entries that are there whole; whether the last one is flagged."""
+    found: list[npt.NDArray[np.int64]] = []
+    burst, more, ended = _PROBE, True, False
+    while more:
+        run = _equal_run(raw, data, at)
+        if len(run):
+            found.append(run)
+            at = int(run[-1]) + (int(run[1] - run[0]) if len(run) > 1 else _length(raw, at))
+        burst = _PROBE if len(run) >= burst else min(burst * 2, _MAX_BURST)
+        loop, at, ended = _follow(raw, at, burst)
+        found.append(np.array(loop, np.int64))
+        more = not ended and len(loop) == burst
+    return np.concatenate(found), at, ended
 
 
 def _follow(raw: bytes | memoryview, at: int, burst: int) -> tuple[list[int], int, bool]:
-    """At most ``burst`` entries one by one. Unsigned lengths: a negative one points beyond the end."""
+    """At most ``burst`` entries one by one, as far as they are whole. Unsigned lengths: a negative one points
+    beyond the end."""
     starts: list[int] = []
-    append, unpack = starts.append, _U32.unpack_from
-    for _ in range(burst):
-        (key_length,) = unpack(raw, at)
-        (value_length,) = unpack(raw, at + 4 + key_length)
-        append(at)
-        flagged = raw[at + 4] & FOLLOWS
-        at += 8 + key_length + value_length
-        if flagged:
-            return starts, at, True
+    append, unpack, size = starts.append, _U32.unpack_from, len(raw)
+    try:
+        for _ in range(burst):
+            (key_length,) = unpack(raw, at)
+            (value_length,) = unpack(raw, at + 4 + key_length)
+            flagged = raw[at + 4] & FOLLOWS
+            end = at + 8 + key_length + value_length
+            if end > size:
+                break
+            append(at)
+            at = end
+            if flagged:
+                return starts, at, True
+    except (struct.error, IndexError):
+        pass
     return starts, at, False
 
 
@@ -124,7 +133,10 @@ def _length(raw: bytes | memoryview, at: int) -> int:
 
 def _equal_run(raw: bytes | memoryview, data: Bytes, at: int) -> npt.NDArray[np.int64]:
     """Starts of the unflagged entries from ``at`` on that have the lengths of the first one."""
-    stride = _length(raw, at)
+    try:
+        stride = _length(raw, at)
+    except struct.error:
+        return np.empty(0, np.int64)
     (key_length,) = _U32.unpack_from(raw, at)
     count, window, total = (len(raw) - at) // stride, _PROBE, 0
     first = data[at : at + stride]

@@ -1,21 +1,23 @@
 """The handles inside ``_metadata``: tag byte to reader, handle class to writer.
 
-Source: flink-formats.md sections 4.3 to 4.6 (MetadataV2V3SerializerBase).
+Source: flink-formats.md sections 4.3 to 4.6 and 10 (MetadataV2V3SerializerBase).
 """
 
 import struct
 from collections.abc import Callable, Container
 
-from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.errors import CorruptStateError
 from statelib.model.handles import (
     ByteStreamStateHandle,
     FileStateHandle,
     IncrementalRemoteKeyedStateHandle,
-    KeyedStateHandle,
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
+    MaterializedStateHandle,
     OperatorStreamStateHandle,
     RelativeFileStateHandle,
+    SegmentFileStateHandle,
+    SegmentScope,
     StreamStateHandle,
 )
 from statelib.model.key_groups import MAX_MAX_PARALLELISM, KeyGroupRange
@@ -23,21 +25,14 @@ from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
 
 _NULL = 0
-_UNSUPPORTED = {
-    8: "changelog state handle (old)",
-    9: "in-memory changelog handle",
-    10: "changelog file handle (old)",
-    13: "changelog file handle",
-    14: "changelog state handle",
-    15: "file-merging segment handle",
-    16: "empty file-merging segment handle",
-    17: "file-merging operator state handle",
-}
+_MERGED_OPERATOR = 17
 _Files = tuple[tuple[str, StreamStateHandle], ...]
 
 
 def read_stream_handle(reader: Reader) -> StreamStateHandle | None:
-    """Tags 0, 1, 2, 6; UnsupportedError (``unsupported-handle``) names any other that Flink has."""
+    """Tags 0, 1, 2, 6, 15, 16; CorruptStateError (``corrupt-metadata``) names any other.
+
+    None for an empty segment (tag 16) too: it refers to nothing."""
     tag = _tag(reader, _STREAMS)
     return None if tag == _NULL else _STREAMS[tag](reader)
 
@@ -54,19 +49,26 @@ def write_stream_handle(writer: Writer, handle: StreamStateHandle | None) -> Non
         writer.u8(2)
         writer.i64(handle.size_bytes)
         writer.utf(handle.path)
+    elif isinstance(handle, SegmentFileStateHandle):
+        writer.u8(15)
+        writer.i64(handle.start)
+        writer.i64(handle.size_bytes)
+        writer.i32(handle.scope)
+        writer.utf(handle.path)
+        writer.utf(handle.logical_id)
     else:
         writer.u8(6)
         writer.utf(handle.path)
         writer.i64(handle.size_bytes)
 
 
-def read_keyed_handle(reader: Reader) -> KeyedStateHandle | None:
-    """Tags 0, 3, 5, 7, 11, 12; UnsupportedError (``unsupported-handle``) names any other that Flink has."""
+def read_materialized_handle(reader: Reader) -> MaterializedStateHandle | None:
+    """Tags 0, 3, 5, 7, 11, 12; CorruptStateError (``corrupt-metadata``) names any other."""
     tag = _tag(reader, _KEYED)
     return None if tag == _NULL else _KEYED[tag](reader)
 
 
-def write_keyed_handle(writer: Writer, handle: KeyedStateHandle | None) -> None:
+def write_materialized_handle(writer: Writer, handle: MaterializedStateHandle | None) -> None:
     if handle is None:
         writer.u8(_NULL)
     elif isinstance(handle, KeyGroupsSavepointStateHandle):
@@ -81,9 +83,9 @@ def write_keyed_handle(writer: Writer, handle: KeyedStateHandle | None) -> None:
 
 
 def read_operator_handle(reader: Reader) -> OperatorStreamStateHandle | None:
-    """Tags 0 and 4; UnsupportedError (``unsupported-handle``) for file merging."""
-    tag = _tag(reader, (4,))
-    return None if tag == _NULL else _read_operator_body(reader)
+    """Tags 0, 4 and 17, that of file merging; None also for one of those that is empty."""
+    tag = _tag(reader, (4, _MERGED_OPERATOR))
+    return None if tag == _NULL else _read_operator_body(reader, merged=tag == _MERGED_OPERATOR)
 
 
 def write_operator_handle(writer: Writer, handle: OperatorStreamStateHandle | None) -> None:
@@ -100,24 +102,27 @@ def write_operator_handle(writer: Writer, handle: OperatorStreamStateHandle | No
     write_stream_handle(writer, handle.stream)
 
 
-def skip_channel_handle(reader: Reader) -> None:
-    """A channel-state handle of metadata versions 3 to 5."""
-    reader.take(12)
-    reader.take(8 * reader.count(8) + 8)
+def skip_channel_handle(reader: Reader) -> int:
+    """A channel-state handle of metadata versions 3 to 5; how many bytes of buffers it is about."""
+    reader.take(12, "channel")
+    reader.take(8 * reader.count(8, "offsets"), "i64 offsets")
+    size = reader.i64("size")
     read_stream_handle(reader)
+    return size
 
 
-def skip_tagged_channel_handle(reader: Reader) -> None:
-    """A channel-state handle since metadata version 6: plain (tags 1, 2) or merged (3, 4)."""
-    at, tag = reader.offset, reader.u8()
+def skip_tagged_channel_handle(reader: Reader) -> int:
+    """The same since metadata version 6: plain (tags 1, 2) or merged (3, 4)."""
+    at, tag = reader.offset, reader.u8("tag")
     if tag in (1, 2):
-        skip_channel_handle(reader)
-    elif tag in (3, 4):
-        reader.take(12)
-        read_stream_handle(reader)
-        reader.take(reader.count())
-    else:
+        return skip_channel_handle(reader)
+    if tag not in (3, 4):
         raise _unknown_tag(reader, at, tag)
+    reader.take(4, "subtask")
+    size = reader.i64("size")
+    read_stream_handle(reader)
+    reader.take(reader.count(name="length"), "offsets")
+    return size
 
 
 def required_stream(reader: Reader) -> StreamStateHandle:
@@ -132,53 +137,60 @@ def required_stream(reader: Reader) -> StreamStateHandle:
 
 
 def _tag(reader: Reader, known: Container[int]) -> int:
-    at, tag = reader.offset, reader.u8()
+    at, tag = reader.offset, reader.u8("tag")
     if tag == _NULL or tag in known:
         return tag
     raise _unknown_tag(reader, at, tag)
 
 
-def _unknown_tag(reader: Reader, at: int, tag: int) -> CorruptStateError | UnsupportedError:
-    if tag in _UNSUPPORTED:
-        return UnsupportedError(
-            f"{reader.what}: {_UNSUPPORTED[tag]} (tag {tag}) at offset {at} cannot be read yet",
-            kind="unsupported-handle",
-            hint="take a canonical savepoint of that job instead",
-        )
+def _unknown_tag(reader: Reader, at: int, tag: int) -> CorruptStateError:
     return CorruptStateError(f"{reader.what}: unknown handle tag {tag} at offset {at}", kind="corrupt-metadata")
 
 
 def _read_byte_stream(reader: Reader) -> StreamStateHandle:
-    name = reader.utf()
-    return ByteStreamStateHandle(name, bytes(reader.take(reader.count())))
+    name = reader.utf("name")
+    return ByteStreamStateHandle(name, bytes(reader.take(reader.count(name="length"), "content")))
 
 
 def _read_file(reader: Reader) -> StreamStateHandle:
-    size = _size(reader)
-    return FileStateHandle(reader.utf(), size)
+    size = read_size(reader)
+    return FileStateHandle(reader.utf("path"), size)
 
 
 def _read_relative_file(reader: Reader) -> StreamStateHandle:
-    path = reader.utf()
-    return RelativeFileStateHandle(path, _size(reader))
+    path = reader.utf("path")
+    return RelativeFileStateHandle(path, read_size(reader))
 
 
-def _size(reader: Reader) -> int:
-    at, size = reader.offset, reader.i64()
+def _read_segment(reader: Reader) -> StreamStateHandle:
+    start, size = read_size(reader, "start"), read_size(reader)
+    at, scope = reader.offset, reader.i32("scope")
+    if scope not in (SegmentScope.EXCLUSIVE, SegmentScope.SHARED):
+        raise CorruptStateError(
+            f"{reader.what}: scope {scope} at offset {at}, expected 0 or 1", kind="corrupt-metadata"
+        )
+    path = reader.utf("path")
+    return SegmentFileStateHandle(path, start, size, SegmentScope(scope), reader.utf("logical id"))
+
+
+def read_size(reader: Reader, name: str = "size") -> int:
+    """An i64 that is no negative number."""
+    at, size = reader.offset, reader.i64(name)
     if size < 0:
-        raise CorruptStateError(f"{reader.what}: size {size} at offset {at} is negative", kind="corrupt-metadata")
+        raise CorruptStateError(f"{reader.what}: {name} {size} at offset {at} is negative", kind="corrupt-metadata")
     return size
 
 
 def _read_key_groups(reader: Reader) -> tuple[KeyGroupRange, tuple[int, ...], StreamStateHandle]:
-    at, start = reader.offset, reader.i32()
-    count = reader.count(8)
-    key_group_range = _key_group_range(reader, at, start, count)
-    offsets = struct.unpack(f">{count}q", reader.take(8 * count))
+    at, start = reader.offset, reader.i32("first key group")
+    count = reader.count(8, "key groups")
+    key_group_range = checked_range(reader, at, start, count)
+    offsets = struct.unpack(f">{count}q", reader.take(8 * count, "i64 offsets"))
     return key_group_range, offsets, required_stream(reader)
 
 
-def _key_group_range(reader: Reader, at: int, start: int, count: int) -> KeyGroupRange:
+def checked_range(reader: Reader, at: int, start: int, count: int) -> KeyGroupRange:
+    """The range of ``count`` key groups that was read at offset ``at``, once it is sure that there are such."""
     if start < 0 or count < 0 or start + count > MAX_MAX_PARALLELISM:
         raise CorruptStateError(
             f"{reader.what}: {count} key groups from {start} at offset {at}, expected them within 0..32767",
@@ -187,17 +199,17 @@ def _key_group_range(reader: Reader, at: int, start: int, count: int) -> KeyGrou
     return KeyGroupRange(start, start + count - 1)
 
 
-def _read_savepoint(reader: Reader) -> KeyedStateHandle:
+def _read_savepoint(reader: Reader) -> MaterializedStateHandle:
     return KeyGroupsSavepointStateHandle(*_read_key_groups(reader))
 
 
-def _read_heap_old(reader: Reader) -> KeyedStateHandle:
+def _read_heap_old(reader: Reader) -> MaterializedStateHandle:
     return KeyGroupsStateHandle(*_read_key_groups(reader))
 
 
-def _read_heap(reader: Reader) -> KeyedStateHandle:
+def _read_heap(reader: Reader) -> MaterializedStateHandle:
     parts = _read_key_groups(reader)
-    return KeyGroupsStateHandle(*parts, state_handle_id=reader.utf())
+    return KeyGroupsStateHandle(*parts, state_handle_id=reader.utf("state handle id"))
 
 
 def _write_key_groups(writer: Writer, handle: KeyGroupsSavepointStateHandle | KeyGroupsStateHandle) -> None:
@@ -207,28 +219,31 @@ def _write_key_groups(writer: Writer, handle: KeyGroupsSavepointStateHandle | Ke
     write_stream_handle(writer, handle.stream)
 
 
-def _read_incremental_old(reader: Reader) -> KeyedStateHandle:
+def _read_incremental_old(reader: Reader) -> MaterializedStateHandle:
     return _incremental(reader, has_size_and_id=False)
 
 
-def _read_incremental(reader: Reader) -> KeyedStateHandle:
+def _read_incremental(reader: Reader) -> MaterializedStateHandle:
     return _incremental(reader, has_size_and_id=True)
 
 
-def _incremental(reader: Reader, has_size_and_id: bool) -> KeyedStateHandle:
-    checkpoint_id, backend_uid = reader.i64(), reader.utf()
-    at, start = reader.offset, reader.i32()
-    key_group_range = _key_group_range(reader, at, start, reader.i32())
-    size = reader.i64() if has_size_and_id else 0
-    meta, shared, private = required_stream(reader), _read_files(reader), _read_files(reader)
-    state_handle_id = reader.utf() if has_size_and_id else ""
+def _incremental(reader: Reader, has_size_and_id: bool) -> MaterializedStateHandle:
+    checkpoint_id, backend_uid = reader.i64("checkpoint id"), reader.utf("backend id")
+    at, start = reader.offset, reader.i32("first key group")
+    key_group_range = checked_range(reader, at, start, reader.i32("key groups"))
+    size = reader.i64("checkpointed size") if has_size_and_id else 0
+    with reader.part("meta"):
+        meta = required_stream(reader)
+    shared, private = _read_files(reader, "shared"), _read_files(reader, "private")
+    state_handle_id = reader.utf("state handle id") if has_size_and_id else ""
     return IncrementalRemoteKeyedStateHandle(
         checkpoint_id, backend_uid, key_group_range, size, meta, shared, private, state_handle_id
     )
 
 
-def _read_files(reader: Reader) -> _Files:
-    return tuple((reader.utf(), required_stream(reader)) for _ in range(reader.count(3)))
+def _read_files(reader: Reader, scope: str) -> _Files:
+    with reader.part(scope):
+        return tuple((reader.utf("file"), required_stream(reader)) for _ in range(reader.count(3, "files")))
 
 
 def _write_incremental(writer: Writer, handle: IncrementalRemoteKeyedStateHandle) -> None:
@@ -247,25 +262,37 @@ def _write_incremental(writer: Writer, handle: IncrementalRemoteKeyedStateHandle
     writer.utf(handle.state_handle_id)
 
 
-def _read_operator_body(reader: Reader) -> OperatorStreamStateHandle:
+def _read_operator_body(reader: Reader, *, merged: bool) -> OperatorStreamStateHandle | None:
     states = []
-    for _ in range(reader.count(7)):
-        name, at, mode = reader.utf(), reader.offset, reader.i8()
+    for _ in range(reader.count(7, "states")):
+        name, at, mode = reader.utf("state"), reader.offset, reader.i8("distribution mode")
         if mode not in (0, 1, 2):
             raise CorruptStateError(
                 f"{reader.what}: distribution mode {mode} at offset {at}, expected 0 to 2", kind="corrupt-metadata"
             )
-        count = reader.count(8)
-        states.append((name, mode, struct.unpack(f">{count}q", reader.take(8 * count))))
+        count = reader.count(8, "elements")
+        states.append((name, mode, struct.unpack(f">{count}q", reader.take(8 * count, "i64 offsets"))))
+    if merged and _read_merged_is_empty(reader):
+        read_stream_handle(reader)
+        return None
     return OperatorStreamStateHandle(tuple(states), required_stream(reader))
 
 
-_STREAMS: dict[int, Callable[[Reader], StreamStateHandle]] = {
+def _read_merged_is_empty(reader: Reader) -> bool:
+    """What file merging adds: its two directories, which the segments' own paths make superfluous, and a flag."""
+    reader.utf("task-owned directory")
+    reader.utf("shared directory")
+    return reader.bool("empty")
+
+
+_STREAMS: dict[int, Callable[[Reader], StreamStateHandle | None]] = {
     1: _read_byte_stream,
     2: _read_file,
     6: _read_relative_file,
+    15: _read_segment,
+    16: lambda _reader: None,
 }
-_KEYED: dict[int, Callable[[Reader], KeyedStateHandle]] = {
+_KEYED: dict[int, Callable[[Reader], MaterializedStateHandle]] = {
     3: _read_heap_old,
     5: _read_incremental_old,
     7: _read_savepoint,

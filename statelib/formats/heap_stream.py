@@ -1,56 +1,43 @@
 """Reading the heap stream, Flink's own form of heap state: keyed header, then every key group.
 
 A group is ``i32 keyGroup``, then once for each state ``u16 stateId, i32 count, count x (namespace,
-key, value)``, in a Snappy-framed stream of its own where the header says so. Entries have no
+key, value)``, or ``count x timer``, in a Snappy-framed stream of its own where the header says so. Entries have no
 lengths: the stream is walked entry by entry, and only that; everything else moves columns.
 Source: flink-formats.md section 3.2 (HeapSnapshotStrategy, HeapRestoreOperation). The writer is
 ``formats.heap_encoder``.
 """
 
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.formats import snappy_framing
-from statelib.formats.group_spans import BATCH_BYTES, GroupSpan, ReadRange, batches
+from statelib.formats.group_spans import BATCH_BYTES, CONTENT_BYTES, GroupSpan, ReadRange, batches, is_large, pieces
 from statelib.formats.heap_entries import HeapEntries, rows_of
-from statelib.formats.keyed_header import HeaderState, KeyedHeader, stored_value_type
+from statelib.formats.heap_proof import Group, only_entries, possible_ends
+from statelib.formats.heap_walk import (
+    KEY_GROUP,
+    STATE,
+    Layout,
+    check_key_group,
+    entry_starts,
+    large_group,
+    next_state,
+    unexpected,
+)
+from statelib.formats.keyed_header import KeyedHeader, stored_value_type
 from statelib.model.handles import KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import LONG
-from statelib.serializers.codec import Codec
-from statelib.serializers.jumps import Jump, jump_over, width_of
+from statelib.serializers.keys import key_groups
 from statelib.serializers.registry import codec_of
 from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import Bytes
-
-_KEY_GROUP = struct.Struct(">i")
-_STATE = struct.Struct(">Hi")
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """What one entry of a state consists of."""
-
-    codecs: tuple[Codec, ...]
-
-    @cached_property
-    def width(self) -> int:
-        return width_of(self.codecs)
-
-    @cached_property
-    def jump(self) -> Jump:
-        return jump_over(self.codecs)
-
-    @property
-    def least(self) -> int:
-        """Bytes that the smallest entry takes."""
-        return sum(max(codec.width, 1) for codec in self.codecs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,44 +71,47 @@ def iter_heap(
     *,
     what: str = "heap stream",
     batch_bytes: int = BATCH_BYTES,
-    skip_timers: bool = False,
+    only: int | None = None,
 ) -> Iterator[tuple[int, StateRows]]:
     """Entries of the key groups in the handle's and the wanted range, as (index in
     ``header.schema.states``, rows in no order), each state several times; map state has one row a
-    user key, as everywhere but in this stream.
+    user key, as everywhere but in this stream. ``only``: that state; others are passed over.
 
-    Reads about ``batch_bytes`` at a time (a single key group is never split). Raises
+    Reads about ``batch_bytes`` at a time, a large key group piece by piece. Raises
     CorruptStateError naming the key group: ``unexpected-key-group`` where the stream is no heap
-    stream; UnsupportedError (``timer-state``) for timers with entries, unless the caller asks to
-    ``skip_timers``.
+    stream.
     """
-    index = header.schema_index
-    layouts = [_layout(header, state) for state in header.states]
+    layouts = [_layout(header, state) for state in header.schema.states]
     wanted = handle.key_group_range if key_group_range is None else handle.key_group_range.intersection(key_group_range)
     spans = [span for span in _spans(handle, header, what) if span.key_group in wanted]
     for batch in batches(spans, batch_bytes):
-        contents = _contents(read_range(batch[0].start, batch[-1].end), batch, header.compressed, what)
-        for state_id, found in enumerate(_walk_all(contents, batch, layouts, what)):
-            state, name = index[state_id], header.states[state_id].name
-            if not found.starts:
+        if is_large(batch[0], batch_bytes):
+            parts = pieces(read_range, batch[0].start, batch[0].end, batch_bytes)
+            found = large_group(parts, batch[0], header.compressed, layouts, what)
+        else:
+            found = _entries(read_range(batch[0].start, batch[-1].end), batch, header.compressed, layouts, what)
+        for state_id, entries in found:
+            if only not in (None, state_id):
                 continue
-            if state is not None:
-                place = f"{what}, state {name!r}"
-                yield state, rows_of(header.schema, header.schema.states[state], found.entries(contents.data), place)
-            elif not skip_timers:
-                raise UnsupportedError(
-                    f"{what}: timers {name!r} have entries, which statelib does not read", kind="timer-state"
-                )
+            state = header.schema.states[state_id]
+            yield state_id, rows_of(header.schema, state, entries, f"{what}, state {state.name!r}")
 
 
-def _layout(header: KeyedHeader, state: HeaderState) -> _Layout:
-    if state.descriptor is not None:
-        stored = stored_value_type(state.descriptor)
-        types = (state.descriptor.namespace_type, header.schema.key_type, stored)
-    else:
-        assert state.timer_types is not None
-        types = (LONG, *state.timer_types)
-    return _Layout(tuple(map(codec_of, types)))
+def _entries(
+    view: memoryview, batch: Sequence[GroupSpan], compressed: bool, layouts: Sequence[Layout], what: str
+) -> Iterator[tuple[int, HeapEntries]]:
+    """(state id, entries) of the batch, some of them at a time."""
+    for part, contents in _contents(view, batch, compressed, what):
+        for state_id, found in enumerate(_walk_all(contents, part, layouts, what)):
+            if found.starts:
+                yield state_id, found.entries(contents.data)
+
+
+def _layout(header: KeyedHeader, state: StateDescriptor) -> Layout:
+    if state.kind is StateKind.TIMERS:
+        return Layout((codec_of(LONG), codec_of(header.schema.key_type), codec_of(state.namespace_type)))
+    types = (state.namespace_type, header.schema.key_type, stored_value_type(state))
+    return Layout(tuple(map(codec_of, types)), partial(key_groups, header.schema))
 
 
 def _spans(handle: KeyGroupsStateHandle, header: KeyedHeader, what: str) -> list[GroupSpan]:
@@ -133,8 +123,8 @@ def _spans(handle: KeyGroupsStateHandle, header: KeyedHeader, what: str) -> list
     for (offset, i), end in zip(ordered, ends, strict=True):
         key_group = handle.key_group_range.start + i
         if offset <= 0:
-            raise _unexpected(what, key_group, f"offset {offset}, but a heap stream has one for each key group")
-        if offset < header.size_bytes or end < offset + _KEY_GROUP.size:
+            raise unexpected(what, key_group, f"offset {offset}, but a heap stream has one for each key group")
+        if offset < header.size_bytes or end < offset + KEY_GROUP.size:
             raise CorruptStateError(
                 f"{what}: key group {key_group} at offset {offset} up to {end}, "
                 f"expected it behind the header ({header.size_bytes} bytes) and within {size} bytes",
@@ -144,25 +134,33 @@ def _spans(handle: KeyGroupsStateHandle, header: KeyedHeader, what: str) -> list
     return spans
 
 
-def _contents(view: memoryview, batch: Sequence[GroupSpan], compressed: bool, what: str) -> _Contents:
-    """What follows the number of each key group. All numbers are checked before anything is decoded:
-    a stream of another form shows itself there."""
+def _contents(
+    view: memoryview, batch: Sequence[GroupSpan], compressed: bool, what: str
+) -> Iterator[tuple[Sequence[GroupSpan], _Contents]]:
+    """What follows the number of each key group, some key groups at a time. All numbers are checked before
+    anything is decoded: a stream of another form shows itself there."""
     base = batch[0].start
     if len(view) != batch[-1].end - base:
         raise CorruptStateError(
             f"{what}: {len(view)} bytes at offset {base}, expected {batch[-1].end - base}", kind="truncated-group"
         )
     for span in batch:
-        (found,) = _KEY_GROUP.unpack_from(view, span.start - base)
-        if found != span.key_group:
-            raise _unexpected(what, span.key_group, f"found {found} at offset {span.start}")
-    bounds = [(span.start - base + _KEY_GROUP.size, span.end - base) for span in batch]
+        check_key_group(view[span.start - base :], span, what)
+    bounds = [(span.start - base + KEY_GROUP.size, span.end - base) for span in batch]
     if not compressed:
-        return _Contents(np.frombuffer(view, np.uint8), tuple(bounds))
-    parts = [
-        _decompressed(view[start:end], f"{what}, key group {span.key_group}")
-        for span, (start, end) in zip(batch, bounds, strict=True)
-    ]
+        yield batch, _Contents(np.frombuffer(view, np.uint8), tuple(bounds))
+        return
+    first = size = 0
+    parts: list[Bytes] = []
+    for number, (span, (start, end)) in enumerate(zip(batch, bounds, strict=True)):
+        parts.append(_decompressed(view[start:end], f"{what}, key group {span.key_group}"))
+        size += len(parts[-1])
+        if size >= CONTENT_BYTES or number + 1 == len(batch):
+            yield batch[first : number + 1], _joined(parts)
+            first, size, parts = number + 1, 0, []
+
+
+def _joined(parts: Sequence[Bytes]) -> _Contents:
     ends = np.cumsum([len(part) for part in parts]).tolist()
     return _Contents(np.concatenate(parts), tuple(zip([0, *ends[:-1]], ends, strict=True)))
 
@@ -178,14 +176,14 @@ def _decompressed(view: memoryview, what: str) -> Bytes:
 
 
 def _walk_all(
-    contents: _Contents, batch: Sequence[GroupSpan], layouts: Sequence[_Layout], what: str
+    contents: _Contents, batch: Sequence[GroupSpan], layouts: Sequence[Layout], what: str
 ) -> tuple[_Found, ...]:
     """By state id: its entries in all key groups of the batch."""
     found = tuple(_Found() for _ in layouts)
     raw = contents.data.tobytes()  # indexing bytes is about twice as fast as indexing a view
     for span, (start, end) in zip(batch, contents.bounds, strict=True):
         place = f"{what}, key group {span.key_group}"
-        for state_id, starts, stop in _walk(raw, start, end, layouts, place):
+        for state_id, starts, stop in _walk(raw, start, Group(span.key_group, end, layouts, place)):
             if len(starts):
                 found[state_id].key_groups.append(span.key_group)
                 found[state_id].starts.append(starts)
@@ -194,63 +192,27 @@ def _walk_all(
 
 
 def _walk(
-    raw: bytes, at: int, end: int, layouts: Sequence[_Layout], what: str
+    raw: bytes, at: int, group: Group, missing: Collection[int] | None = None
 ) -> Iterator[tuple[int, npt.NDArray[np.int64], int]]:
-    """(state id, starts of its entries, end of the last) for each state of one key group."""
-    missing = set(range(len(layouts)))
-    while missing:
-        if at + _STATE.size > end:
+    """(state id, starts of its entries, end of the last) for each state of one key group, from ``at`` on; ``missing``:
+    those that are still to come."""
+    left, end, what = set(range(len(group.layouts)) if missing is None else missing), group.end, group.what
+    while left:
+        if at + STATE.size > end:
             raise CorruptStateError(
-                f"{what}: expected the entries of {len(missing)} more states at offset {at}, found its end",
+                f"{what}: expected the entries of {len(left)} more states at offset {at}, found its end",
                 kind="truncated-group",
             )
-        state_id, count = _STATE.unpack_from(raw, at)
-        if state_id not in missing:
-            raise CorruptStateError(
-                f"{what}: state id {state_id} at offset {at}, expected each one below {len(layouts)} once",
-                kind="unknown-state-id",
-                hint="is this a heap stream at all?",
-            )
-        missing.remove(state_id)
-        starts, at = _entry_starts(
-            raw, (at + _STATE.size, end), count, layouts[state_id], f"{what}, state id {state_id}"
-        )
+        state_id, count = next_state(raw, at, left, what)
+        layout, span = group.layouts[state_id], (at + STATE.size, end)
+        try:
+            starts, at = entry_starts(raw, span, count, layout, f"{what}, state id {state_id}")
+        except UnsupportedError as error:
+            ends = possible_ends(raw, span[0], group, left, _walk) if error.kind == "opaque-entries" else []
+            proved = only_entries(raw, (span[0], ends), count, layout, group.key_group)
+            if proved is None:
+                raise
+            starts, at = proved
         yield state_id, starts, at
     if at != end:
         raise CorruptStateError(f"{what}: {end - at} bytes behind its last state", kind="trailing-bytes")
-
-
-def _entry_starts(
-    raw: bytes, span: tuple[int, int], count: int, layout: _Layout, what: str
-) -> tuple[npt.NDArray[np.int64], int]:
-    """Where ``count`` entries begin from ``span[0]`` on, and where the last one ends."""
-    at, end = span
-    if not 0 <= count * layout.least <= end - at:
-        raise CorruptStateError(f"{what}: {count} entries in {end - at} bytes", kind="bad-count")
-    if layout.width > 0:
-        return at + np.arange(count, dtype=np.int64) * layout.width, at + count * layout.width
-    starts: list[int] = []
-    append, jump = starts.append, layout.jump
-    try:
-        for _ in range(count):
-            append(at)
-            at = jump(raw, at)
-    except (struct.error, IndexError) as error:
-        raise _beyond(what, len(starts), count, end) from error
-    if at > end:
-        raise _beyond(what, len(starts), count, end)
-    return np.array(starts, np.int64), at
-
-
-def _beyond(what: str, entry: int, count: int, end: int) -> CorruptStateError:
-    return CorruptStateError(
-        f"{what}: entry {entry} of {count} reaches beyond the end at offset {end}", kind="truncated-group"
-    )
-
-
-def _unexpected(what: str, key_group: int, found: str) -> CorruptStateError:
-    return CorruptStateError(
-        f"{what}: Unexpected key-group in restore: expected key group {key_group}, {found}",
-        kind="unexpected-key-group",
-        hint="the handle says heap stream, the bytes do not: was it written as a canonical savepoint?",
-    )

@@ -6,11 +6,11 @@ Source: flink-formats.md section 3.3 (KeyedBackendSerializationProxy, StateMetaI
 from dataclasses import dataclass
 from enum import IntEnum
 
-from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
 from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import ListOf, MapOf, StateType
-from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
+from statelib.model.types import VOID, ListOf, MapOf, StateType
+from statelib.serializers.snapshots import ForeignReader, decode_serializer_snapshot, encode_serializer_snapshot
 from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
 
@@ -40,8 +40,8 @@ class MetaKind(IntEnum):
 
 @dataclass(frozen=True)
 class MetaInfo:
-    """One StateMetaInfoSnapshot as it is stored. A timer's serializers are those of key and
-    namespace, under ``KEY_SERIALIZER`` and ``NAMESPACE_SERIALIZER``."""
+    """One StateMetaInfoSnapshot as it is stored. A timer's serializers are those of key and namespace,
+    under ``KEY_SERIALIZER`` and ``NAMESPACE_SERIALIZER`` here; stored, they are within one of ``VALUE_SERIALIZER``."""
 
     name: str
     kind: MetaKind
@@ -50,37 +50,13 @@ class MetaInfo:
 
 
 @dataclass(frozen=True)
-class HeaderState:
-    """One state of the header; its place in the list is the state id of the stream.
-    ``descriptor`` is None for what is no key-value state (timers); ``timer_types``: key and
-    namespace of timers, else None."""
-
-    name: str
-    kind: MetaKind
-    descriptor: StateDescriptor | None
-    timer_types: tuple[StateType, StateType] | None = None
-
-
-@dataclass(frozen=True)
 class KeyedHeader:
-    """``size_bytes``: length of the header itself. ``states``: all of them, timers included.
-
-    ``schema`` holds the key-value states only, in the same order; :attr:`schema_index` maps."""
+    """``size_bytes``: length of the header itself. The state ids of the stream are the indexes in
+    ``schema.states``; timers are states as the others are."""
 
     schema: KeyedStateSchema
     compressed: bool
     size_bytes: int
-    states: tuple[HeaderState, ...]
-
-    @property
-    def schema_index(self) -> tuple[int | None, ...]:
-        """By state id: the state's index in ``schema.states``, None for timers."""
-        indexes: list[int | None] = []
-        seen = 0
-        for state in self.states:
-            indexes.append(None if state.descriptor is None else seen)
-            seen += state.descriptor is not None
-        return tuple(indexes)
 
     @property
     def prefix_width(self) -> int:
@@ -95,13 +71,12 @@ def encode_header(schema: KeyedStateSchema, compressed: bool) -> bytes:
     _write_framed(writer, schema.key_type)
     writer.i16(len(schema.states))
     for state in schema.states:
-        serializers = {_NAMESPACE: state.namespace_type, _VALUE: stored_value_type(state)}
-        write_meta_info(writer, MetaInfo(state.name, MetaKind.KEY_VALUE, {_KIND: state.kind.name}, serializers))
+        write_meta_info(writer, meta_info_of(state, schema.key_type))
     return writer.getvalue()
 
 
 def decode_header(data: bytes | memoryview, max_parallelism: int) -> tuple[KeyedStateSchema, bool, int]:
-    """(schema of the key-value states, compressed, length of the header): see :func:`decode_keyed_header`."""
+    """(schema, compressed, length of the header): see :func:`decode_keyed_header`."""
     header = decode_keyed_header(data, max_parallelism)
     return header.schema, header.compressed, header.size_bytes
 
@@ -110,24 +85,59 @@ def decode_keyed_header(data: bytes | memoryview, max_parallelism: int, what: st
     """The header at the start of ``data``, which may go on behind it. ``max_parallelism`` comes from
     ``_metadata``; Row fields are called f0, f1, ... because Flink stores no names.
 
-    Raises CorruptStateError, and UnsupportedError (``unknown-serializer``, ``header-version``).
+    A user's serializer is opaque if its snapshot has no content of its own, which shows when nothing of ``data`` is
+    left behind the header. Raises CorruptStateError, and UnsupportedError (``unknown-serializer``, ``header-version``).
     """
-    reader = Reader(data, what)
-    version = reader.i32()
+    try:
+        return read_keyed_header(Reader(data, what), max_parallelism)
+    except UnsupportedError as error:
+        if error.kind != "unknown-serializer":
+            raise
+        found = _foreign_header(data, max_parallelism, what)
+        if found is None:
+            raise
+        return found
+
+
+def _foreign_header(data: bytes | memoryview, max_parallelism: int, what: str) -> KeyedHeader | None:
+    try:
+        found = read_keyed_header(ForeignReader(data, what), max_parallelism)
+    except StatelibError:
+        return None
+    return found if found.size_bytes == len(data) else None
+
+
+def read_keyed_header(reader: Reader, max_parallelism: int) -> KeyedHeader:
+    """As :func:`decode_keyed_header`; the reader stands behind the header then."""
+    what, version = reader.what, reader.i32("version")
     if version != VERSION:
         raise UnsupportedError(
             f"{what}: version {version}, expected {VERSION}",
             kind="header-version",
             hint="Flink 1.8 and later write it; is this a canonical stream at all?",
         )
-    compressed = reader.bool()
-    key_type = read_framed(reader)
-    count = reader.i16()
+    compressed = reader.bool("compressed")
+    with reader.part("key serializer"):
+        key_type = read_framed(reader)
+    count = reader.i16("states")
     if not 0 <= count <= reader.remaining:
         raise CorruptStateError(f"{what}: {count} states before offset {reader.offset}", kind="bad-count")
-    states = tuple(_header_state(read_meta_info(reader), what) for _ in range(count))
-    descriptors = tuple(state.descriptor for state in states if state.descriptor is not None)
-    return KeyedHeader(KeyedStateSchema(key_type, max_parallelism, descriptors), compressed, reader.offset, states)
+    try:
+        states = tuple(header_state(_numbered(reader, number), key_type, what) for number in range(count))
+        schema = KeyedStateSchema(key_type, max_parallelism, states)
+    except InvalidRequestError as error:  # a state that nobody could declare either
+        raise CorruptStateError(f"{what}: {error.message}", kind="corrupt-header") from error
+    return KeyedHeader(schema, compressed, reader.offset)
+
+
+def _numbered(reader: Reader, number: int) -> MetaInfo:
+    with reader.part(f"state {number}"):
+        return read_meta_info(reader)
+
+
+def timers_key_type(info: MetaInfo) -> StateType | None:
+    """The type of the keys that a meta info of timers names; None for other state."""
+    return info.serializers.get(_TIMER_KEY)
 
 
 def stored_value_type(state: StateDescriptor) -> StateType:
@@ -139,6 +149,15 @@ def stored_value_type(state: StateDescriptor) -> StateType:
     return state.value_type
 
 
+def meta_info_of(state: StateDescriptor, key_type: StateType) -> MetaInfo:
+    """How a keyed state is described; timers hold keys, hence ``key_type``."""
+    if state.kind is StateKind.TIMERS:
+        timers = {_TIMER_KEY: key_type, _NAMESPACE: state.namespace_type}
+        return MetaInfo(state.name, MetaKind.PRIORITY_QUEUE, {}, timers)
+    serializers = {_NAMESPACE: state.namespace_type, _VALUE: stored_value_type(state)}
+    return MetaInfo(state.name, MetaKind.KEY_VALUE, {_KIND: state.kind.name}, serializers)
+
+
 def write_meta_info(writer: Writer, info: MetaInfo) -> None:
     writer.utf(info.name)
     writer.i32(info.kind)
@@ -146,6 +165,11 @@ def write_meta_info(writer: Writer, info: MetaInfo) -> None:
     for name, value in info.options.items():
         writer.utf(name)
         writer.utf(value)
+    if info.kind is MetaKind.PRIORITY_QUEUE:
+        writer.i32(1)
+        writer.utf(_VALUE)
+        _write_timer_snapshot(writer, info.serializers[_TIMER_KEY], info.serializers[_NAMESPACE])
+        return
     writer.i32(len(info.serializers))
     for name, type_ in info.serializers.items():
         writer.utf(name)
@@ -153,24 +177,25 @@ def write_meta_info(writer: Writer, info: MetaInfo) -> None:
 
 
 def read_meta_info(reader: Reader) -> MetaInfo:
-    name = reader.utf()
-    at, ordinal = reader.offset, reader.i32()
+    name = reader.utf("name")
+    at, ordinal = reader.offset, reader.i32("type")
     if ordinal not in set(MetaKind):
         raise CorruptStateError(
             f"{reader.what}: state {name!r} has type {ordinal} at offset {at}, expected 0 to {max(MetaKind)}",
             kind="corrupt-header",
         )
     options = {}
-    for _ in range(reader.count(4)):
-        option = reader.utf()
-        options[option] = reader.utf()
+    for _ in range(reader.count(4, "options")):
+        option = reader.utf("option")
+        options[option] = reader.utf("value")
     serializers: dict[str, StateType] = {}
-    for _ in range(reader.count(10)):
-        role = reader.utf()
-        if ordinal == MetaKind.PRIORITY_QUEUE:
-            serializers |= _read_timer_snapshot(reader)
-        else:
-            serializers[role] = read_framed(reader)
+    for _ in range(reader.count(10, "serializers")):
+        role = reader.utf("role")
+        with reader.part(role):
+            if ordinal == MetaKind.PRIORITY_QUEUE:
+                serializers |= _read_timer_snapshot(reader)
+            else:
+                serializers[role] = read_framed(reader)
     return MetaInfo(name, MetaKind(ordinal), options, serializers)
 
 
@@ -185,10 +210,23 @@ def _write_framed(writer: Writer, type_: StateType) -> None:
     writer.put(encode_serializer_snapshot(type_))
 
 
+def _write_timer_snapshot(writer: Writer, key: StateType, namespace: StateType) -> None:
+    writer.i32(_FRAME_VERSION)
+    writer.utf(_TIMER)
+    writer.i32(_COMPOSITE_VERSION)
+    writer.u32(_COMPOSITE_MAGIC)
+    writer.i32(_TIMER_VERSION)
+    writer.u32(_NESTED_MAGIC)
+    writer.i32(1)
+    writer.i32(2)
+    writer.put(encode_serializer_snapshot(key))
+    writer.put(encode_serializer_snapshot(namespace))
+
+
 def _read_timer_snapshot(reader: Reader) -> dict[str, StateType]:
     """TimerSerializer: a composite of the key's and the namespace's serializer (section 6.1)."""
     _expect(reader, _FRAME_VERSION, "framing version")
-    at, name = reader.offset, reader.utf()
+    at, name = reader.offset, reader.utf("class")
     if name != _TIMER:
         raise UnsupportedError(
             f"{reader.what}: serializer {name!r} of a priority queue at offset {at}", kind="unknown-serializer"
@@ -203,13 +241,18 @@ def _read_timer_snapshot(reader: Reader) -> dict[str, StateType]:
     return {_TIMER_KEY: key, _NAMESPACE: decode_serializer_snapshot(reader)}
 
 
-def _header_state(info: MetaInfo, what: str) -> HeaderState:
+def header_state(info: MetaInfo, key_type: StateType | None, what: str) -> StateDescriptor:
+    """What the meta info says of a keyed state; ``key_type``: of the stream's keys, None where it does not say.
+    Raises CorruptStateError (``corrupt-header``)."""
     if info.kind in (MetaKind.KEY_VALUE, MetaKind.KEY_VALUE_V2):
-        return HeaderState(info.name, info.kind, _descriptor(info, what))
+        return _descriptor(info, what)
     if info.kind is MetaKind.PRIORITY_QUEUE:
-        if _TIMER_KEY not in info.serializers:
-            raise CorruptStateError(f"{what}: timers {info.name!r} without a serializer", kind="corrupt-header")
-        return HeaderState(info.name, info.kind, None, (info.serializers[_TIMER_KEY], info.serializers[_NAMESPACE]))
+        if key_type is not None and info.serializers.get(_TIMER_KEY) != key_type:
+            raise CorruptStateError(
+                f"{what}: timers {info.name!r} of keys of type {info.serializers.get(_TIMER_KEY)}, expected {key_type}",
+                kind="corrupt-header",
+            )
+        return StateDescriptor(info.name, StateKind.TIMERS, VOID, None, info.serializers[_NAMESPACE])
     raise CorruptStateError(
         f"{what}: state {info.name!r} of type {info.kind.name} in a keyed stream", kind="corrupt-header"
     )
@@ -218,7 +261,7 @@ def _header_state(info: MetaInfo, what: str) -> HeaderState:
 def _descriptor(info: MetaInfo, what: str) -> StateDescriptor:
     word = info.options.get(_KIND, "")
     kind = StateKind.__members__.get(word)
-    if kind is None:
+    if kind in (None, StateKind.TIMERS):
         raise UnsupportedError(f"{what}: state {info.name!r} of kind {word!r}", kind="unknown-state-kind")
     if _VALUE not in info.serializers or _NAMESPACE not in info.serializers:
         raise CorruptStateError(
@@ -241,7 +284,7 @@ def _descriptor(info: MetaInfo, what: str) -> StateDescriptor:
 
 
 def _expect(reader: Reader, expected: int, what: str) -> None:
-    at, found = reader.offset, reader.i32()
+    at, found = reader.offset, reader.i32(what)
     if found != expected:
         raise CorruptStateError(
             f"{reader.what}: {what} {found} at offset {at}, expected {expected}", kind="corrupt-header"

@@ -27,8 +27,8 @@ from statelib.wire.writer import Writer
 MANIFEST_VERSION = 1
 OWN_STATE_PREFIX = "statelib."
 """Operator states with such names are only written together with a manifest."""
-_START, _END = b"STATELIB", b"BILETATS"
-_HEAD_BYTES, _FOOT_BYTES = 16, 16
+_START, MANIFEST_END = b"STATELIB", b"BILETATS"
+_HEAD_BYTES, FOOT_BYTES = 16, 16
 
 
 def append_manifest(metadata: bytes, manifest: CheckpointManifest) -> bytes:
@@ -41,8 +41,8 @@ def append_manifest(metadata: bytes, manifest: CheckpointManifest) -> bytes:
     writer.u32(len(body))
     writer.put(body)
     writer.u32(crc32c(writer.getvalue()))
-    writer.u32(_HEAD_BYTES + len(body) + _FOOT_BYTES)
-    writer.put(_END)
+    writer.u32(_HEAD_BYTES + len(body) + FOOT_BYTES)
+    writer.put(MANIFEST_END)
     return writer.getvalue()
 
 
@@ -56,7 +56,7 @@ def read_checkpoint_file(
     versions and handles that cannot be read.
     """
     view = memoryview(data).cast("B")
-    if bytes(view[-len(_END) :]) == _END:
+    if bytes(view[-len(MANIFEST_END) :]) == MANIFEST_END:
         return _read_own(view, what)
     metadata, end = decode_metadata(view, what)
     if end != len(view):
@@ -67,40 +67,54 @@ def read_checkpoint_file(
 
 
 def _read_own(view: memoryview, what: str) -> tuple[CheckpointMetadata, CheckpointManifest]:
-    if len(view) < _HEAD_BYTES + _FOOT_BYTES:
+    if len(view) < _HEAD_BYTES + FOOT_BYTES:
         raise _corrupt(what, f"{len(view)} bytes cannot hold a manifest")
-    crc_at = len(view) - _FOOT_BYTES
-    foot = Reader(view[crc_at:], what)
-    stored, size = foot.u32(), foot.u32()
+    crc_at = len(view) - FOOT_BYTES
+    stored, size = read_foot(Reader(view[crc_at:], what))
     found = crc32c(view[:crc_at])
     if stored != found:
         raise _corrupt(what, f"CRC-32C is {found:08x}, expected {stored:08x}")
     metadata, end = decode_metadata(view, what)
     if end + size != len(view):
         raise _corrupt(what, f"the manifest starts at offset {len(view) - size}, expected {end}")
-    return metadata, _read_manifest(Reader(view[end:crc_at], f"{what}, manifest"))
+    inner = Reader(view[end:crc_at], f"{what}, manifest")
+    return metadata, _manifest(read_body(inner, inner.remaining), inner.what)
 
 
-def _read_manifest(reader: Reader) -> CheckpointManifest:
-    start = bytes(reader.take(len(_START)))
+def read_foot(reader: Reader) -> tuple[int, int]:
+    """What ends the file: (CRC-32C, size of statelib's part)."""
+    found = reader.u32("CRC-32C"), reader.u32("size of the manifest")
+    reader.take(len(MANIFEST_END), "end")
+    return found
+
+
+def read_body(reader: Reader, size_bytes: int) -> memoryview:
+    """The manifest's JSON, which ends ``size_bytes`` behind where the reader stands.
+
+    Raises CorruptStateError, UnsupportedError (``manifest-version``)."""
+    end = reader.offset + size_bytes
+    start = bytes(reader.take(len(_START), "start"))
     if start != _START:
         raise _corrupt(reader.what, f"starts with {start!r}, expected {_START!r}")
-    version, length = reader.u32(), reader.u32()
+    version, length = reader.u32("version"), reader.u32("length")
     if version != MANIFEST_VERSION:
         raise UnsupportedError(
             f"{reader.what}: version {version}, can be read: {MANIFEST_VERSION}",
             kind="manifest-version",
             hint="a newer statelib wrote it",
         )
-    if length != reader.remaining:
-        raise _corrupt(reader.what, f"body of {length} bytes, found {reader.remaining}")
-    body = bytes(reader.take(length))
+    if length != end - reader.offset:
+        raise _corrupt(reader.what, f"body of {length} bytes, found {end - reader.offset}")
+    return reader.take(length, "body")
+
+
+def _manifest(body: memoryview, what: str) -> CheckpointManifest:
     try:
-        return manifest_from_json(json.loads(body))
-    except (ValueError, RecursionError) as error:
-        raise _corrupt(reader.what, f"the body is not what statelib writes: {error}") from error
+        return manifest_from_json(json.loads(bytes(body)))
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise _corrupt(what, f"the body is not what statelib writes: {error}") from error
     except StatelibError as error:
-        raise _corrupt(reader.what, f"the body is not what statelib writes: {error.message}") from error
+        raise _corrupt(what, f"the body is not what statelib writes: {error.message}") from error
 
 
 def _has_own_state(metadata: CheckpointMetadata) -> bool:

@@ -4,6 +4,7 @@ Reading checks each field's type and raises ValueError naming the field.
 """
 
 import base64
+import re
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,12 +15,15 @@ from statelib.model.checkpoint import (
     DataInterval,
     EventCounts,
     FileRecord,
+    Origin,
+    RestoreMeasure,
+    SegmentRecord,
     SnapshotKind,
     SourcePosition,
 )
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, pipeline_name
-from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
+from statelib.model.key_groups import MAX_MAX_PARALLELISM, KeyGroupRange
+from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.serializers.type_text import parse_type
 
 T = TypeVar("T")
@@ -43,6 +47,7 @@ def manifest_to_json(manifest: CheckpointManifest) -> _Json:
             "read": manifest.events.read,
             "applied": manifest.events.applied,
             "null_key": manifest.events.null_key,
+            "late": dict(manifest.events.late),
         },
         "schema": schema_to_json(manifest.schema),
         "files": [_file_to_json(file) for file in manifest.files],
@@ -50,6 +55,12 @@ def manifest_to_json(manifest: CheckpointManifest) -> _Json:
         "sync_ms": manifest.sync_ms,
         "async_ms": manifest.async_ms,
         "uploaded_bytes": manifest.uploaded_bytes,
+        "origins": [{"pipeline": o.pipeline, "checkpoint_id": o.checkpoint_id} for o in manifest.origins],
+        "restored_from": list(manifest.restored_from),
+        "restores": [None if r is None else [r.size_bytes, r.restore_ms] for r in manifest.restores],
+        "uid": manifest.uid,
+        "upload_ms": manifest.upload_ms,
+        "keys_changed": manifest.keys_changed,
     }
 
 
@@ -75,11 +86,26 @@ def manifest_from_json(content: object) -> CheckpointManifest:
         sync_ms=o.integer("sync_ms"),
         async_ms=o.integer("async_ms"),
         # came later: absent from what the first statelib wrote
-        uploaded_bytes=o.optional_integer("uploaded_bytes") if o.has("uploaded_bytes") else None,
+        uploaded_bytes=o.later_integer("uploaded_bytes"),
+        origins=tuple(map(_origin_from_json, o.children("origins"))) if o.has("origins") else (),
+        restored_from=o.texts("restored_from") if o.has("restored_from") else (),
+        restores=_restores_from_json(o) if o.has("restores") else (),
+        uid=o.text("uid") if o.has("uid") else "",
+        upload_ms=o.later_integer("upload_ms"),
+        keys_changed=o.later_integer("keys_changed"),
     )
     if len(manifest.statistics) != len(manifest.schema.states):
         raise ValueError(f"{len(manifest.statistics)} statistics for {len(manifest.schema.states)} states")
     return manifest
+
+
+def _restores_from_json(o: "_Object") -> tuple[RestoreMeasure | None, ...]:
+    pairs = o.optional_pairs("restores")
+    return tuple(None if pair is None else RestoreMeasure(*pair) for pair in pairs)
+
+
+def _origin_from_json(o: "_Object") -> Origin:
+    return Origin(pipeline_name(o.text("pipeline")), CheckpointId(o.integer("checkpoint_id")))
 
 
 def schema_to_json(schema: KeyedStateSchema) -> _Json:
@@ -94,6 +120,7 @@ def schema_to_json(schema: KeyedStateSchema) -> _Json:
                 "value_type": str(state.value_type),
                 "user_key_type": None if state.user_key_type is None else str(state.user_key_type),
                 "namespace_type": str(state.namespace_type),
+                "meanings": [_meaning_to_json(meaning) for meaning in state.meanings],
             }
             for state in schema.states
         ],
@@ -118,7 +145,24 @@ def _state_from_json(o: "_Object") -> StateDescriptor:
         parse_type(o.text("value_type")),
         None if user_key is None else parse_type(user_key),
         parse_type(o.text("namespace_type")),
+        # came later: absent from what the first statelib wrote
+        tuple(map(_meaning_from_json, o.children("meanings"))) if o.has("meanings") else (),
     )
+
+
+def _meaning_to_json(meaning: FieldMeaning) -> _Json:
+    """Without the earlier names: those are for the pipeline file that reads older snapshots."""
+    return {
+        "field": meaning.field,
+        "agg": meaning.agg,
+        "of": meaning.of,
+        "by": list(meaning.by),
+        "bounds": list(meaning.bounds),
+    }
+
+
+def _meaning_from_json(o: "_Object") -> FieldMeaning:
+    return FieldMeaning(o.text("field"), o.text("agg"), o.optional_text("of"), o.texts("by"), o.numbers("bounds"))
 
 
 def _position_to_json(position: SourcePosition) -> _Json:
@@ -139,23 +183,52 @@ def _position_from_json(o: "_Object") -> SourcePosition:
 
 
 def _events_from_json(o: "_Object") -> EventCounts:
-    return EventCounts(o.integer("read"), o.integer("applied"), o.integer("null_key"))
+    return EventCounts(o.integer("read"), o.integer("applied"), o.integer("null_key"), o.named_integers("late"))
 
 
 def _file_to_json(file: FileRecord) -> _Json:
-    return {
+    content: _Json = {
         "path": file.path,
         "size_bytes": file.size_bytes,
         "crc32c": file.crc32c,
+        "xxh3": _xxh3_to_json(file.xxh3),
         "subtask": file.subtask,
         "key_groups": [file.key_group_range.start, file.key_group_range.end],
     }
+    if file.segments:
+        content["segments"] = [
+            {"start": s.start, "size_bytes": s.size_bytes, "crc32c": s.crc32c, "xxh3": _xxh3_to_json(s.xxh3)}
+            for s in file.segments
+        ]
+    return content
 
 
 def _file_from_json(o: "_Object") -> FileRecord:
     return FileRecord(
-        o.text("path"), o.integer("size_bytes"), o.integer("crc32c"), o.integer("subtask"), o.key_groups("key_groups")
+        o.text("path"),
+        o.integer("size_bytes"),
+        o.integer("crc32c"),
+        o.integer("subtask"),
+        o.key_groups("key_groups"),
+        xxh3=_xxh3_from_json(o),
+        segments=tuple(map(_segment_from_json, o.children("segments"))) if o.has("segments") else (),
     )
+
+
+def _segment_from_json(o: "_Object") -> SegmentRecord:
+    return SegmentRecord(o.integer("start"), o.integer("size_bytes"), o.integer("crc32c"), _xxh3_from_json(o))
+
+
+def _xxh3_to_json(xxh3: int | None) -> str | None:
+    return None if xxh3 is None else f"{xxh3:016x}"
+
+
+def _xxh3_from_json(o: "_Object") -> int | None:
+    """None also where it is absent: it came later, as ``uploaded_bytes`` did."""
+    text = o.optional_text("xxh3") if o.has("xxh3") else None
+    if text is not None and not re.fullmatch("[0-9a-f]{16}", text):
+        raise ValueError("files.xxh3: expected 16 hexadecimal digits")
+    return None if text is None else int(text, 16)
 
 
 def _statistics_to_json(statistics: StateStatistics) -> _Json:
@@ -194,10 +267,16 @@ class _Object:
     def text(self, name: str) -> str:
         return self._typed(name, str)
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = self._typed(name, list)
+        if not all(isinstance(text, str) for text in found):
+            raise ValueError(f"{self._where}.{name}: expected texts")
+        return tuple(found)
+
     def integer(self, name: str) -> int:
         value = self._typed(name, int)
-        if isinstance(value, bool):
-            raise ValueError(f"{self._where}.{name}: expected a number")
+        if isinstance(value, bool) or not -(2**63) <= value < 2**63:
+            raise ValueError(f"{self._where}.{name}: expected a number of 64 bits")
         return value
 
     def optional_text(self, name: str) -> str | None:
@@ -206,17 +285,44 @@ class _Object:
     def optional_integer(self, name: str) -> int | None:
         return self._optional(name, self.integer)
 
+    def later_integer(self, name: str) -> int | None:
+        """Of a field that older manifests do not have."""
+        return self.optional_integer(name) if self.has(name) else None
+
     def child(self, name: str) -> "_Object":
         return _Object(self.value(name), f"{self._where}.{name}")
 
     def children(self, name: str) -> list["_Object"]:
         return [_Object(item, f"{self._where}.{name}[{i}]") for i, item in enumerate(self._typed(name, list))]
 
+    def named_integers(self, name: str) -> tuple[tuple[str, int], ...]:
+        """Named numbers in their order; none where the name is not there, as in older manifests."""
+        if name not in self._content:
+            return ()
+        child = self.child(name)
+        return tuple((key, child.integer(key)) for key in child._content)
+
     def key_groups(self, name: str) -> KeyGroupRange:
         bounds = self._typed(name, list)
         if len(bounds) != 2 or not all(type(bound) is int for bound in bounds):
             raise ValueError(f"{self._where}.{name}: expected two numbers")
+        if not -1 <= bounds[1] < MAX_MAX_PARALLELISM:
+            raise ValueError(f"{self._where}.{name}: expected key groups below {MAX_MAX_PARALLELISM}")
         return KeyGroupRange(bounds[0], bounds[1])
+
+    def optional_pairs(self, name: str) -> tuple[tuple[int, int] | None, ...]:
+        found = self._typed(name, list)
+        for pair in found:
+            whole = isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and n >= 0 for n in pair)
+            if pair is not None and not whole:
+                raise ValueError(f"{self._where}.{name}: expected pairs of numbers")
+        return tuple(None if pair is None else (pair[0], pair[1]) for pair in found)
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        found = self._typed(name, list)
+        if not all(type(number) in (int, float) for number in found):
+            raise ValueError(f"{self._where}.{name}: expected numbers")
+        return tuple(map(float, found))
 
     def packed(self, name: str, size: int) -> bytes:
         """Base64 text of exactly ``size`` bytes."""

@@ -1,4 +1,4 @@
-"""Flink's ``_metadata``: reads versions 2 to 6, writes version 3.
+"""Flink's ``_metadata``: reads versions 2 to 7, writes version 3.
 
 Version 3 is written because every Flink since 1.17 reads it and it ends without a
 Java-serialized trailer, so statelib's own manifest can follow (``formats.manifest``).
@@ -11,15 +11,14 @@ from dataclasses import dataclass, replace
 
 from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
 from statelib.formats.handle_codec import (
-    read_keyed_handle,
     read_operator_handle,
     read_stream_handle,
     skip_channel_handle,
     skip_tagged_channel_handle,
-    write_keyed_handle,
     write_operator_handle,
     write_stream_handle,
 )
+from statelib.formats.keyed_handle_codec import read_keyed_handle, write_keyed_handle
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from statelib.model.handles import OperatorStreamStateHandle, StreamStateHandle
 from statelib.model.key_groups import MAX_MAX_PARALLELISM
@@ -40,7 +39,8 @@ class _Layout:
     names: Callable[[Reader], tuple[str, str]]
     coordinator: Callable[[Reader], StreamStateHandle | None]
     subtask_prefix: Callable[[Reader], None]
-    channels: Callable[[Reader], int]
+    channels: Callable[[Reader], tuple[int, int]]
+    subtask_suffix: Callable[[Reader], None]
     trailer: Callable[[Reader], None]
 
 
@@ -64,50 +64,63 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
 def decode_metadata(data: bytes | memoryview, what: str = "_metadata") -> tuple[CheckpointMetadata, int]:
     """The content, and the offset where Flink's part ends (versions 2 and 3; later ones fill the file).
 
-    ``what`` names the file in errors. Raises CorruptStateError, and UnsupportedError (kinds
-    ``metadata-version``, ``unsupported-handle``) for what is well-formed but cannot be read.
+    ``what`` names the file in errors. Raises CorruptStateError, and UnsupportedError (``metadata-version``)
+    for what is well-formed but cannot be read.
     """
     reader = Reader(data, what)
-    magic = reader.u32()
+    return read_metadata(reader), reader.offset
+
+
+def read_metadata(reader: Reader) -> CheckpointMetadata:
+    """As :func:`decode_metadata`; the reader stands behind Flink's part then."""
+    what = reader.what
+    magic = reader.u32("magic")
     if magic != MAGIC:
         raise CorruptStateError(f"{what}: magic {magic:08x}, expected {MAGIC:08x}", kind="corrupt-metadata")
-    version = reader.i32()
+    version = reader.i32("version")
     layout = _LAYOUTS.get(version)
     if layout is None:
         known = ", ".join(map(str, _LAYOUTS))
         raise UnsupportedError(f"{what}: version {version}, can be read: {known}", kind="metadata-version")
-    checkpoint_id = reader.i64()
+    checkpoint_id = reader.i64("checkpoint id")
     if checkpoint_id < 0:
         raise CorruptStateError(f"{what}: checkpoint id {checkpoint_id} is negative", kind="corrupt-metadata")
-    for _ in range(reader.count(8)):
+    for _ in range(reader.count(8, "master states")):
         _skip_master_state(reader)
-    operators = tuple(_read_operator(reader, layout) for _ in range(reader.count(_OPERATOR_ID_BYTES + 12)))
+    count = reader.count(_OPERATOR_ID_BYTES + 12, "operators")
+    operators = tuple(_read_operator(reader, layout, number) for number in range(count))
     layout.trailer(reader)
-    return CheckpointMetadata(checkpoint_id, operators, version), reader.offset
+    return CheckpointMetadata(checkpoint_id, operators, version)
 
 
 def _skip_master_state(reader: Reader) -> None:
-    at, magic = reader.offset, reader.u32()
+    at, magic = reader.offset, reader.u32("magic of a master state")
     if magic != _MASTER_STATE_MAGIC:
         raise CorruptStateError(
             f"{reader.what}: magic {magic:08x} of a master state at offset {at}, expected {_MASTER_STATE_MAGIC:08x}",
             kind="corrupt-metadata",
         )
-    reader.take(reader.count())
+    reader.take(reader.count(name="length"), "master state")
 
 
-def _read_operator(reader: Reader, layout: _Layout) -> OperatorState:
+def _read_operator(reader: Reader, layout: _Layout, number: int) -> OperatorState:
+    with reader.part(f"operator {number}"):
+        return _read_operator_state(reader, layout)
+
+
+def _read_operator_state(reader: Reader, layout: _Layout) -> OperatorState:
     name, uid = layout.names(reader)
-    operator_id = bytes(reader.take(_OPERATOR_ID_BYTES))
-    at, parallelism, max_parallelism = reader.offset, reader.i32(), reader.i32()
+    operator_id = bytes(reader.take(_OPERATOR_ID_BYTES, "operator id"))
+    at, parallelism, max_parallelism = reader.offset, reader.i32("parallelism"), reader.i32("max parallelism")
     if not (0 <= parallelism <= MAX_MAX_PARALLELISM and max_parallelism <= MAX_MAX_PARALLELISM):
         raise CorruptStateError(
             f"{reader.what}: parallelism {parallelism}, max parallelism {max_parallelism} at offset {at}, "
             f"expected at most {MAX_MAX_PARALLELISM}",
             kind="corrupt-metadata",
         )
-    coordinator = layout.coordinator(reader)
-    at, count = reader.offset, reader.i32()
+    with reader.part("coordinator"):
+        coordinator = layout.coordinator(reader)
+    at, count = reader.offset, reader.i32("subtasks")
     finished = count < 0
     if count > parallelism:
         raise CorruptStateError(
@@ -122,7 +135,7 @@ def _read_operator(reader: Reader, layout: _Layout) -> OperatorState:
 
 
 def _read_subtask(reader: Reader, layout: _Layout, parallelism: int) -> tuple[int, OperatorSubtaskState]:
-    at, stored = reader.offset, reader.i32()
+    at, stored = reader.offset, reader.i32("subtask")
     index = stored if stored >= 0 else -stored - 1
     if index >= parallelism:
         raise CorruptStateError(
@@ -130,19 +143,31 @@ def _read_subtask(reader: Reader, layout: _Layout, parallelism: int) -> tuple[in
         )
     if stored < 0:
         return index, OperatorSubtaskState(finished=True)
-    layout.subtask_prefix(reader)
-    state = OperatorSubtaskState(
-        operator=_read_optional_operator_handle(reader),
-        raw_operator=_read_optional_operator_handle(reader),
-        keyed=read_keyed_handle(reader),
-        raw_keyed=read_keyed_handle(reader),
-        channel_handles=layout.channels(reader),
-    )
-    return index, state
+    with reader.part(f"subtask {index}"):
+        layout.subtask_prefix(reader)
+        state = _read_subtask_state(reader, layout)
+        layout.subtask_suffix(reader)
+        return index, state
+
+
+def _read_subtask_state(reader: Reader, layout: _Layout) -> OperatorSubtaskState:
+    with reader.part("operator state"):
+        operator = _read_optional_operator_handle(reader)
+    with reader.part("raw operator state"):
+        raw_operator = _read_optional_operator_handle(reader)
+    with reader.part("keyed state"):
+        keyed = read_keyed_handle(reader)
+    with reader.part("raw keyed state"):
+        raw_keyed = read_keyed_handle(reader)
+    with reader.part("in-flight buffers"):
+        handles, size = layout.channels(reader)
+        return OperatorSubtaskState(
+            keyed, operator, raw_keyed, raw_operator, channel_handles=handles, channel_bytes=size
+        )
 
 
 def _read_optional_operator_handle(reader: Reader) -> OperatorStreamStateHandle | None:
-    at, flag = reader.offset, reader.i32()
+    at, flag = reader.offset, reader.i32("handles")
     if flag not in (0, 1):
         raise CorruptStateError(
             f"{reader.what}: {flag} operator state handles at offset {at}, expected 0 or 1", kind="corrupt-metadata"
@@ -186,12 +211,12 @@ def _no_names(_reader: Reader) -> tuple[str, str]:
 
 
 def _names(reader: Reader) -> tuple[str, str]:
-    name = reader.utf()
-    return name, reader.utf()
+    name = reader.utf("name")
+    return name, reader.utf("uid")
 
 
 def _skip_chain_length(reader: Reader) -> StreamStateHandle | None:
-    reader.i32()
+    reader.i32("chain length")
     return None
 
 
@@ -200,49 +225,60 @@ def _nothing(_reader: Reader) -> None:
 
 
 def _skip_legacy_state(reader: Reader) -> None:
-    reader.i64()
-    at, count = reader.offset, reader.i32()
+    reader.i64("duration")
+    at, count = reader.offset, reader.i32("legacy states")
     if count > 0:
         raise UnsupportedError(
             f"{reader.what}: {count} legacy states at offset {at} (before Flink 1.3)", kind="legacy-state"
         )
 
 
-def _no_channels(_reader: Reader) -> int:
-    return 0
+def _no_channels(_reader: Reader) -> tuple[int, int]:
+    return 0, 0
 
 
-def _skip_channels(reader: Reader) -> int:
+def _skip_channels(reader: Reader) -> tuple[int, int]:
     return _count_channels(reader, skip_channel_handle)
 
 
-def _skip_tagged_channels(reader: Reader) -> int:
+def _skip_tagged_channels(reader: Reader) -> tuple[int, int]:
     return _count_channels(reader, skip_tagged_channel_handle)
 
 
-def _count_channels(reader: Reader, skip: Callable[[Reader], None]) -> int:
-    total = 0
-    for _direction in ("input", "output"):
-        count = reader.count()
-        for _ in range(count):
-            skip(reader)
-        total += count
-    return total
+def _count_channels(reader: Reader, skip: Callable[[Reader], int]) -> tuple[int, int]:
+    """Handles and their bytes, of input and output together."""
+    sizes = []
+    for direction in ("input", "output"):
+        sizes += [skip(reader) for _ in range(reader.count(name=f"{direction} channels"))]
+    return len(sizes), sum(sizes)
+
+
+def _skip_reference(reader: Reader) -> None:
+    """Which earlier checkpoint the state of the subtask is from, if it took no part in this one: all handles of
+    it are here too."""
+    at, marker = reader.offset, reader.u8()
+    if marker not in (0, 1):
+        raise CorruptStateError(
+            f"{reader.what}: marker {marker} at offset {at}, expected 0 or 1", kind="corrupt-metadata"
+        )
+    if marker:
+        reader.i64()
 
 
 def _skip_properties(reader: Reader) -> None:
     """CheckpointProperties, one Java-serialized object up to the end: says nothing about state."""
     at = reader.offset
-    if bytes(reader.take(4)) != b"\xac\xed\x00\x05":
+    if bytes(reader.take(4, "start of a Java object")) != b"\xac\xed\x00\x05":
         raise CorruptStateError(
             f"{reader.what}: expected a Java-serialized object at offset {at}", kind="corrupt-metadata"
         )
-    reader.take(reader.remaining)
+    reader.take(reader.remaining, "checkpoint properties")
 
 
-_V2 = _Layout(_no_names, _skip_chain_length, _skip_legacy_state, _no_channels, _nothing)
-_V3 = _Layout(_no_names, read_stream_handle, _nothing, _skip_channels, _nothing)
+_V2 = _Layout(_no_names, _skip_chain_length, _skip_legacy_state, _no_channels, _nothing, _nothing)
+_V3 = _Layout(_no_names, read_stream_handle, _nothing, _skip_channels, _nothing, _nothing)
 _V4 = replace(_V3, trailer=_skip_properties)
 _V5 = replace(_V4, names=_names)
 _V6 = replace(_V5, channels=_skip_tagged_channels)
-_LAYOUTS = {2: _V2, 3: _V3, 4: _V4, 5: _V5, 6: _V6}
+_V7 = replace(_V6, subtask_suffix=_skip_reference)
+_LAYOUTS = {2: _V2, 3: _V3, 4: _V4, 5: _V5, 6: _V6, 7: _V7}

@@ -3,7 +3,7 @@
 Everything works on whole columns. ``aggregates.py`` says what the results mean.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -79,8 +79,7 @@ class Extreme:
         return reduce_groups(values, codes, grouping.size, self.spec.agg)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        values, codes = _stack(before, more)
-        return reduce_groups(values, codes, len(before), self.spec.agg)
+        return _better(before, more, [(before, more)], self.spec.agg)
 
 
 @dataclass(frozen=True)
@@ -112,16 +111,16 @@ class Pick:
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
         order = [name for name, _ in self.spec.by]
         columns = [_clean(one_array(events[name])) for name in (*order, self.spec.column)]
-        rows = valid_rows(columns)
-        columns = [column.take(pa.array(rows)) for column in columns]
-        picked = pick_rows(columns, grouping.codes[rows], grouping.size, self.how)
+        rows, codes = valid_rows(columns), grouping.codes
+        if len(rows) < len(codes):
+            columns, codes = [column.take(pa.array(rows)) for column in columns], codes[rows]
+        picked = pick_rows(columns, codes, grouping.size, self.how)
         names = ["value", *(f"by_{name}" for name in order)]
         return pa.StructArray.from_arrays([columns[-1], *columns[:-1]], names).take(nullable_rows(picked))
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        candidates, codes = _stack(before, more)
-        value, *order = candidates.flatten()
-        return candidates.take(nullable_rows(pick_rows([*order, value], codes, len(before), self.how)))
+        value, *order = zip(before.flatten(), more.flatten(), strict=True)
+        return _better(before, more, [*order, value], self.how)
 
 
 @dataclass(frozen=True)
@@ -233,6 +232,28 @@ def _stack(before: pa.Array, more: pa.Array) -> tuple[pa.Array, Rows]:
     return both.take(pa.array(rows)), rows % max(len(before), 1)
 
 
+def _better(before: pa.Array, more: pa.Array, columns: Iterable[tuple[pa.Array, pa.Array]], how: str) -> pa.Array:
+    """Row by row one of both: that whose ``columns``, compared one after the other, are the less (``min``) or the
+    greater (``max``); the other one where one is null."""
+    old, new = _mask(before.is_valid()), _mask(more.is_valid())
+    wins, tied = new & ~old, old & new
+    for left, right in columns:
+        if not tied.any():
+            break
+        wins |= tied & _mask((pc.less if how == "min" else pc.greater)(right, left))
+        tied &= _mask(pc.equal(right, left))
+    if wins.all() or not wins.any():
+        return more if wins.any() else before
+    rows = np.arange(len(before), dtype=np.int64)
+    rows[wins] += len(before)
+    return pa.concat_arrays([before, more]).take(pa.array(rows))
+
+
+def _mask(found: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    """Null is false."""
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+
+
 def _add(before: pa.Array, more: pa.Array, spec: AggregateSpec) -> pa.Array:
     """Sum where null is neutral: null only where both are."""
     zero = pa.scalar(0, before.type)
@@ -240,6 +261,8 @@ def _add(before: pa.Array, more: pa.Array, spec: AggregateSpec) -> pa.Array:
         total = pc.add_checked(before.fill_null(zero), more.fill_null(zero))
     except pa.ArrowInvalid as error:
         raise _overflow(spec) from error
+    if not (before.null_count and more.null_count):
+        return total
     return pc.if_else(pc.and_(before.is_null(), more.is_null()), pa.scalar(None, before.type), total)
 
 

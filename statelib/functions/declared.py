@@ -7,12 +7,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.accumulators import accumulator_of
 from statelib.functions.aggregates import AggregateSpec
 from statelib.functions.grouping import group_rows, one_array, valid_rows
+from statelib.functions.state_function import Progress
+from statelib.model.state import StateDescriptor
 from statelib.serializers.keys import encode_keys
 from statelib.serializers.values import value_arrow_type
+from statelib.wire.ragged import Ragged
 
 
 @dataclass(frozen=True)
@@ -31,32 +35,56 @@ class AggregateFunction:
     drop_null_user_keys: bool = False
 
     def apply(
-        self, backend: KeyedStateBackend, events: pa.Table, keys: pa.Array, groups: npt.NDArray[np.int32]
+        self,
+        backend: KeyedStateBackend,
+        events: pa.Table,
+        keys: pa.Array,
+        groups: npt.NDArray[np.int32],
+        progress: Progress,  # noqa: ARG002 - state without windows looks at no clock
+        *,
+        operator: OperatorStateBackend | None = None,  # noqa: ARG002 - aggregates are of keys only
+    ) -> int:
+        self.merge(backend, events, keys, groups)
+        return 0
+
+    def advance(
+        self, backend: KeyedStateBackend, progress: Progress, *, operator: OperatorStateBackend | None = None
     ) -> None:
+        """Time changes nothing in a state without windows."""
+
+    def merge(
+        self,
+        backend: KeyedStateBackend,
+        events: pa.Table,
+        keys: pa.Array,
+        groups: npt.NDArray[np.int32],
+        windows: pa.Array | None = None,
+    ) -> None:
+        """Merge events into what is stored for their keys, or for their keys and ``windows``."""
         if self.user_key is not None:
             rows = self._rows_with_user_key(events, self.user_key)
             if len(rows) < len(events):
-                events, keys, groups = events.take(pa.array(rows)), keys.take(pa.array(rows)), groups[rows]
-        columns = [keys] if self.user_key is None else [keys, one_array(events[self.user_key])]
-        grouping = group_rows(columns)
+                at = pa.array(rows)
+                events, keys, groups = events.take(at), keys.take(at), groups[rows]
+                windows = None if windows is None else windows.take(at)
+        user_keys = None if self.user_key is None else one_array(events[self.user_key])
+        grouping = group_rows([column for column in (keys, user_keys, windows) if column is not None])
         partials = [accumulator_of(spec).partial(events, grouping) for _, spec in self.fields]
         first = grouping.first
         if self._bare:
             kept = valid_rows(partials)
             partials, first = [partials[0].take(pa.array(kept))], first[kept]
         if len(first):
-            self._merge(backend, [c.take(pa.array(first)) for c in columns], groups[first], partials)
+            at = pa.array(first)
+            users, spaces = (None if column is None else column.take(at) for column in (user_keys, windows))
+            descriptor = backend.schema.state(self.state)
+            asked = encode_keys(backend.schema, descriptor, keys.take(at), groups[first], users, namespaces=spaces)
+            self._write(backend, descriptor, asked, partials)
 
-    def _merge(
-        self,
-        backend: KeyedStateBackend,
-        columns: list[pa.Array],
-        groups: npt.NDArray[np.int32],
-        partials: list[pa.Array],
+    def _write(
+        self, backend: KeyedStateBackend, descriptor: StateDescriptor, keys: Ragged, partials: list[pa.Array]
     ) -> None:
-        descriptor = backend.schema.state(self.state)
-        user_keys = columns[1] if len(columns) > 1 else None
-        before = backend.read(self.state, encode_keys(backend.schema, descriptor, columns[0], groups, user_keys))
+        before = backend.read(self.state, keys)
         type_ = value_arrow_type(descriptor)
         stored = [before.values] if self._bare else before.values.flatten()
         merged = [
@@ -65,6 +93,12 @@ class AggregateFunction:
         ]
         values = merged[0] if self._bare else pa.StructArray.from_arrays(merged, fields=list(type_))
         backend.write(before, self.state, values)
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns that it reads, besides those of the key."""
+        read = {name for _, spec in self.fields for name, _ in (*spec.by, *([spec.of] if spec.of else []))}
+        return read if self.user_key is None else read | {self.user_key}
 
     @property
     def _bare(self) -> bool:

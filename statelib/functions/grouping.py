@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +63,9 @@ def reduce_groups(values: pa.Array, codes: Rows, size: int, how: str) -> pa.Arra
 
     Null where a group has no value. In the order of the rows, on one thread: always the same bits.
     """
+    if _is_number(values.type):
+        empty = np.bincount(codes, minlength=size) == 0
+        return pa.array(_reduced(values.to_numpy(), codes, size, how), values.type, mask=empty if empty.any() else None)
     table = pa.table({"group": pa.array(codes), "value": values})
     reduced = table.group_by("group", use_threads=False).aggregate([("value", how)])
     at = np.full(size, -1, np.int64)
@@ -80,12 +84,39 @@ def pick_rows(columns: Sequence[pa.Array], codes: Rows, size: int, how: str) -> 
     for column in columns:
         if len(rows) == groups:  # one row a group is left: the further columns decide nothing
             break
-        here, group = column.take(pa.array(rows)), codes[rows]
-        best = reduce_groups(here, group, size, how).take(pa.array(group))
-        rows = rows[pc.equal(here, best).to_numpy(zero_copy_only=False)]
+        whole = len(rows) == len(codes)
+        here, group = (column, codes) if whole else (column.take(pa.array(rows)), codes[rows])
+        rows = rows[_is_best(here, group, size, how)]
     picked = np.full(size, -1, np.int64)
     picked[codes[rows]] = rows
     return picked
+
+
+def _is_best(values: pa.Array, codes: Rows, size: int, how: str) -> npt.NDArray[np.bool_]:
+    if _is_number(values.type):
+        numbers = values.to_numpy()
+        return np.asarray(numbers == _reduced(numbers, codes, size, how)[codes], np.bool_)
+    best = reduce_groups(values, codes, size, how).take(pa.array(codes))
+    return np.asarray(pc.equal(values, best).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_float32(type_) or pa.types.is_float64(type_))
+
+
+def _reduced(values: npt.NDArray[Any], codes: Rows, size: int, how: str) -> npt.NDArray[Any]:
+    """Without a hash table: the group of a row is where its result lies. Of groups without rows, any number."""
+    if how == "sum":
+        if values.dtype == np.float64:
+            return np.bincount(codes, values, minlength=size)
+        total = np.zeros(size, values.dtype)
+        np.add.at(total, codes, values)
+        return total
+    floating = values.dtype.kind == "f"
+    least, greatest = (-np.inf, np.inf) if floating else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)
+    found = np.full(size, greatest if how == "min" else least, values.dtype)
+    (np.minimum if how == "min" else np.maximum).at(found, codes, values)
+    return found
 
 
 def nullable_rows(rows: Rows) -> pa.Array:
@@ -94,7 +125,8 @@ def nullable_rows(rows: Rows) -> pa.Array:
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks()
+    """All of a column; that of one chunk is not copied."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def valid_rows(columns: Sequence[pa.Array]) -> Rows:

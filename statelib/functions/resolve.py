@@ -5,13 +5,12 @@ import re
 from collections.abc import Callable
 from difflib import get_close_matches
 
-import pyarrow as pa
-
 from statelib.errors import InvalidRequestError
 
 REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
-UpdateFunction = Callable[[pa.Table, pa.Table], pa.Table]
+UpdateFunction = Callable[..., object]
+"""``(events, state)`` or ``(events, state, operator)``; its result is checked by ``functions.results``."""
 
 
 def resolve(reference: str) -> UpdateFunction:

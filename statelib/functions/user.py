@@ -1,5 +1,6 @@
-"""User functions on Arrow tables: events and state in, changed state out."""
+"""User functions on Arrow tables: events and state in, changed state out; and what they ask to be woken for."""
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,11 +9,38 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.keyed import KeyedStateBackend, StateValues
+from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
 from statelib.functions.grouping import group_rows, one_array
 from statelib.functions.resolve import resolve
+from statelib.functions.results import DOMAIN_COLUMNS, FunctionResult
+from statelib.functions.state_function import Progress
+from statelib.functions.timers import Timers, register, take_due
+from statelib.serializers.columns import number_array
 from statelib.serializers.keys import encode_keys
 from statelib.serializers.values import value_arrow_type
+from statelib.serializers.windows import MOMENT
+
+MAX_ROUNDS = 100_000
+"""Timers that one key may have fired in one interval; more are taken for a function that always sets another."""
+
+OPERATOR = "operator"
+"""The parameter by which a function asks for operator state."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Call:
+    """A user function, and what it is given besides its state: ``table``, and operator state if it asks."""
+
+    reference: str
+    table: pa.Table
+    operator: OperatorStateBackend | None
+
+    def __call__(self, state: pa.Table) -> object:
+        function = resolve(self.reference)
+        if OPERATOR in inspect.signature(function).parameters:
+            return function(self.table, state, self.operator or OperatorStateBackend())
+        return function(self.table, state)
 
 
 @dataclass(frozen=True)
@@ -24,69 +52,94 @@ class UserFunction:
     columns, then the fields of the state's Row, null where the key is new. The result has the same
     columns, in any order, and rows for the keys to be written, each at most once; a row whose
     fields are all null deletes its key. Keys left out keep what they have.
+
+    With ``on_timer``, a function may return ``(rows, timers)`` instead: ``timers`` has the key columns,
+    and ``event_time``, ``processing_time`` or both, UTC timestamps in whole milliseconds, null for
+    none. A timer is set once, however often it is asked for. When it is due, at the end of an interval,
+    ``def on_timer(timers, state)`` is called as ``update`` is: ``timers`` has the key columns, ``domain``
+    (``event_time`` or ``processing_time``) and ``timestamp``, and each key once, its earliest timer, those
+    of event time first; the calls are repeated until no timer is due, those just set included.
+
+    Either function, with a third parameter ``operator``, is given the subtask's operator state, an
+    :class:`~statelib.backends.operator.OperatorStateBackend`, to read and to change.
     """
 
     state: str
     key_columns: tuple[str, ...]
     reference: str
+    on_timer: str | None = None
 
     def apply(
-        self, backend: KeyedStateBackend, events: pa.Table, keys: pa.Array, groups: npt.NDArray[np.int32]
+        self,
+        backend: KeyedStateBackend,
+        events: pa.Table,
+        keys: pa.Array,
+        groups: npt.NDArray[np.int32],
+        progress: Progress,  # noqa: ARG002 - events are not late for a user function
+        *,
+        operator: OperatorStateBackend | None = None,
+    ) -> int:
+        if len(events):
+            first = group_rows([keys]).first
+            call = _Call(self.reference, events, operator)
+            register(backend, self.state, self._run(backend, call, keys.take(pa.array(first)), groups[first]))
+        return 0
+
+    def advance(
+        self, backend: KeyedStateBackend, progress: Progress, *, operator: OperatorStateBackend | None = None
     ) -> None:
-        if not len(events):
+        if self.on_timer is None:
             return
+        limits = np.array([progress.after_ms, progress.processing_time_ms])
+        pending = _NO_TIMERS
+        for domain, until_ms in enumerate(limits.tolist()):
+            due = take_due(backend, self.state, domain, until_ms)
+            pending = pending if due is None else due if not len(pending) else pending.with_void(due)
+        for _ in range(MAX_ROUNDS):
+            if not len(pending):
+                return
+            first, rest = _earliest(pending)
+            call = _Call(self.on_timer, self._table(first), operator)
+            new = self._run(backend, call, first.keys, first.groups)
+            due_now = new.moments <= limits[new.domains]
+            register(backend, self.state, new.take(np.flatnonzero(~due_now)))
+            soon = new.take(np.flatnonzero(due_now))
+            pending = rest.with_void(soon) if len(soon) else rest
+        raise self._bad(self.on_timer, f"a key has more than {MAX_ROUNDS} timers due in one interval")
+
+    def _table(self, timers: Timers) -> pa.Table:
+        names = [*self.key_columns, "domain", "timestamp"]
+        domains = pa.array(DOMAIN_COLUMNS).take(pa.array(timers.domains))
+        return pa.table([*self._key_arrays(timers.keys), domains, number_array(timers.moments, MOMENT)], names=names)
+
+    def _key_arrays(self, keys: pa.Array) -> Sequence[pa.Array]:
+        return keys.flatten() if len(self.key_columns) > 1 else [keys]
+
+    def _run(
+        self, backend: KeyedStateBackend, call: "_Call", distinct: pa.Array, groups: npt.NDArray[np.int32]
+    ) -> Timers:
+        """Call a function for some keys, each there once, and write what it returns; the timers it sets."""
         descriptor = backend.schema.state(self.state)
-        first = group_rows([keys]).first
-        distinct = keys.take(pa.array(first))
-        before = backend.read(self.state, encode_keys(backend.schema, descriptor, distinct, groups[first]))
-        row_type = value_arrow_type(descriptor)
-        key_arrays = distinct.flatten() if len(self.key_columns) > 1 else [distinct]
+        before = backend.read(self.state, encode_keys(backend.schema, descriptor, distinct, groups))
+        row_type, key_arrays = value_arrow_type(descriptor), self._key_arrays(distinct)
         names = [*self.key_columns, *(field.name for field in row_type)]
         state = pa.table([*key_arrays, *before.values.flatten()], names=names)
-        result = self._checked(self._call(events, state), state.schema)
-        self._write(backend, before, self._rows_of(key_arrays, result), _struct(result, row_type))
-
-    def _call(self, events: pa.Table, state: pa.Table) -> pa.Table:
         try:
-            return resolve(self.reference)(events, state)
+            answer = call(state)
         except Exception as error:
-            error.add_note(f"in function {self.reference} of state {self.state}")
+            error.add_note(f"in function {call.reference} of state {self.state}")
             raise
+        result = FunctionResult(self.state, call.reference, self.key_columns, key_arrays, self.on_timer is not None)
+        rows, timers = result.parts(answer)
+        rows = result.checked_rows(rows, state.schema)
+        self._write(backend, before, result.rows_of(rows, once=True), _struct(rows, row_type))
+        if timers is None:
+            return _NO_TIMERS
+        owners, domains, moments = result.timers(timers)
+        return Timers(domains, moments, distinct.take(pa.array(owners)), groups[owners])
 
-    def _checked(self, result: object, expected: pa.Schema) -> pa.Table:
-        if not isinstance(result, pa.Table):
-            raise self._bad(f"expected a pyarrow.Table, found {type(result).__name__}")
-        if sorted(result.column_names) != sorted(expected.names):
-            raise self._bad(f"expected the columns {expected.names}, found {result.column_names}")
-        try:
-            table: pa.Table = result.select(expected.names).cast(expected)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise self._bad(f"expected the types {_types(expected)}, found {_types(result.schema)}: {error}") from error
-        for name in self.key_columns:
-            if table[name].null_count:
-                raise self._bad(f"key column {name} is null in {table[name].null_count} rows")
-        return table
-
-    def _bad(self, problem: str) -> InvalidRequestError:
-        return InvalidRequestError(
-            f"result of function {self.reference} for state {self.state}: {problem}", kind="bad-function-result"
-        )
-
-    def _rows_of(self, key_arrays: Sequence[pa.Array], result: pa.Table) -> npt.NDArray[np.int64]:
-        """For each row of the result the row of its key; refuses strange keys and repeated ones."""
-        size = len(key_arrays[0])
-        returned = [one_array(result[name]) for name in self.key_columns]
-        rows = group_rows([pa.concat_arrays(pair) for pair in zip(key_arrays, returned, strict=True)]).codes[size:]
-        problem = ""
-        if (rows >= size).any():
-            at, problem = int(np.argmax(rows >= size)), f"is not among the {size} keys of this batch"
-        elif (np.bincount(rows, minlength=size) > 1).any():
-            counts = np.bincount(rows)[rows]
-            at, problem = int(np.argmax(counts)), f"is there {counts.max()} times, expected once"
-        if problem:
-            key = ", ".join(f"{name}={result[name][at].as_py()!r}" for name in self.key_columns)
-            raise self._bad(f"key {key} {problem}")
-        return rows
+    def _bad(self, reference: str, problem: str) -> InvalidRequestError:
+        return InvalidRequestError(f"function {reference} for state {self.state}: {problem}", kind="timer-loop")
 
     def _write(
         self,
@@ -113,9 +166,18 @@ class UserFunction:
         backend.write(before, self.state, values.take(pa.array(order)), removed)
 
 
+_NO_TIMERS = Timers(np.empty(0, np.int8), np.empty(0, np.int64), pa.nulls(0), np.empty(0, np.int32))
+
+
+def _earliest(timers: Timers) -> tuple[Timers, Timers]:
+    """The first timer of each key, in the order of domain and time, and the others."""
+    codes = group_rows([timers.keys]).codes
+    order = np.lexsort((timers.moments, timers.domains, codes))
+    begins = np.concatenate(([True], codes[order][1:] != codes[order][:-1]))
+    first, rest = order[begins], order[~begins]
+    in_time = np.lexsort((first, timers.moments[first], timers.domains[first]))
+    return timers.take(first[in_time]), timers.take(np.sort(rest))
+
+
 def _struct(result: pa.Table, row_type: pa.StructType) -> pa.StructArray:
     return pa.StructArray.from_arrays([one_array(result[f.name]) for f in row_type], fields=list(row_type))
-
-
-def _types(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle, StreamStateHandle
+from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle, StreamStateHandle, segment_key
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateStatistics
@@ -18,7 +18,7 @@ class SnapshotKind(StrEnum):
 class OperatorSubtaskState:
     """State of one subtask; all None = the subtask has no state. ``keyed`` and ``operator`` are
     Flink's managed state; the raw ones, ``finished`` and ``channel_handles`` (how many handles of
-    in-flight buffers there were; statelib does not keep them) occur in Flink's files only."""
+    in-flight buffers there were, of ``channel_bytes``; statelib does not keep them) occur in Flink's files only."""
 
     keyed: KeyedStateHandle | None = None
     operator: OperatorStreamStateHandle | None = None
@@ -26,6 +26,7 @@ class OperatorSubtaskState:
     raw_operator: OperatorStreamStateHandle | None = None
     finished: bool = False
     channel_handles: int = 0
+    channel_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,25 +75,63 @@ class SourcePosition:
 
 
 @dataclass(frozen=True)
+class SegmentRecord:
+    """A piece of a file that holds many, and what its bytes must be, as of a :class:`FileRecord`."""
+
+    start: int
+    size_bytes: int
+    crc32c: int
+    xxh3: int | None = None
+
+
+@dataclass(frozen=True)
 class FileRecord:
     """A file of a checkpoint and what its bytes must be. ``path`` as in the handle: relative to
-    the directory of ``_metadata``, or absolute. ``crc32c`` is of the whole file."""
+    the directory of ``_metadata``, or absolute. ``crc32c`` and ``xxh3`` (XXH3-64) are of the whole
+    file; the first statelib wrote no ``xxh3``. ``segments``: the pieces that this checkpoint refers
+    to; empty where it refers to the whole file."""
 
     path: str
     size_bytes: int
     crc32c: int
     subtask: int
     key_group_range: KeyGroupRange
+    xxh3: int | None = None
+    segments: tuple[SegmentRecord, ...] = ()
+
+    def identities(self) -> dict[str, tuple[int, int, int | None]]:
+        """Of the file and of each segment: key -> (size in bytes, crc32c, xxh3 where it was kept)."""
+        pieces = {
+            segment_key(self.path, s.start, s.size_bytes): (s.size_bytes, s.crc32c, s.xxh3) for s in self.segments
+        }
+        return {self.path: (self.size_bytes, self.crc32c, self.xxh3), **pieces}
+
+    def checksums(self) -> dict[str, tuple[int, int]]:
+        """The same without xxh3: what the bytes are verified with when they are read."""
+        return {key: (size_bytes, crc32c) for key, (size_bytes, crc32c, _) in self.identities().items()}
 
 
 @dataclass(frozen=True)
 class EventCounts:
     """Events of the interval: ``read`` by Spark's source = ``applied`` + ``null_key`` (dropped by
-    the pipeline's ``on_null_key: drop``)."""
+    the pipeline's ``on_null_key: drop``). ``late``: (state, events) of each state with windows, how many of
+    those applied came too late for all of their windows in it."""
 
     read: int
     applied: int
     null_key: int
+    late: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class RestoreMeasure:
+    """How much one subtask read to restore its key groups before the snapshot, and how long that took."""
+
+    size_bytes: int
+    restore_ms: int
+
+
+NO_ATTEMPT = AttemptId("")
 
 
 @dataclass(frozen=True)
@@ -111,10 +150,46 @@ class SubtaskReport:
     statistics: tuple[StateStatistics, ...] = field(repr=False)
     events: EventCounts
     restored_from: str
-    """``empty``, ``remote``."""
+    """``empty``, ``local`` (copies on the worker's own disk), ``remote``, ``mixed``."""
     sync_ms: int
     async_ms: int
     uploaded_bytes: int = 0
+    attempt: AttemptId = NO_ATTEMPT
+    """Of the task that reports; '' if it writes nothing. Two tries at one subtask have two."""
+
+    def wrote(self, file: FileRecord) -> bool:
+        """Whether a file was written by this very attempt: its name says so."""
+        return bool(self.attempt) and file.path.rpartition("/")[2].startswith(f"{self.attempt}-")
+
+    operator: OperatorStreamStateHandle | None = None
+    """Operator state; None where none is registered."""
+    restored: RestoreMeasure | None = None
+    """None where there was nothing to restore."""
+    upload_ms: int = 0
+    """Of ``async_ms``: how long at least one stream waited on storage."""
+    keys_changed: int | None = None
+    """Distinct keys that events or timers of the interval wrote; None: not counted."""
+
+
+@dataclass(frozen=True)
+class SnapshotMeasure:
+    """What taking a checkpoint cost. ``sync_ms``, ``async_ms``, ``upload_ms``: of the slowest subtask, the last one
+    the part of the asynchronous time that storage took. ``uploaded_bytes``: written for this checkpoint.
+    ``keys_changed``: distinct keys that the interval's events or timers wrote. None: not recorded."""
+
+    sync_ms: int
+    async_ms: int
+    upload_ms: int | None = None
+    uploaded_bytes: int | None = None
+    keys_changed: int | None = None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A checkpoint of another pipeline that a fork began with, and whose files it may still refer to."""
+
+    pipeline: PipelineName
+    checkpoint_id: CheckpointId
 
 
 @dataclass(frozen=True)
@@ -123,7 +198,10 @@ class CheckpointManifest:
     rebuilt and every byte and key verified. ``statistics`` cover the whole key-group range,
     in the schema's state order. ``generation`` counts the restores of the pipeline. ``files``: all
     that the checkpoint needs, those of earlier ones included; ``uploaded_bytes``: of state that was
-    written for this one (None: not recorded)."""
+    written for this one (None: not recorded). ``origins``: of a fork, and of what it is a fork of, as long as it
+    needs files of theirs. ``restored_from`` and ``restores``: as in the reports, by subtask (empty: not recorded).
+    ``uid``: of the operator that holds the state ('' : not recorded). ``upload_ms`` and ``keys_changed``: as in
+    :class:`SnapshotMeasure`."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -142,3 +220,13 @@ class CheckpointManifest:
     sync_ms: int = 0
     async_ms: int = 0
     uploaded_bytes: int | None = None
+    origins: tuple[Origin, ...] = ()
+    restored_from: tuple[str, ...] = ()
+    restores: tuple[RestoreMeasure | None, ...] = ()
+    uid: str = ""
+    upload_ms: int | None = None
+    keys_changed: int | None = None
+
+    @property
+    def measured(self) -> SnapshotMeasure:
+        return SnapshotMeasure(self.sync_ms, self.async_ms, self.upload_ms, self.uploaded_bytes, self.keys_changed)

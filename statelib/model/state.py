@@ -8,34 +8,60 @@ import numpy as np
 import numpy.typing as npt
 
 from statelib.errors import InvalidRequestError
-from statelib.model.key_groups import KeyGroupRange
+from statelib.model.key_groups import KeyGroupRange, check_parallelism
 from statelib.model.types import VOID, StateType
+
+_TIMERS = "_timer_state/"
+EVENT_TIMERS, PROCESSING_TIMERS = f"{_TIMERS}event_", f"{_TIMERS}processing_"
+"""What Flink puts in front of a timer service's name: the names of its two states."""
 
 MAX_STATES = 32767
 """State ids are shorts (requirement R31)."""
 
 
 class StateKind(StrEnum):
-    """Flink's kinds of keyed state; the values are the words of a pipeline file."""
+    """Flink's kinds of keyed state; the values are the words of a pipeline file. ``TIMERS``: the set of
+    timers of one service and time domain, which Flink keeps as a priority queue beside the other kinds."""
 
     VALUE = "value"
     LIST = "list"
     MAP = "map"
     REDUCING = "reducing"
     AGGREGATING = "aggregating"
+    TIMERS = "timers"
+
+
+@dataclass(frozen=True)
+class FieldMeaning:
+    """What a pipeline file says of one field of a value beyond its type; ``field`` '' is the value as a whole.
+
+    ``agg``: the aggregate whose accumulator it holds, '' where a user function computes it; ``of``,
+    ``by``: the columns it reads; ``bounds``: of a histogram. ``renamed_from``: names that the field
+    had in older snapshots."""
+
+    field: str
+    agg: str = ""
+    of: str | None = None
+    by: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = ()
+    renamed_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class StateDescriptor:
     """One registered state. ``value_type`` is what one entry holds: T of a value or reducing
     state, the accumulator of an aggregating state, the element of a list state, the user value
-    of a map state. ``user_key_type`` is set for map state only."""
+    of a map state, void for timers. ``user_key_type`` is set for map state only. ``namespace_type``:
+    the window that an entry belongs to, void for state that has none. ``meanings``: of the value's
+    fields, empty where nothing tells; ``renamed_from``: names that the state had in older snapshots."""
 
     name: str
     kind: StateKind
     value_type: StateType
     user_key_type: StateType | None = None
     namespace_type: StateType = VOID
+    meanings: tuple[FieldMeaning, ...] = ()
+    renamed_from: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.kind is StateKind.MAP) != (self.user_key_type is not None):
@@ -43,11 +69,24 @@ class StateDescriptor:
                 f"state {self.name!r} of kind {self.kind}: user_key_type belongs to map state, and only to it",
                 kind="bad-state-descriptor",
             )
+        if (self.kind is StateKind.TIMERS) != self.name.startswith(_TIMERS) or (
+            self.kind is StateKind.TIMERS and self.value_type != VOID
+        ):
+            raise InvalidRequestError(
+                f"state {self.name!r} of kind {self.kind}: timers, and only they, have a name that begins with "
+                f"{_TIMERS}, and no values",
+                kind="bad-state-name",
+            )
         if not self.name or self.name == "default":
             raise InvalidRequestError(
                 f"state name {self.name!r}: expected a name other than '' and 'default' (RocksDB's own column family)",
                 kind="bad-state-name",
             )
+
+
+def timers_descriptor(prefix: str, service: str, namespace_type: StateType = VOID) -> StateDescriptor:
+    """The state of a timer service; ``prefix``: :data:`EVENT_TIMERS` or :data:`PROCESSING_TIMERS`."""
+    return StateDescriptor(prefix + service, StateKind.TIMERS, VOID, None, namespace_type)
 
 
 @dataclass(frozen=True)
@@ -67,6 +106,7 @@ class KeyedStateSchema:
                 f"state names {names}: expected each name once (a state name serves one kind only)",
                 kind="duplicate-state",
             )
+        check_parallelism(1, self.max_parallelism)
         if len(names) > MAX_STATES:
             raise InvalidRequestError(f"{len(names)} states: expected at most {MAX_STATES}", kind="too-many-states")
 

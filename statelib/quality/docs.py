@@ -12,8 +12,8 @@ from html import escape
 from itertools import count
 from pathlib import Path
 
+from statelib.model.quality import GRAVITY, QualityResult, Severity, verdict
 from statelib.model.record import CheckpointRecord
-from statelib.quality.validation import Judged
 from statelib.storage.uris import local_path
 
 _DROPPED = re.compile(
@@ -25,7 +25,7 @@ _DROPPED = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _STYLE = """<style>
-:root { color-scheme: light dark; --good: #1a7f37; --bad: #c62828; --line: #8884; }
+:root { color-scheme: light dark; --good: #1a7f37; --bad: #c62828; --warned: #9a6700; --line: #8884; }
 body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 1.6rem; } a { color: #1f6feb; }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0; }
@@ -33,6 +33,7 @@ td, th { border-bottom: 1px solid var(--line); padding: .3rem .5rem; text-align:
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 code { font-size: .92em; overflow-wrap: anywhere; }
 .good, .text-success { color: var(--good); } .bad, .text-danger { color: var(--bad); }
+.warned, .text-warning { color: var(--warned); }
 .alert, .card { border: 1px solid var(--line); border-radius: 6px; padding: .5rem .75rem; margin: .75rem 0; }
 .fas { font-style: normal; } .fa-check-circle::before { content: "\\2714"; } .fa-times::before { content: "\\2718"; }
 .fa-exclamation-triangle::before { content: "\\26A0"; }
@@ -55,7 +56,7 @@ def fresh_directory(docs_directory: str) -> Path:
     raise AssertionError("count() does not end")
 
 
-def write_index(directory: Path, record: CheckpointRecord, judged: Iterable[Judged]) -> str:
+def write_index(directory: Path, record: CheckpointRecord, judged: Iterable[QualityResult]) -> str:
     """Make the pages in ``directory`` self-contained, give them a front page, and return its URI."""
     for page in directory.rglob("*.html"):
         page.write_text(_offline(page.read_text("utf-8")), "utf-8")
@@ -69,30 +70,49 @@ def _offline(page: str) -> str:
     return _DROPPED.sub("", page).replace("</head>", f"{_STYLE}</head>", 1)
 
 
-def _front_page(directory: Path, record: CheckpointRecord, judged: list[Judged]) -> str:
+def _front_page(directory: Path, record: CheckpointRecord, judged: list[QualityResult]) -> str:
     title = f"{record.kind.capitalize()} {record.pipeline} / {record.checkpoint_id}"
-    passed = all(j.outcome.passed for j in judged)
-    verdict = '<strong class="good">complete</strong>' if passed else '<strong class="bad">not complete</strong>'
-    failures = "".join(f"<li>{escape(sentence)}</li>" for j in judged for sentence in j.failures)
+    gravest = verdict(judged)
+    lists = "".join(_failures(severity, judged) for severity in reversed(GRAVITY))
+    notes = "".join(sorted({f"<li>{escape(said)}</li>" for j in judged if j.passed for said in j.sentences}))
     rows = "".join(_row(directory, j) for j in judged)
     return (
         f'<!DOCTYPE html><html lang="en"><head><meta charset="UTF-8"><title>{escape(title)}</title>{_STYLE}</head>'
-        f"<body><h1>{escape(title)}: {verdict}</h1>"
+        f"<body><h1>{escape(title)}: {_VERDICTS[gravest]}</h1>"
         f"<p>Directory <code>{escape(record.directory)}</code>, strategy {escape(record.strategy)}, "
         f"epoch {record.epoch}, generation {record.generation}, base {record.base or 'none'}.</p>"
-        + (f"<h2>Failures</h2><ul>{failures}</ul>" if failures else "")
-        + '<h2>Expectations</h2><table><thead><tr><th>Result</th><th>Expectation</th><th class="number">Rows</th>'
+        + lists
+        + (f"<h2>Notes</h2><ul>{notes}</ul>" if notes else "")
+        + "<h2>Expectations</h2><table><thead><tr><th>Result</th><th>Expectation</th><th>If it does not hold</th>"
+        '<th class="number">Rows</th>'
         f'<th class="number">Failed</th><th>Details</th></tr></thead><tbody>{rows}</tbody></table>'
         "<p>Validated with Great Expectations.</p></body></html>\n"
     )
 
 
-def _row(directory: Path, judged: Judged) -> str:
-    outcome = judged.outcome
-    result = '<span class="good">passed</span>' if outcome.passed else '<span class="bad">failed</span>'
+_VERDICTS = {
+    None: '<strong class="good">complete</strong>',
+    Severity.WARN: '<strong class="good">complete</strong>, <strong class="warned">with warnings</strong>',
+    Severity.QUARANTINE: '<strong class="bad">in quarantine</strong>',
+    Severity.FAIL: '<strong class="bad">not complete</strong>',
+}
+_HEADINGS = {Severity.WARN: "Warnings", Severity.QUARANTINE: "Reasons for quarantine", Severity.FAIL: "Failures"}
+_FOLLOWS = {Severity.WARN: "a warning", Severity.QUARANTINE: "quarantine", Severity.FAIL: "aborted"}
+
+
+def _failures(severity: Severity, judged: Iterable[QualityResult]) -> str:
+    said = [s for j in judged if not j.passed and j.severity is severity for s in j.sentences]
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in said)
+    return f"<h2>{_HEADINGS[severity]}</h2><ul>{items}</ul>" if items else ""
+
+
+def _row(directory: Path, outcome: QualityResult) -> str:
+    bad = "warned" if outcome.severity is Severity.WARN else "bad"
+    result = '<span class="good">passed</span>' if outcome.passed else f'<span class="{bad}">failed</span>'
     pages = sorted((directory / "validations" / outcome.group).rglob("*.html"))
     link = f'<a href="{escape(str(pages[0].relative_to(directory)))}">{escape(outcome.group)}</a>' if pages else ""
     return (
-        f'<tr><td>{result}</td><td>{escape(outcome.name)}</td><td class="number">{outcome.checked}</td>'
+        f"<tr><td>{result}</td><td>{escape(outcome.name)}</td><td>{_FOLLOWS[outcome.severity]}</td>"
+        f'<td class="number">{outcome.checked}</td>'
         f'<td class="number">{outcome.failed}</td><td>{link}</td></tr>'
     )

@@ -1,75 +1,54 @@
 """The facts of a checkpoint as small pandas frames, each with the rules that its rows must keep.
 
-A rule is a value; ``validation`` turns it into an expectation. Numbers that are compared for
-equality are text, so that 64-bit digests and absent values (None) compare exactly.
+Numbers that are compared for equality are text, so that 64-bit digests and absent values (None)
+compare exactly. What cannot be judged because something before it is wrong is left out: so a fault
+shows where it is, and nowhere else.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 
-from statelib.coordinator.invariants import key_group_coverage
+from statelib.coordinator.invariants import covers_exactly_once, key_group_coverage
 from statelib.model.checkpoint import CheckpointManifest, DataInterval
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import StateStatistics, empty_statistics
+from statelib.model.state import (
+    EVENT_TIMERS,
+    PROCESSING_TIMERS,
+    KeyedStateSchema,
+    StateKind,
+    StateStatistics,
+    empty_statistics,
+)
+from statelib.model.types import Ttl
+from statelib.quality.drift import drift_frames
+from statelib.quality.expected import expectation_frames, rehearsal_frame
 from statelib.quality.facts import CheckpointFacts
+from statelib.quality.intervals import interval_frames
+from statelib.quality.rules import AtMost, Check, Equal, FoundRow, Frame, OneOf
 from statelib.storage.inventory import FileFinding
-
-FoundRow = Mapping[str, object]
-
-
-@dataclass(frozen=True)
-class Equal:
-    """Two columns hold the same in each row, rows without a found value left out."""
-
-    expected: str
-    found: str
-
-
-@dataclass(frozen=True)
-class AtMost:
-    """One column of integers is nowhere larger than another."""
-
-    column: str
-    limit: str
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """A column holds nothing but these values."""
-
-    column: str
-    values: tuple[str | int, ...]
-
-
-@dataclass(frozen=True)
-class Check:
-    """An expectation: its name, its rule, and the words for a row that breaks it."""
-
-    name: str
-    rule: Equal | AtMost | OneOf
-    say: Callable[[FoundRow], str]
-
-
-@dataclass(frozen=True, eq=False)
-class Frame:
-    """Rows to judge. ``keys`` are the columns that say which thing a row is about."""
-
-    name: str
-    keys: tuple[str, ...]
-    table: pd.DataFrame
-    checks: tuple[Check, ...]
 
 
 def frames_of(facts: CheckpointFacts) -> list[Frame]:
     """All frames that the facts allow; what is missing shows as a counter that does not match."""
+    frames = _structure(facts)
+    if facts.rehearsal is not None:
+        frames.append(rehearsal_frame(facts.rehearsal))
+    frames += drift_frames(facts.trends, facts.comparisons)
+    return frames + expectation_frames(facts.expectations, facts.samples)
+
+
+def _structure(facts: CheckpointFacts) -> list[Frame]:
     frames = [_counters(facts)]
     manifest = facts.manifest
     if manifest is None:
         return frames
     frames += [_identity(facts, manifest), _key_groups(facts, manifest), _files(facts.file_findings)]
+    if facts.record.interval is not None and facts.source is not None:
+        frames += interval_frames(facts.record.interval, facts.source)
+    if facts.unreadable:
+        frames.append(_unreadable(facts.unreadable))
     states = [state.name for state in manifest.schema.states]
     recorded, size = manifest.statistics, manifest.schema.max_parallelism
     if not _whole(recorded, states, size):
@@ -78,10 +57,43 @@ def frames_of(facts: CheckpointFacts) -> list[Frame]:
         frames.append(_contents("contents", states, recorded, facts.read_back))
     base = _base(facts, manifest)
     if base is not None and _whole(base, states, size):
-        frames.append(_growth(states, base, recorded, manifest.events.applied))
-        if manifest.events.applied == 0:
-            frames.append(_contents("unchanged", states, base, recorded))
+        frames += _against_base(facts, manifest, base)
     return frames
+
+
+def _against_base(
+    facts: CheckpointFacts, manifest: CheckpointManifest, base: tuple[StateStatistics, ...]
+) -> Iterator[Frame]:
+    """What events may have done. What time alone may change, or sliding windows multiply, is not judged by their
+    number: windows end, timers fire, entries expire, but only where an interval was applied."""
+    timed = _moved_by_timers(manifest.schema)
+    parts = list(zip(manifest.schema.states, base, manifest.statistics, strict=True))
+    grown = [(state.name, then, now) for state, then, now in parts if state.name not in timed]
+    if grown:
+        yield _growth(grown, manifest.events.applied)
+    if facts.record.interval is not None:
+        parts = [p for p in parts if p[0].name not in timed and not isinstance(p[0].value_type, Ttl)]
+    if parts and manifest.events.applied == 0:
+        states, then, now = zip(*parts, strict=True)
+        yield _contents("unchanged", [state.name for state in states], then, now)
+
+
+def _moved_by_timers(schema: KeyedStateSchema) -> set[str]:
+    """Timers, and the states that have them; their service has the state's name."""
+    timers = [state.name for state in schema.states if state.kind is StateKind.TIMERS]
+    return {*timers, *(name.removeprefix(prefix) for name in timers for prefix in (EVENT_TIMERS, PROCESSING_TIMERS))}
+
+
+def _is_readable(facts: CheckpointFacts, manifest: CheckpointManifest) -> bool:
+    """Whether files and handles are such that all entries should have been read."""
+    size, whole = manifest.schema.max_parallelism, not any(finding.problem for finding in facts.file_findings)
+    return whole and (covers_exactly_once(facts.ranges, size) or not manifest.schema.states)
+
+
+def _unreadable(problem: str) -> Frame:
+    table = pd.DataFrame([("stored entries", problem)], columns=["what", "problem"])
+    check = Check("every stored entry can be read", OneOf("problem", ("none",)), lambda row: str(row["problem"]))
+    return Frame("reading", ("what",), table, (check,))
 
 
 def _whole(statistics: Sequence[StateStatistics], states: Sequence[str], size: int) -> bool:
@@ -110,7 +122,7 @@ def _counters(facts: CheckpointFacts) -> Frame:
             ("files looked at", len(manifest.files), len(facts.file_findings)),
             ("states with statistics", states, len(manifest.statistics)),
         ]
-        if not any(finding.problem for finding in facts.file_findings):  # else the files are what is wrong
+        if _is_readable(facts, manifest) and not facts.unreadable:
             rows.append(("states read back", states, len(read_back or ())))
         rows += [
             (f"key groups with statistics, {what}", size, len(s.entries))
@@ -138,6 +150,8 @@ def _identity(facts: CheckpointFacts, manifest: CheckpointManifest) -> Frame:
     ]
     if record.interval is not None:
         rows.append(("data interval", _interval(record.interval), _interval(position.interval)))
+    elif facts.source is not None:
+        rows.append(("data interval, the base's", _interval(facts.source.position), _interval(position.interval)))
     table = pd.DataFrame(rows, columns=["fact", "expected", "found"]).astype(str)
     check = Check(
         "_metadata is the one that the catalog asked for",
@@ -167,12 +181,12 @@ def _files(findings: Sequence[FileFinding]) -> Frame:
             "there": "no" if f.problem == "missing" else "yes",
             "expected_size": str(f.expected_size),
             "found_size": None if f.problem == "missing" else str(f.actual_size),
-            "expected_crc32c": f"{f.expected_crc:08x}",
-            "found_crc32c": None if f.problem in ("missing", "size") else _crc(f.actual_crc),
+            "expected_content": _content(f.expected_crc, f.expected_xxh3),
+            "found_content": None if f.problem in ("missing", "size") else _content(f.actual_crc, f.actual_xxh3),
         }
         for f in findings
     ]
-    columns = ["file", "key_groups", "there", "expected_size", "found_size", "expected_crc32c", "found_crc32c"]
+    columns = ["file", "key_groups", "there", "expected_size", "found_size", "expected_content", "found_content"]
     table = pd.DataFrame(rows, columns=columns, dtype=object)
     checks = (
         Check("every file is there", OneOf("there", ("yes",)), lambda row: f"{_file(row)} is missing"),
@@ -183,8 +197,8 @@ def _files(findings: Sequence[FileFinding]) -> Frame:
         ),
         Check(
             "every file has its checksum",
-            Equal("expected_crc32c", "found_crc32c"),
-            lambda row: f"{_file(row)}: crc32c expected {row['expected_crc32c']}, found {row['found_crc32c']}",
+            Equal("expected_content", "found_content"),
+            lambda row: f"{_file(row)}: crc32c expected {row['expected_content']}, found {row['found_content']}",
         ),
     )
     return Frame("files", ("file", "key_groups"), table, checks)
@@ -228,13 +242,11 @@ def _contents(
     return Frame(name, ("state", "key_group"), table, checks)
 
 
-def _growth(
-    states: Sequence[str], base: Iterable[StateStatistics], recorded: Iterable[StateStatistics], applied: int
-) -> Frame:
+def _growth(states: Iterable[tuple[str, StateStatistics, StateStatistics]], applied: int) -> Frame:
     """An event has one key, and in map state one user key: it adds one entry to a state at most."""
     rows = [
         (state, before.total_entries, after.total_entries, before.total_entries + applied)
-        for state, before, after in zip(states, base, recorded, strict=True)
+        for state, before, after in states
     ]
     table = pd.DataFrame(rows, columns=["state", "base_entries", "entries", "most_entries"])
     check = Check(
@@ -256,8 +268,11 @@ def _file(row: FoundRow) -> str:
     return f"file {row['file']} (key groups {row['key_groups']})"
 
 
-def _crc(value: int | None) -> str:
-    return "not read" if value is None else f"{value:08x}"
+def _content(crc: int | None, xxh3: int | None) -> str:
+    """CRC-32C, and XXH3 behind it where both are kept."""
+    if crc is None:
+        return "not read"
+    return f"{crc:08x}" if xxh3 is None else f"{crc:08x}, xxh3 {xxh3:016x}"
 
 
 def _interval(interval: DataInterval | None) -> str:

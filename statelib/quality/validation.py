@@ -1,50 +1,55 @@
-"""The one place that speaks to Great Expectations: rules in, outcomes and Data Docs pages out."""
+"""The one place that speaks to Great Expectations: rules in, results and Data Docs pages out."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import great_expectations as gx
 from great_expectations import expectations as gxe
 from great_expectations.core import ExpectationSuite, ExpectationValidationResult
+from great_expectations.data_context import EphemeralDataContext
 from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
+from great_expectations.datasource.fluent import PandasDatasource
 
-from statelib.quality.facts import Outcome
-from statelib.quality.frames import AtMost, Check, Equal, FoundRow, Frame, OneOf
+from statelib.model.quality import QualityResult
+from statelib.quality.rules import AtMost, Check, Equal, FoundRow, Frame, Library, OneOf, Unanswerable
 
 MOST_SENTENCES = 10
 """Failures of one expectation that are spelled out; the rest are counted."""
 
 
-@dataclass(frozen=True)
-class Judged:
-    """An outcome with its failures in words."""
-
-    outcome: Outcome
-    failures: tuple[str, ...]
-
-
-def validate(frames: Sequence[Frame], docs_directory: str) -> list[Judged]:
+def validate(frames: Sequence[Frame], docs_directory: str) -> list[QualityResult]:
     """Judge every frame, in order, and build the Data Docs site in ``docs_directory`` (a path)."""
     context = gx.get_context(mode="ephemeral", project_config=_config(docs_directory))
     source = context.data_sources.add_pandas("checkpoint")
     judged = []
     for frame in frames:
-        batch = source.add_dataframe_asset(frame.name).add_batch_definition_whole_dataframe(frame.name)
-        suite = ExpectationSuite(name=frame.name, expectations=[_expectation(check) for check in frame.checks])
-        validation = gx.ValidationDefinition(name=frame.name, data=batch, suite=context.suites.add(suite))
-        result = context.validation_definitions.add(validation).run(
-            batch_parameters={"dataframe": frame.table},
-            result_format={
-                "result_format": "COMPLETE",
-                "unexpected_index_column_names": list(frame.keys),
-                "return_unexpected_index_query": False,
-            },
-        )
-        # Great Expectations returns results in an order of its own.
-        by_name = {found.expectation_config.description: found for found in result.results}
-        judged += [_judge(frame, check, by_name[check.name]) for check in frame.checks]
+        found = _validate(context, source, frame)
+        judged += [_judge(frame, check, found.get(check.name)) for check in frame.checks]
     context.build_data_docs()
     return judged
+
+
+def _validate(
+    context: EphemeralDataContext, source: PandasDatasource, frame: Frame
+) -> Mapping[str | None, ExpectationValidationResult]:
+    """By the name of the check: Great Expectations returns results in an order of its own."""
+    answerable = [check for check in frame.checks if not isinstance(check.rule, Unanswerable)]
+    if not answerable:
+        return {}
+    batch = source.add_dataframe_asset(frame.name).add_batch_definition_whole_dataframe(frame.name)
+    suite = ExpectationSuite(name=frame.name, expectations=[_expectation(check) for check in answerable])
+    validation = gx.ValidationDefinition(name=frame.name, data=batch, suite=context.suites.add(suite))
+    users = any(isinstance(check.rule, Library) for check in answerable)
+    result = context.validation_definitions.add(validation).run(
+        batch_parameters={"dataframe": frame.table},
+        result_format={
+            # Of the user's rows, which may be many, only some of those that fail are kept.
+            "result_format": "SUMMARY" if users else "COMPLETE",
+            "partial_unexpected_count": MOST_SENTENCES,
+            "unexpected_index_column_names": list(frame.keys),
+            "return_unexpected_index_query": False,
+        },
+    )
+    return {found.expectation_config.description: found for found in result.results if found.expectation_config}
 
 
 def _config(docs_directory: str) -> DataContextConfig:
@@ -74,21 +79,53 @@ def _expectation(check: Check) -> gxe.Expectation:
             )
         case OneOf(column, values):
             return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), description=check.name)
+        case Library(name, parameters):
+            return getattr(gxe, name)(**parameters, description=check.name)
+        case Unanswerable():
+            raise AssertionError("nobody can judge it")
 
 
-def _judge(frame: Frame, check: Check, found: ExpectationValidationResult) -> Judged:
+def _judge(frame: Frame, check: Check, found: ExpectationValidationResult | None) -> QualityResult:
+    rows = len(frame.table)
+    if isinstance(check.rule, Unanswerable):
+        sentences = (check.rule.reason, *frame.notes)
+        return QualityResult(frame.name, check.name, check.severity, False, 0, 0, sentences)
+    assert found is not None, "every check that can be judged was"
+    result, passed = found.result, bool(found.success)
+    checked = int(result.get("element_count", rows))
+    failed = int(result.get("unexpected_count", 0 if passed else 1))
+    sentences = frame.notes if passed else (*_told(frame, check, found), *frame.notes)
+    return QualityResult(frame.name, check.name, check.severity, passed, checked, failed, tuple(sentences))
+
+
+def _told(frame: Frame, check: Check, found: ExpectationValidationResult) -> Iterable[str]:
+    """What is wrong, in sentences, not too many of them."""
     result = found.result
-    failed = int(result.get("unexpected_count", 0))
-    outcome = Outcome(frame.name, check.name, bool(found.success), int(result.get("element_count", 0)), failed)
-    if found.success:
-        return Judged(outcome, ())
+    problem = _exception(found)
+    if isinstance(check.rule, Library):
+        return _told_of_library(frame, check, found)
     if "unexpected_index_list" not in result:
-        return Judged(outcome, (f"{check.name}: could not be evaluated: {_exception(found)}",))
+        return (f"{check.name}: could not be evaluated: {problem}",)
     sentences = list(_sentences(check, result["unexpected_index_list"]))
     if len(sentences) > MOST_SENTENCES:
         more = f"{check.name}: {len(sentences) - MOST_SENTENCES} more failures are in the report"
-        sentences = [*sentences[:MOST_SENTENCES], more]
-    return Judged(outcome, tuple(sentences))
+        return [*sentences[:MOST_SENTENCES], more]
+    return sentences
+
+
+def _told_of_library(frame: Frame, check: Check, found: ExpectationValidationResult) -> Iterable[str]:
+    """Rows that fail, by their keys; or what was observed of a column as a whole."""
+    result = found.result
+    rows = result.get("partial_unexpected_index_list") or []
+    if rows:
+        yield from (check.say(row) for row in rows[:MOST_SENTENCES])
+        more = int(result.get("unexpected_count", 0)) - len(rows[:MOST_SENTENCES])
+        if more > 0:
+            yield f"{check.name}: {more:,} more of {len(frame.table):,} rows fail"
+    elif "observed_value" in result:
+        yield check.say({"observed": result["observed_value"]})
+    else:
+        yield f"{check.name}: could not be evaluated: {_exception(found)}"
 
 
 def _exception(found: ExpectationValidationResult) -> str:

@@ -5,6 +5,7 @@ Source: requirements R25 to R29 (the handle's type says which reader reads it).
 
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from statelib.backends.rocksdb.stored import scan_stored
@@ -13,12 +14,17 @@ from statelib.formats.canonical import iter_canonical, read_header
 from statelib.formats.heap_stream import iter_heap
 from statelib.formats.keyed_header import KeyedHeader, decode_keyed_header
 from statelib.model.handles import (
+    ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
+    materialized_parts,
 )
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import StateKind
+from statelib.restore.change_log import ChangeLog, read_change_log
 from statelib.restore.plan import RestoreSource
+from statelib.restore.proof import ProvenStream, damage_named
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas import check_same_schema
 from statelib.serializers.rows import StateRows
@@ -26,22 +32,27 @@ from statelib.storage.views import StateReader
 
 
 def iter_entries(
-    source: RestoreSource, key_group_range: KeyGroupRange | None = None, scratch_directory: str | None = None
+    source: RestoreSource,
+    key_group_range: KeyGroupRange | None = None,
+    scratch_directory: str | None = None,
+    *,
+    only: int | None = None,
 ) -> Iterator[tuple[int, StateRows]]:
-    """(index in ``source.schema.states``, entries) of the key groups that the source holds, all or those wanted.
+    """(index in ``source.schema.states``, entries) of the key groups that the source holds, all or those wanted;
+    ``only``: of the state with that index.
 
     Nothing is compared with recorded statistics here. A RocksDB handle is copied to
     ``scratch_directory``, which must not exist and is removed at the end. Raises
     InvalidRequestError (``state-schema-changed``) when the stream's own header does not agree with
-    the source's schema; UnsupportedError (``unsupported-handle``, ``timer-state``).
+    the source's schema; UnsupportedError (``unsupported-handle``).
     """
     owned = source.handle.key_group_range
     wanted = owned if key_group_range is None else owned.intersection(key_group_range)
     match source.handle:
         case KeyGroupsSavepointStateHandle() as handle:
-            return _canonical(source, handle, wanted)
+            return _canonical(source, handle, wanted, only)
         case KeyGroupsStateHandle() as handle:
-            return _heap(source, handle, wanted)
+            return _heap(source, handle, wanted, only)
         case IncrementalRemoteKeyedStateHandle() as handle:
             if scratch_directory is None:
                 raise InvalidRequestError(
@@ -49,7 +60,9 @@ def iter_entries(
                     kind="no-scratch-directory",
                     hint="take a canonical savepoint to change the state backend",
                 )
-            return _rocksdb(source, handle, wanted, Path(scratch_directory))
+            return _rocksdb(source, handle, wanted, Path(scratch_directory), only)
+        case ChangelogStateBackendHandleImpl():
+            return _changelog(source, wanted, scratch_directory, only)
         case other:
             raise UnsupportedError(
                 f"keyed state in a {type(other).__name__}: expected a canonical savepoint, or a native snapshot of"
@@ -60,85 +73,135 @@ def iter_entries(
 
 
 def _canonical(
-    source: RestoreSource, handle: KeyGroupsSavepointStateHandle, wanted: KeyGroupRange
+    source: RestoreSource, handle: KeyGroupsSavepointStateHandle, wanted: KeyGroupRange, only: int | None
 ) -> Iterator[tuple[int, StateRows]]:
-    def read_range(start: int, stop: int) -> memoryview:
-        return source.reader.read_range(handle.stream, start, stop)
-
-    header = read_header(read_range, handle, source.schema.max_parallelism)
-    order = check_same_schema(source.schema, header.schema)
-    for index, rows in iter_canonical(read_range, handle, header, wanted):
-        yield order[index], rows
+    read_range = ProvenStream(source.reader, handle.stream)
+    with damage_named(source.reader, [handle.stream]):
+        header = read_header(read_range, handle, source.schema.max_parallelism)
+        order = check_same_schema(source.schema, header.schema)
+        for index, rows in iter_canonical(read_range, handle, header, wanted, only=_stored(order, only)):
+            yield order[index], rows
 
 
 def _heap(
-    source: RestoreSource, handle: KeyGroupsStateHandle, wanted: KeyGroupRange
+    source: RestoreSource, handle: KeyGroupsStateHandle, wanted: KeyGroupRange, only: int | None
 ) -> Iterator[tuple[int, StateRows]]:
-    def read_range(start: int, stop: int) -> memoryview:
-        return source.reader.read_range(handle.stream, start, stop)
+    read_range = ProvenStream(source.reader, handle.stream)
+    with damage_named(source.reader, [handle.stream]):
+        header = read_header(read_range, handle, source.schema.max_parallelism, "heap stream")
+        order = check_same_schema(source.schema, header.schema)
+        for index, rows in iter_heap(read_range, handle, header, wanted, only=_stored(order, only)):
+            yield order[index], rows
 
-    header = read_header(read_range, handle, source.schema.max_parallelism, "heap stream")
-    order = check_same_schema(source.schema, header.schema)
-    for index, rows in iter_heap(read_range, handle, header, wanted):
-        yield order[index], rows
+
+def _changelog(
+    source: RestoreSource, wanted: KeyGroupRange, scratch_directory: str | None, only: int | None
+) -> Iterator[tuple[int, StateRows]]:
+    """The materialised entries as the log leaves them, then those that are the log's own."""
+    reader = EntryReader(source, scratch_directory, wanted, only=only)
+    try:
+        yield from reader.read([wanted])
+    finally:
+        reader.close()
 
 
 def _rocksdb(
-    source: RestoreSource, handle: IncrementalRemoteKeyedStateHandle, wanted: KeyGroupRange, scratch: Path
+    source: RestoreSource,
+    handle: IncrementalRemoteKeyedStateHandle,
+    wanted: KeyGroupRange,
+    scratch: Path,
+    only: int | None,
 ) -> Iterator[tuple[int, StateRows]]:
     header = rocksdb_header(handle, source.reader, source.schema.max_parallelism)
     order = check_same_schema(source.schema, header.schema)
     try:
         materialise(handle, source.reader, scratch, with_options=True)
-        yield from _scan(header, order, scratch, wanted)
+        yield from _scan(header, order, scratch, wanted, _stored(order, only))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _scan(
-    header: KeyedHeader, order: Sequence[int], database: Path, wanted: KeyGroupRange
+    header: KeyedHeader, order: Sequence[int], database: Path, wanted: KeyGroupRange, only: int | None
 ) -> Iterator[tuple[int, StateRows]]:
-    names = [state.name for state in header.states]
-    timers = {state.name for state in header.states if state.descriptor is None}
+    scanned = [index for index in range(len(header.schema.states)) if only in (None, index)]
+    names = [header.schema.states[index].name for index in scanned]
+    timers = {state.name for state in header.schema.states if state.kind is StateKind.TIMERS}
     for number, rows in scan_stored(str(database), names, wanted, header.schema.max_parallelism, timers):
-        index = header.schema_index[number]
-        if index is None:
-            raise UnsupportedError(f"timers in state {names[number]!r}", kind="timer-state")
-        yield order[index], rows
+        yield order[scanned[number]], rows
+
+
+def _stored(order: Sequence[int], only: int | None) -> int | None:
+    """The index in the stream's own header of the state with that index in the source's schema."""
+    return None if only is None else order.index(only)
 
 
 class EntryReader:
-    """The entries behind a handle, read piece by piece: what must be copied for that is copied once.
+    """The entries behind a handle, read piece by piece: what must be copied for that is copied once, and a log
+    is read once.
 
-    ``scratch_directory`` must not exist; :meth:`close` removes it."""
+    ``scratch_directory`` must not exist; :meth:`close` removes it. ``key_groups``: no others will be asked for;
+    ``only``: as for :func:`iter_entries`."""
 
-    def __init__(self, source: RestoreSource, scratch_directory: str) -> None:
+    def __init__(
+        self,
+        source: RestoreSource,
+        scratch_directory: str | None,
+        key_groups: KeyGroupRange | None = None,
+        *,
+        only: int | None = None,
+    ) -> None:
         self._source = source
-        self._scratch = Path(scratch_directory)
+        self._only = only
+        self._range = source.handle.key_group_range if key_groups is None else key_groups
+        self._scratch = scratch_directory
         self._header: KeyedHeader | None = None
+        self._log: ChangeLog | None = None
+        materialized = materialized_parts(source.handle)
+        self._below = [
+            EntryReader(replace(source, handle=part), scratch_directory and f"{scratch_directory}/{number}", only=only)
+            for number, part in enumerate(materialized)
+            if part is not source.handle
+        ]
 
     def read(self, runs: Sequence[KeyGroupRange]) -> Iterator[tuple[int, StateRows]]:
         """As :func:`iter_entries`, of the key groups in ``runs`` (ascending, one or more); a RocksDB handle
-        also gives those between them, because a scan passes them by anyway."""
+        and a log also give those between them, because a scan passes them by anyway."""
         handle = self._source.handle
-        if isinstance(handle, IncrementalRemoteKeyedStateHandle):
-            wanted = handle.key_group_range.intersection(KeyGroupRange(runs[0].start, runs[-1].end))
-            yield from self._copied(handle, wanted)
-            return
-        for run in runs:
-            yield from iter_entries(self._source, run, str(self._scratch))
+        wanted = handle.key_group_range.intersection(KeyGroupRange(runs[0].start, runs[-1].end))
+        if isinstance(handle, ChangelogStateBackendHandleImpl):
+            yield from self._logged(handle, runs, wanted)
+        elif isinstance(handle, IncrementalRemoteKeyedStateHandle) and self._scratch is not None:
+            yield from self._copied(handle, wanted, Path(self._scratch))
+        else:
+            for run in runs:
+                yield from iter_entries(self._source, run, self._scratch, only=self._only)
+
+    def _logged(
+        self, handle: ChangelogStateBackendHandleImpl, runs: Sequence[KeyGroupRange], wanted: KeyGroupRange
+    ) -> Iterator[tuple[int, StateRows]]:
+        if self._log is None:
+            self._log = read_change_log(self._source, handle, self._range)
+        overlay = self._log.over(wanted)
+        for below in self._below:
+            for index, rows in below.read(runs):
+                left = overlay.covered(index, rows)
+                if len(left):
+                    yield index, left
+        yield from ((index, rows) for index, rows in overlay.rest() if self._only in (None, index))
 
     def _copied(
-        self, handle: IncrementalRemoteKeyedStateHandle, wanted: KeyGroupRange
+        self, handle: IncrementalRemoteKeyedStateHandle, wanted: KeyGroupRange, scratch: Path
     ) -> Iterator[tuple[int, StateRows]]:
         if self._header is None:
             self._header = rocksdb_header(handle, self._source.reader, self._source.schema.max_parallelism)
-            materialise(handle, self._source.reader, self._scratch, with_options=True)
+            materialise(handle, self._source.reader, scratch, with_options=True)
         order = check_same_schema(self._source.schema, self._header.schema)
-        yield from _scan(self._header, order, self._scratch, wanted)
+        yield from _scan(self._header, order, scratch, wanted, _stored(order, self._only))
 
     def close(self) -> None:
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def rocksdb_header(handle: IncrementalRemoteKeyedStateHandle, reader: StateReader, max_parallelism: int) -> KeyedHeader:

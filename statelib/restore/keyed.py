@@ -1,24 +1,36 @@
-"""Restoring a keyed backend from old handles, at the same parallelism or another.
+"""Restoring a keyed backend from old handles, at the same parallelism or another, by the same definition or
+a newer one.
 
 What comes out is proved to be what was written, or nothing comes out at all.
 """
 
+import logging
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
 from statelib.backends.rocksdb.stored import scan_stored
-from statelib.model.handles import IncrementalRemoteKeyedStateHandle
+from statelib.backends.rocksdb.takeover import TakenOver, check_database, take_over
+from statelib.errors import InvalidRequestError
+from statelib.model.handles import stream_handles
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateStatistics
-from statelib.restore.check import Tally
+from statelib.model.state import KeyedStateSchema, StateKind, StateStatistics, empty_statistics, merge_statistics
+from statelib.restore.base import Base, choose_base
+from statelib.restore.check import Tally, cut_statistics
 from statelib.restore.entries import iter_entries, rocksdb_header
+from statelib.restore.evolution import Evolution, evolution_of
+from statelib.restore.logged import logged_database, restore_logged
 from statelib.restore.plan import RestoreSource, refuse_heap_native
+from statelib.restore.proof import damage_named
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas import check_same_schema
+
+log = logging.getLogger(__name__)
 
 
 def restore_heap(
@@ -30,7 +42,8 @@ def restore_heap(
     """A heap backend with the range's entries of all sources.
 
     ``scratch_directory``: needed for RocksDB handles only. Raises CorruptStateError
-    (``restore-mismatch`` and what the formats raise), InvalidRequestError (``state-schema-changed``)."""
+    (``restore-mismatch`` and what the formats raise), InvalidRequestError (``state-schema-changed``,
+    ``non-restored-state``)."""
     backend = HeapKeyedStateBackend(schema, key_group_range)
     _load(backend, sources, scratch_directory)
     return backend
@@ -45,72 +58,115 @@ def restore_rocksdb(
 ) -> RocksDBKeyedStateBackend:
     """A RocksDB backend with the range's entries of all sources, in ``directory`` (absent or empty).
 
-    One RocksDB source of the same range, written by statelib, is copied and opened as it is;
-    otherwise the entries are loaded. Raises as :func:`restore_heap`, and UnsupportedError
-    (``heap-native``) for the heap's own stream; then the directory is gone."""
+    The database that holds most of the range, if statelib wrote it, is copied, cut to the range and
+    gone on with; only entries of other sources are loaded; a changelog checkpoint's is opened as it is and its
+    log replayed. Raises as :func:`restore_heap`, and UnsupportedError (``heap-native``) for the heap's own
+    stream; then the directory is gone."""
     refuse_heap_native(source.handle for source in sources)
-    handle = restored_in_place(key_group_range, sources)
-    if handle is not None:
-        statistics = _copied_in_place(schema, sources[0], handle, directory)
-        return RocksDBKeyedStateBackend.open_existing(schema, key_group_range, directory, backend_uid, statistics)
-    backend = RocksDBKeyedStateBackend(schema, key_group_range, directory, backend_uid)
+    for source in sources:
+        evolution_of(schema, source)
+    logged = logged_database(schema, key_group_range, sources)
+    if logged is not None:
+        return restore_logged(schema, logged, directory, backend_uid)
+    base = choose_base(schema, key_group_range, sources)
+    if base is None:
+        backend = RocksDBKeyedStateBackend(schema, key_group_range, directory, backend_uid)
+    else:
+        statistics = _copied(schema, key_group_range, base, directory)
+        backend = RocksDBKeyedStateBackend.open_existing(schema, key_group_range, directory, backend_uid, statistics)
     try:
-        _load(backend, sources, f"{directory}-restore")
+        others = [source for number, source in enumerate(sources) if base is None or number != base.number]
+        _load(backend, others, f"{directory}-restore")
     except BaseException:
         backend.close()
         raise
     return backend
 
 
-def restored_in_place(
-    key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
-) -> IncrementalRemoteKeyedStateHandle | None:
-    """The handle whose files become a RocksDB backend's own as they are; None where entries are loaded."""
-    if len(sources) != 1 or sources[0].handle.key_group_range != key_group_range:
-        return None
-    handle = sources[0].handle
-    # Without statistics nothing would notice a database that opens shorter than it was.
-    if not isinstance(handle, IncrementalRemoteKeyedStateHandle) or sources[0].statistics is None:
-        return None
-    return handle
-
-
 def _load(backend: KeyedStateBackend, sources: Sequence[RestoreSource], scratch_directory: str | None) -> None:
-    """Load the entries of the backend's key groups from each source, and check them."""
-    names = [d.name for d in backend.schema.states]
-    for number, source in enumerate(sources):
-        order = check_same_schema(backend.schema, source.schema)
+    """Load the entries of the backend's key groups from each source, and check them as they were stored."""
+    evolutions = [evolution_of(backend.schema, source) for source in sources]
+    for number, (source, evolution) in enumerate(zip(sources, evolutions, strict=True)):
         wanted = source.handle.key_group_range.intersection(backend.key_group_range)
+        targets = evolution.targets()
         tally = Tally(source, wanted)
+        dropped = np.zeros((len(targets), 2), np.int64)
         scratch = None if scratch_directory is None else f"{scratch_directory}-{number}"
-        for index, rows in iter_entries(source, wanted, scratch):
-            tally.add(index, rows)
-            backend.load(names[order[index]], rows)
-        tally.check()
+        with damage_named(source.reader, stream_handles(source.handle)):
+            for index, rows in iter_entries(source, wanted, scratch):
+                tally.add(index, rows)
+                target = targets[index]
+                if target is not None:
+                    backend.load(target.state, target.migrate(rows))
+                else:
+                    dropped[index] += (len(rows), len(rows.keys.data) + len(rows.values.data))
+            tally.check()
+        for name, (entries, size_bytes) in zip((d.name for d in source.schema.states), dropped.tolist(), strict=True):
+            if name in evolution.non_restored:
+                _dropped(source, name, wanted, entries, size_bytes)
 
 
-def _copied_in_place(
-    schema: KeyedStateSchema, source: RestoreSource, handle: IncrementalRemoteKeyedStateHandle, directory: str
+def _dropped(source: RestoreSource, state: str, key_groups: KeyGroupRange, entries: int, size_bytes: int) -> None:
+    """Say what is left out. Timers that nobody asked to leave out may be registered, but none may be set."""
+    if source.schema.state(state).kind is StateKind.TIMERS and not source.allow_non_restored:
+        if not entries:
+            return
+        raise InvalidRequestError(
+            f"the stored state has {entries} timers in {state!r}, the pipeline has no state with such timers",
+            kind="timer-state",
+            hint="let the timers fire, or delete them, in the job that set them; or allow_non_restored_state: true",
+        )
+    log.warning(
+        "state %r is not restored: key groups %s, %d entries, %d bytes dropped", state, key_groups, entries, size_bytes
+    )
+
+
+def _copied(
+    schema: KeyedStateSchema, key_group_range: KeyGroupRange, base: Base, directory: str
 ) -> tuple[StateStatistics, ...]:
-    """Copy the database to where a backend in ``directory`` opens it; its statistics, in the order of ``schema``."""
-    order = check_same_schema(schema, source.schema)
-    check_same_schema(source.schema, rocksdb_header(handle, source.reader, schema.max_parallelism).schema)
-    database = database_directory(directory)
+    """Copy the base's database to where a backend in ``directory`` opens it, with the range's key groups and the
+    states of ``schema``; returns the statistics of what it holds then."""
+    source, handle = base.source, base.handle
+    assert source.statistics is not None, "a source without statistics is no base"
+    evolution = evolution_of(schema, source)
+    header = rocksdb_header(handle, source.reader, schema.max_parallelism)
+    check_same_schema(source.schema, header.schema)
+    path = database_directory(directory)
+    names = tuple(d.name for d in source.schema.states)
+    database = TakenOver(str(path), names, source.statistics, handle.key_group_range, schema.max_parallelism)
     try:
-        materialise(handle, source.reader, database, with_options=False)
-        found = _verified(source, handle.key_group_range, database)
+        materialise(handle, source.reader, path, with_options=False)
+        if source.checksummed:
+            check_database(database)
+        else:
+            _read_whole(source, handle.key_group_range, path)
+        sizes = take_over(database, key_group_range, [d.name for d in schema.states])
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    return tuple(found[order.index(i)] for i in range(len(order)))
+    held = handle.key_group_range.intersection(key_group_range)
+    by_name = {name: cut_statistics(s, held) for name, s in zip(names, source.statistics, strict=True)}
+    for name in evolution.non_restored:
+        _dropped(source, name, held, by_name[name].total_entries, sizes[name])
+    return _statistics(evolution, key_group_range, by_name)
 
 
-def _verified(source: RestoreSource, key_group_range: KeyGroupRange, database: Path) -> tuple[StateStatistics, ...]:
-    """The source's statistics, once a whole read of the copied database has agreed with them."""
+def _statistics(
+    evolution: Evolution, key_groups: KeyGroupRange, by_name: dict[str, StateStatistics]
+) -> tuple[StateStatistics, ...]:
+    """In the order of the wanted states; key groups that others will fill are empty."""
+    return tuple(
+        empty_statistics(key_groups)
+        if resolution.stored is None
+        else merge_statistics(key_groups, [by_name[resolution.stored]])
+        for resolution in evolution.resolutions
+    )
+
+
+def _read_whole(source: RestoreSource, key_group_range: KeyGroupRange, database: Path) -> None:
+    """Compare every entry of the copied database with the source's statistics: nothing else proves its files."""
     tally = Tally(source, key_group_range)
-    assert tally.expected is not None
     names = [d.name for d in source.schema.states]
     for index, rows in scan_stored(str(database), names, None, source.schema.max_parallelism):
         tally.add(index, rows)
     tally.check()
-    return tally.expected

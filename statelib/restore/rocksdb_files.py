@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from statelib.backends.rocksdb.database import FILE_NAME
+from statelib.backends.rocksdb.database import FILE_NAME, IMMUTABLE_SUFFIX
 from statelib.errors import CorruptStateError
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, StreamStateHandle
-from statelib.storage.views import StateReader
+from statelib.storage.views import LinkingReader, StateReader
 
 
 def materialise(
@@ -19,7 +19,11 @@ def materialise(
     files = files_to_copy(handle, with_options=with_options)
     directory.mkdir(parents=True)
     for name, stream in files:
-        reader.copy_to(stream, str(directory / name))
+        # RocksDB never changes an SST file; all others it may append to or replace
+        if name.endswith(IMMUTABLE_SUFFIX) and isinstance(reader, LinkingReader):
+            reader.link_to(stream, str(directory / name))
+        else:
+            reader.copy_to(stream, str(directory / name))
 
 
 def files_to_copy(

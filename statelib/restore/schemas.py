@@ -1,8 +1,9 @@
-"""Whether stored state is the state that is wanted: by name, kind and type."""
+"""Whether a stream holds what its manifest says: states by name, kind and type. How stored states may become
+others is for ``evolution.py``."""
 
 from statelib.errors import InvalidRequestError
 from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.model.types import Field, ListOf, MapOf, Row, StateType, Tuple
+from statelib.model.types import Field, ListOf, MapOf, Row, StateType, Ttl, Tuple
 
 
 def check_same_schema(wanted: KeyedStateSchema, found: KeyedStateSchema) -> tuple[int, ...]:
@@ -11,6 +12,27 @@ def check_same_schema(wanted: KeyedStateSchema, found: KeyedStateSchema) -> tupl
     The names of Row fields do not count (Flink does not store them), nor does the order of the
     states. Raises InvalidRequestError: ``state-schema-changed`` naming state, expected and found;
     ``max-parallelism-changed``, because the key groups of all keys would move."""
+    check_same_keys(wanted, found)
+    stored = {d.name for d in found.states}
+    for descriptor in wanted.states:
+        if descriptor.name not in stored:
+            raise changed(f"state {descriptor.name!r}", describe(descriptor), "no such state")
+    return tuple(check_same_state(wanted, descriptor) for descriptor in found.states)
+
+
+def check_same_state(wanted: KeyedStateSchema, found: StateDescriptor) -> int:
+    """The index in ``wanted`` of a stored state; raises as :func:`check_same_schema` does."""
+    for index, descriptor in enumerate(wanted.states):
+        if descriptor.name != found.name:
+            continue
+        if describe(descriptor, names=False) != describe(found, names=False):
+            raise changed(f"state {descriptor.name!r}", describe(descriptor), describe(found))
+        return index
+    raise changed(f"state {found.name!r}", "no such state", describe(found))
+
+
+def check_same_keys(wanted: KeyedStateSchema, found: KeyedStateSchema) -> None:
+    """What can never change, because every key would belong somewhere else; raises as :func:`check_same_schema`."""
     if wanted.max_parallelism != found.max_parallelism:
         raise InvalidRequestError(
             f"max_parallelism: expected {wanted.max_parallelism}, the stored state has {found.max_parallelism}",
@@ -18,18 +40,7 @@ def check_same_schema(wanted: KeyedStateSchema, found: KeyedStateSchema) -> tupl
             hint="max_parallelism is fixed for the life of a pipeline's state",
         )
     if without_field_names(wanted.key_type) != without_field_names(found.key_type):
-        raise _changed("the key", str(wanted.key_type), str(found.key_type))
-    stored = {d.name: d for d in found.states}
-    for descriptor in wanted.states:
-        if descriptor.name not in stored:
-            raise _changed(f"state {descriptor.name!r}", describe(descriptor), "no such state")
-        if describe(descriptor, names=False) != describe(stored[descriptor.name], names=False):
-            raise _changed(f"state {descriptor.name!r}", describe(descriptor), describe(stored[descriptor.name]))
-    index = {d.name: i for i, d in enumerate(wanted.states)}
-    for descriptor in found.states:
-        if descriptor.name not in index:
-            raise _changed(f"state {descriptor.name!r}", "no such state", describe(descriptor))
-    return tuple(index[d.name] for d in found.states)
+        raise changed("the key", str(wanted.key_type), str(found.key_type))
 
 
 def describe(descriptor: StateDescriptor, *, names: bool = True) -> str:
@@ -50,11 +61,14 @@ def without_field_names(type: StateType) -> StateType:  # noqa: A002 - the noun 
             return ListOf(without_field_names(element))
         case MapOf(key, value):
             return MapOf(without_field_names(key), without_field_names(value))
+        case Ttl(value):
+            return Ttl(without_field_names(value))
         case _:
             return type
 
 
-def _changed(what: str, expected: str, found: str) -> InvalidRequestError:
+def changed(what: str, expected: str, found: str) -> InvalidRequestError:
+    """The error of a state that the pipeline no longer wants as it was stored."""
     return InvalidRequestError(
         f"{what}: the pipeline expects {expected}, the stored state has {found}",
         kind="state-schema-changed",

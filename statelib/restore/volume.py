@@ -3,25 +3,34 @@
 from collections.abc import Sequence
 
 from statelib.model.handles import (
+    ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
+    KeyedStateHandle,
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
-    stream_handles,
+    log_streams,
 )
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import KeyedStateSchema
+from statelib.restore.base import choose_base
 from statelib.restore.check import expected_statistics
-from statelib.restore.keyed import restored_in_place
+from statelib.restore.logged import logged_database
 from statelib.restore.plan import RestoreSource
 from statelib.restore.rocksdb_files import files_to_copy
 
 
-def bytes_to_read(key_group_range: KeyGroupRange, sources: Sequence[RestoreSource], backend: str) -> int:
+def bytes_to_read(
+    schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource], backend: str
+) -> int:
     """Bytes that a backend (``heap`` or ``rocksdb``) of this range reads from storage to restore from all sources.
 
-    A stream is read key group by key group; of RocksDB's files every one is copied whole,
-    whichever of its key groups are wanted."""
-    in_place = backend == "rocksdb" and restored_in_place(key_group_range, sources) is not None
-    return sum(_of_source(source, key_group_range, in_place) for source in sources)
+    A stream is read key group by key group; of RocksDB's files every one is copied whole, and a log is read
+    whole, whichever of its key groups are wanted."""
+    taken_over = None
+    if backend == "rocksdb":
+        base = choose_base(schema, key_group_range, sources)
+        taken_over = 0 if logged_database(schema, key_group_range, sources) else base.number if base else None
+    return sum(_of_handle(source.handle, key_group_range, i == taken_over) for i, source in enumerate(sources))
 
 
 def entries_to_read(key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]) -> int | None:
@@ -35,15 +44,16 @@ def entries_to_read(key_group_range: KeyGroupRange, sources: Sequence[RestoreSou
     return total
 
 
-def _of_source(source: RestoreSource, key_group_range: KeyGroupRange, in_place: bool) -> int:
-    match source.handle:
-        case KeyGroupsSavepointStateHandle() | KeyGroupsStateHandle() as handle:
+def _of_handle(handle: KeyedStateHandle, key_group_range: KeyGroupRange, in_place: bool) -> int:
+    match handle:
+        case KeyGroupsSavepointStateHandle() | KeyGroupsStateHandle():
             return _stream(handle, key_group_range)
-        case IncrementalRemoteKeyedStateHandle() as handle:
+        case IncrementalRemoteKeyedStateHandle():
             copied = files_to_copy(handle, with_options=not in_place)
             return handle.meta.size_bytes + sum(stream.size_bytes for _, stream in copied)
-        case other:
-            return sum(stream.size_bytes for stream in stream_handles(other))
+        case ChangelogStateBackendHandleImpl():
+            below = sum(_of_handle(part, key_group_range, in_place) for part in handle.materialized)
+            return below + sum(stream.size_bytes for stream in log_streams(handle))
 
 
 def _stream(handle: KeyGroupsSavepointStateHandle | KeyGroupsStateHandle, key_group_range: KeyGroupRange) -> int:

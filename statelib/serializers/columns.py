@@ -122,6 +122,14 @@ def nested_column(values: pa.Array, arrow_type: pa.DataType, what: StateType) ->
     raise bad_type(values.type, arrow_type, what)
 
 
+def struct_fields(values: pa.Array, arrow_type: pa.DataType, what: StateType) -> list[pa.Array]:
+    """The fields of a ``struct`` column without nulls, by position; their names do not matter."""
+    values = nested_column(values, arrow_type, what)
+    if values.type.num_fields != arrow_type.num_fields:
+        raise bad_type(values.type, arrow_type, what)
+    return [values.field(i) for i in range(values.type.num_fields)]
+
+
 def list_bounds(values: pa.Array) -> Offsets:
     """Offsets of a ``list`` or ``map`` column into its (unsliced) children."""
     return np.asarray(numbers(values.offsets, "i4"), np.int64) if len(values) else np.zeros(1, np.int64)
@@ -144,3 +152,14 @@ def with_nulls(values: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
     if pat.is_null(values.type):
         return pa.nulls(len(valid))
     return values.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+
+
+def map_column(offsets: Offsets, keys: pa.Array, items: pa.Array, arrow_type: pa.DataType, what: object) -> pa.Array:
+    """A column of maps. Raises UnsupportedError (``null-map-key``): a Java map may have a null as a key."""
+    if keys.null_count:
+        raise UnsupportedError(
+            f"{what}: a map with a null key, which columns cannot hold",
+            kind="null-map-key",
+            hint="statelib export --format typed-jsonl shows every value",
+        )
+    return pa.MapArray.from_arrays(pa.array(small_offsets(offsets, what)), keys, items, type=arrow_type)

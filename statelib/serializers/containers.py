@@ -9,12 +9,13 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from statelib.model.types import BYTES, ArrayOf, ListOf, MapOf, Scalar
+from statelib.model.types import BYTES, ArrayOf, ListOf, MapOf, ObjectArray, Scalar, SetOf, Sql
 from statelib.serializers.codec import Codec, Cursor, Hashes
 from statelib.serializers.columns import (
     byte_array,
     byte_rows,
     list_bounds,
+    map_column,
     nested_column,
     present,
     scalar_column,
@@ -33,7 +34,7 @@ _BINARY = pa.binary()
 class BytesCodec:
     """byte[]: a count and the bytes."""
 
-    type: Scalar = BYTES
+    type: Scalar | Sql = BYTES
     arrow_type: pa.DataType = _BINARY
     width: int = -1
     reported_length: int = -1
@@ -58,9 +59,9 @@ class BytesCodec:
 
 @dataclass(frozen=True)
 class SequenceCodec:
-    """A List or a primitive array: the same bytes, but Java hashes an array by its identity."""
+    """A List, Set or array: the same bytes, but Java hashes an array by its identity."""
 
-    type: ArrayOf | ListOf
+    type: ArrayOf | ListOf | ObjectArray | SetOf
     element: Codec
     width: int = -1
     reported_length: int = -1
@@ -102,7 +103,7 @@ class SequenceCodec:
         return signed(nulls_to_zero(partial(self._hash, deep=True), values))
 
     def _hash(self, values: pa.Array, deep: bool) -> Hashes:
-        if isinstance(self.type, ArrayOf):
+        if not isinstance(self.type, ListOf):
             raise no_key_hash(self.type)
         elements, offsets = self.elements(values)
         hashes = self.element.deep_hash(elements) if deep else self.element.java_hash(elements)
@@ -141,8 +142,7 @@ class MapCodec:
         limits = np.repeat(limit, counts)
         keys, at = self.key.decode(data, starts, limits)
         items, _ = decode_flagged(self.value, data, at, limits)
-        bounds = pa.array(small_offsets(offsets_of(counts), self.type))
-        return pa.MapArray.from_arrays(bounds, keys, items, type=self.arrow_type), end
+        return map_column(offsets_of(counts), keys, items, self.arrow_type, self.type), end
 
     def skip(self, data: Bytes, cursor: Cursor, limit: Cursor) -> Cursor:
         return self.starts(data, cursor, limit)[2]

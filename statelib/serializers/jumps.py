@@ -10,10 +10,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from statelib.errors import UnsupportedError
+from statelib.model.types import Opaque, StateType
 from statelib.serializers.codec import Codec
 from statelib.serializers.containers import BytesCodec, MapCodec, SequenceCodec
+from statelib.serializers.exact import exact, opaque_part, parts_of
+from statelib.serializers.like_types import LikeCodec
 from statelib.serializers.row_type import KIND_BITS, RowCodec, TupleCodec
 from statelib.serializers.strings import StringCodec
+from statelib.serializers.ttl_type import TIMESTAMP_BYTES, TtlCodec
+from statelib.wire.reader import Reader
 
 Jump = Callable[[bytes, int], int]
 """The offset behind the value at an offset. It may lie beyond the end of the bytes; IndexError and
@@ -38,14 +44,18 @@ def width_of(codecs: Sequence[Codec]) -> int:
 def _parts(codec: Codec) -> list[_Part]:
     if codec.width > 0:
         return [codec.width]
+    if isinstance(codec, TtlCodec):
+        return [TIMESTAMP_BYTES, *_parts(codec.value)]
+    if isinstance(codec, LikeCodec):
+        return _parts(codec.form)
     if isinstance(codec, TupleCodec):
         return [part for field in codec.fields for part in _parts(field)]
     return [_jump(codec)]
 
 
-def _jump(codec: Codec) -> Jump:
+def _jump(codec: Codec) -> Jump:  # noqa: PLR0911 - a table of types
     match codec:
-        case StringCodec():
+        case StringCodec(own_null=True):
             return _string
         case BytesCodec():
             return _sized(1)
@@ -56,6 +66,8 @@ def _jump(codec: Codec) -> Jump:
             return _repeated(_chain([*_parts(codec.key), _flagged(_chain(_parts(codec.value)))]))
         case RowCodec():
             return _row(codec)
+        case _ if _holds_opaque(codec.type):
+            return _read_through(codec.type)
         case _:
             return _by_codec(codec)
 
@@ -122,6 +134,8 @@ def _repeated(element: Jump) -> Jump:
     def jump(raw: bytes, at: int) -> int:
         (count,) = _U32.unpack_from(raw, at)
         at += 4
+        if count > len(raw) - at:  # an element takes a byte at least, or all that is left
+            raise IndexError(at)
         for _ in range(count):
             at = element(raw, at)
             if at > len(raw):
@@ -159,6 +173,30 @@ def _present(mask: bytes, fields: Sequence[Sequence[_Part]], size: int) -> list[
         raise IndexError(size)
     null = np.unpackbits(np.frombuffer(mask, np.uint8))[KIND_BITS:]
     return [part for i, parts in enumerate(fields) if not null[i] for part in parts]
+
+
+def _read_through(kind: StateType) -> Jump:
+    """Over a value with a part that only a decoder of the user's can read."""
+
+    def jump(raw: bytes, at: int) -> int:
+        unread = opaque_part(kind)
+        if unread is not None:
+            raise UnsupportedError(
+                f"where a value of {unread} ends among other entries, only the class of its serializer knows",
+                kind="opaque-entries",
+                hint="take a canonical savepoint with Flink, or give the class a decoder:"
+                " statelib.serializers.register_decoder",
+            )
+        reader = Reader(raw, str(kind))
+        reader.take(at)
+        exact(kind)(reader)
+        return reader.offset
+
+    return jump
+
+
+def _holds_opaque(kind: StateType) -> bool:
+    return isinstance(kind, Opaque) or any(map(_holds_opaque, parts_of(kind)))
 
 
 def _by_codec(codec: Codec) -> Jump:

@@ -3,6 +3,7 @@
 Source: flink-formats.md sections 1 and 2.1 (CompositeKeySerializationUtils).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,26 +12,35 @@ import pyarrow as pa
 
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.key_groups import assign_key_groups, prefix_width
-from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.model.types import VOID
-from statelib.serializers.codec import Codec, Cursor
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import VOID, StateType
+from statelib.serializers.codec import Cursor
 from statelib.serializers.registry import codec_of
 from statelib.serializers.rows import key_groups_of
 from statelib.serializers.spans import big_endian, encode_varlen, require
+from statelib.serializers.timers import MOMENT_BYTES, decode_moments, encode_moments
 from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join
 
 KeyGroups = npt.NDArray[np.int32]
+KEY_COLUMNS = ("key_group", "key", "namespace", "user_key", "timestamp")
+"""In the order in which readers see them."""
 
 
 @dataclass(frozen=True)
 class DecodedKeys:
     """The parts of composite keys, row by row. ``user_keys`` is set for map state,
-    ``namespaces`` for states whose namespace is not void."""
+    ``namespaces`` for states whose namespace is not void, ``timestamps`` for timers."""
 
     key_groups: KeyGroups
     keys: pa.Array
     user_keys: pa.Array | None
     namespaces: pa.Array | None = None
+    timestamps: pa.Array | None = None
+
+    def columns(self) -> dict[str, pa.Array]:
+        """``key_group, key[, namespace][, user_key][, timestamp]``: those that there are, as a reader sees them."""
+        columns = (pa.array(self.key_groups), self.keys, self.namespaces, self.user_keys, self.timestamps)
+        return {name: column for name, column in zip(KEY_COLUMNS, columns, strict=True) if column is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +74,14 @@ def encode_keys(
     user_keys: pa.Array | None = None,
     *,
     namespaces: pa.Array | None = None,
+    timestamps: pa.Array | None = None,
 ) -> Ragged:
     """Composite key of each row; all arguments have one element a row.
 
     ``groups``: what :func:`key_groups` gives. ``user_keys``: map state, and only there.
-    ``namespaces``: states with a namespace other than void, and only there."""
-    _check_parts(descriptor, user_keys, namespaces)
+    ``namespaces``: states with a namespace other than void, and only there. ``timestamps``: timers,
+    and only there."""
+    _check_parts(descriptor, user_keys, namespaces, timestamps)
     spaces = pa.nulls(len(keys)) if namespaces is None else namespaces
     user_type = descriptor.user_key_type
     parts = KeyParts(
@@ -78,13 +90,15 @@ def encode_keys(
         codec_of(descriptor.namespace_type).encode(spaces),
         None if user_type is None else codec_of(user_type).encode(user_keys),
     )
+    if timestamps is not None:
+        return join([group_prefix(schema, groups), encode_moments(timestamps), parts.keys, parts.namespaces])
     return join_keys(schema, descriptor, parts)
 
 
 def join_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, parts: KeyParts) -> Ragged:
     """Composite keys from their serialized parts."""
-    ambiguous = _ambiguous(codec_of(schema.key_type), codec_of(descriptor.namespace_type))
-    joined = [from_fixed(big_endian(parts.key_groups.astype(f"u{prefix_width(schema.max_parallelism)}")))]
+    ambiguous = has_lengths(schema.key_type, descriptor.namespace_type)
+    joined = [group_prefix(schema, parts.key_groups)]
     joined += _delimited(parts.keys, ambiguous)
     joined += _delimited(parts.namespaces, ambiguous)
     return join(joined if parts.user_keys is None else [*joined, parts.user_keys])
@@ -96,7 +110,7 @@ def split_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragg
     Raises CorruptStateError as :func:`decode_keys` does."""
     key, namespace = codec_of(schema.key_type), codec_of(descriptor.namespace_type)
     width = prefix_width(schema.max_parallelism)
-    ambiguous = _ambiguous(key, namespace)
+    ambiguous = has_lengths(schema.key_type, descriptor.namespace_type)
     data, limit = keys.data, keys.offsets[1:]
     require(keys.starts, width, limit, "key group")
     start = keys.starts + width
@@ -119,22 +133,54 @@ def decode_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Rag
 
     Raises CorruptStateError (``truncated-value``, ``trailing-bytes``, ``bad-key-length`` and the kinds
     of the codecs)."""
-    key, namespace = codec_of(schema.key_type), codec_of(descriptor.namespace_type)
+    found = key_columns(schema, descriptor, keys, KEY_COLUMNS)
+    groups = key_groups_of(keys, prefix_width(schema.max_parallelism))
+    return DecodedKeys(
+        groups, found["key"], found.get("user_key"), found.get("namespace"), timestamps=found.get("timestamp")
+    )
+
+
+def key_columns(
+    schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged, wanted: Collection[str]
+) -> dict[str, pa.Array]:
+    """Of :data:`KEY_COLUMNS` those that are wanted and there. What lies before one of them is passed over, and
+    what lies behind the last one is not looked at. Raises as :func:`decode_keys`."""
     width = prefix_width(schema.max_parallelism)
-    ambiguous = _ambiguous(key, namespace)
-    limit = keys.offsets[1:]
+    timers, data, limit = descriptor.kind is StateKind.TIMERS, keys.data, keys.offsets[1:]
+    ambiguous = not timers and has_lengths(schema.key_type, descriptor.namespace_type)
     require(keys.starts, width, limit, "key group")
-    cursor = keys.starts + width
-    key_values, end = key.decode(keys.data, cursor, limit)
-    cursor = _after_length(keys.data, cursor, end, limit, ambiguous)
-    spaces, end = namespace.decode(keys.data, cursor, limit)
-    cursor = _after_length(keys.data, cursor, end, limit, ambiguous)
-    user_keys = None
-    if descriptor.user_key_type is not None:
-        user_keys, cursor = codec_of(descriptor.user_key_type).decode(keys.data, cursor, limit)
-    check_end(cursor, limit, f"key of state {descriptor.name!r}")
-    namespaces = None if descriptor.namespace_type == VOID else spaces
-    return DecodedKeys(key_groups_of(keys, width), key_values, user_keys, namespaces)
+    found, cursor = {}, keys.starts + width
+    if "key_group" in wanted:
+        found["key_group"] = pa.array(key_groups_of(keys, width))
+    if timers:
+        timestamps, cursor = decode_moments(data, cursor, limit)
+        found |= {"timestamp": timestamps} if "timestamp" in wanted else {}
+    parts = {"key": schema.key_type, "namespace": descriptor.namespace_type, "user_key": descriptor.user_key_type}
+    types = [(name, type_) for name, type_ in parts.items() if type_ is not None]
+    behind = 1 + max((i for i, (name, _) in enumerate(types) if name in wanted), default=-1)
+    for name, type_ in types[:behind]:
+        start, codec = cursor, codec_of(type_)
+        if name in wanted and (type_ != VOID or name != "namespace"):
+            found[name], cursor = codec.decode(data, start, limit)
+        else:
+            cursor = codec.skip(data, start, limit)
+        if name != "user_key":
+            cursor = _after_length(data, start, cursor, limit, ambiguous)
+    if behind == len(types):
+        check_end(cursor, limit, f"key of state {descriptor.name!r}")
+    return found
+
+
+def serialized_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> Ragged:
+    """The keys alone, as they are stored, row by row: equal bytes are equal keys, also of different states.
+
+    Raises CorruptStateError (``truncated-value``)."""
+    data, limit = keys.data, keys.offsets[1:]
+    start = keys.starts + prefix_width(schema.max_parallelism)
+    if descriptor.kind is StateKind.TIMERS:
+        start = start + MOMENT_BYTES
+    require(keys.starts, prefix_width(schema.max_parallelism), limit, "key group")
+    return gather(data, start, codec_of(schema.key_type).skip(data, start, limit) - start)
 
 
 def check_end(cursor: Cursor, limit: Cursor, what: str) -> None:
@@ -149,19 +195,24 @@ def check_end(cursor: Cursor, limit: Cursor, what: str) -> None:
         )
 
 
-def _check_parts(descriptor: StateDescriptor, user_keys: pa.Array | None, namespaces: pa.Array | None) -> None:
-    expected = (descriptor.user_key_type is not None, descriptor.namespace_type != VOID)
-    if expected != (user_keys is not None, namespaces is not None):
+def _check_parts(descriptor: StateDescriptor, *parts: pa.Array | None) -> None:
+    timers = descriptor.kind is StateKind.TIMERS
+    expected = [descriptor.user_key_type is not None, descriptor.namespace_type != VOID, timers]
+    if expected != [part is not None for part in parts]:
         raise InvalidRequestError(
             f"keys of state {descriptor.name!r} of kind {descriptor.kind}: expected user keys for map state only, "
-            "and namespaces for states with a namespace only",
+            "namespaces for states with a namespace only, and timestamps for timers only",
             kind="bad-key-parts",
         )
 
 
-def _ambiguous(key: Codec, namespace: Codec) -> bool:
+def group_prefix(schema: KeyedStateSchema, groups: KeyGroups) -> Ragged:
+    return from_fixed(big_endian(groups.astype(f"u{prefix_width(schema.max_parallelism)}")))
+
+
+def has_lengths(key: StateType, namespace: StateType) -> bool:
     """Whether Flink writes lengths behind key and namespace; void reports 0, so plain state has none."""
-    return key.reported_length < 0 and namespace.reported_length < 0
+    return codec_of(key).reported_length < 0 and codec_of(namespace).reported_length < 0
 
 
 def _delimited(rows: Ragged, ambiguous: bool) -> list[Ragged]:

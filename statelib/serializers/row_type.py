@@ -12,7 +12,7 @@ import pyarrow as pa
 from statelib.errors import UnsupportedError
 from statelib.model.types import Row, Tuple
 from statelib.serializers.codec import Codec, Cursor, Hashes
-from statelib.serializers.columns import bad_type, nested_column, present, with_nulls
+from statelib.serializers.columns import present, struct_fields, with_nulls
 from statelib.serializers.hashes import Words, field_hash, nulls_to_zero, signed
 from statelib.serializers.spans import require, spread
 from statelib.wire.ragged import Bytes, Ragged, from_fixed, join
@@ -43,7 +43,7 @@ class TupleCodec:
         return self.width
 
     def encode(self, values: pa.Array) -> Ragged:
-        columns = _columns(values, self)
+        columns = struct_fields(values, self.arrow_type, self.type)
         return join([field.encode(column) for field, column in zip(self.fields, columns, strict=True)])
 
     def decode(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
@@ -68,7 +68,7 @@ class TupleCodec:
         return field_hash(values, self.java_hash(values))
 
     def _hash(self, values: pa.Array) -> Hashes:
-        columns = _columns(values, self)
+        columns = struct_fields(values, self.arrow_type, self.type)
         total: Words = np.zeros(len(values), np.uint32)
         for field, column in zip(self.fields, columns, strict=True):
             total = total * np.uint32(31) + field.java_hash(column).view(np.uint32)
@@ -90,7 +90,7 @@ class RowCodec:
         return pa.struct([pa.field(field.name, codec.arrow_type) for field, codec in pairs])
 
     def encode(self, values: pa.Array) -> Ragged:
-        columns = _columns(values, self)
+        columns = struct_fields(values, self.arrow_type, self.type)
         mask = np.zeros((len(values), KIND_BITS + len(columns)), np.bool_)
         parts = []
         for i, (field, column) in enumerate(zip(self.fields, columns, strict=True)):
@@ -123,7 +123,7 @@ class RowCodec:
         return field_hash(values, self.java_hash(values))
 
     def _hash(self, values: pa.Array) -> Hashes:
-        columns = _columns(values, self)
+        columns = struct_fields(values, self.arrow_type, self.type)
         total: Words = np.ones(len(values), np.uint32)
         for field, column in zip(self.fields, columns, strict=True):
             total = total * np.uint32(31) + field.deep_hash(column).view(np.uint32)
@@ -147,15 +147,6 @@ class RowCodec:
                 kind="row-kind",
                 hint="statelib keeps no change logs: write rows of kind INSERT into the state",
             )
-
-
-def _columns(values: pa.Array, codec: TupleCodec | RowCodec) -> list[pa.Array]:
-    """The fields by position; their names do not matter."""
-    values = nested_column(values, codec.arrow_type, codec.type)
-    found = values.type.num_fields
-    if found != len(codec.fields):
-        raise bad_type(values.type, codec.arrow_type, codec.type)
-    return [values.field(i) for i in range(found)]
 
 
 def _struct(columns: list[pa.Array], arrow_type: pa.DataType) -> pa.Array:

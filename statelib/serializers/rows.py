@@ -1,5 +1,6 @@
 """StateRows: serialized entries of one state, the currency between backends, formats and files."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy.typing as npt
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateStatistics
 from statelib.wire.digest import row_hashes
-from statelib.wire.ragged import Ragged, from_list
+from statelib.wire.ragged import Ragged, blocks, concat, from_list, offsets_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,6 +29,24 @@ class StateRows:
 
 
 NO_ROWS = StateRows(from_list([]), from_list([]))
+
+
+WINDOW_BYTES = 4 * 1024 * 1024
+
+
+def windows(rows: StateRows) -> Iterator[StateRows]:
+    """The entries in runs of about :data:`WINDOW_BYTES`, without a copy: for work that takes several times as much
+    memory as it is given."""
+    sizes = rows.keys.lengths + rows.values.lengths
+    for start, stop in blocks(offsets_of(sizes), WINDOW_BYTES):
+        yield StateRows(rows.keys.slice(start, stop), rows.values.slice(start, stop))
+
+
+def join_rows(parts: Sequence[StateRows]) -> StateRows:
+    """The entries of all parts, in their order."""
+    if not parts:
+        return NO_ROWS
+    return StateRows(concat([part.keys for part in parts]), concat([part.values for part in parts]))
 
 
 def key_groups_of(keys: Ragged, prefix_width: int) -> npt.NDArray[np.int32]:

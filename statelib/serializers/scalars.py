@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.model.types import BOOLEAN, BYTE, DOUBLE, FLOAT, INT, LONG, SHORT, VOID, Scalar
+from statelib.model.types import BOOLEAN, BYTE, CHAR, DOUBLE, FLOAT, GLOBAL_WINDOW, INT, LONG, SHORT, VOID, Scalar
 from statelib.serializers.codec import Codec, Cursor, Hashes
 from statelib.serializers.columns import bad_type, number_array, numbers, scalar_column
 from statelib.serializers.hashes import field_hash, fold_long, no_key_hash, nulls_to_zero, signed
@@ -97,7 +97,7 @@ class BooleanCodec:
 
 @dataclass(frozen=True)
 class VoidCodec:
-    """One byte 00 and no information: the namespace of plain state, and ``java.lang.Void``."""
+    """One byte 00 and no information: the namespace of plain state, ``java.lang.Void``, and the global window."""
 
     type: Scalar = VOID
     arrow_type: pa.DataType = _NULL
@@ -126,11 +126,14 @@ class VoidCodec:
         return np.zeros(len(values), np.int32)
 
 
+GLOBAL_WINDOWS = VoidCodec(GLOBAL_WINDOW, reported_length=1)
+LONG_CODEC = NumberCodec(LONG, pa.int64(), "i8")
 NUMBERS: tuple[Codec, ...] = (
+    NumberCodec(CHAR, pa.uint16(), "u2"),
     NumberCodec(BYTE, pa.int8(), "i1"),
     NumberCodec(SHORT, pa.int16(), "i2"),
     NumberCodec(INT, pa.int32(), "i4"),
-    NumberCodec(LONG, pa.int64(), "i8"),
+    LONG_CODEC,
     NumberCodec(FLOAT, pa.float32(), "f4"),
     NumberCodec(DOUBLE, pa.float64(), "f8"),
 )

@@ -21,7 +21,7 @@ from statelib.serializers.utf16 import decode_units, encode_units, is_ascii, uni
 from statelib.wire.ragged import Bytes, Ragged, concat, gather, join, offsets_of
 
 _STRING = pa.string()
-_CHUNK_BYTES = 1 << 22
+_CHUNK_BYTES = 1 << 20
 """Rows are worked on in chunks of about this size: the intermediate arrays are some 40 times as large."""
 
 
@@ -31,17 +31,19 @@ class StringCodec:
     arrow_type: pa.DataType = _STRING
     width: int = -1
     reported_length: int = -1
+    own_null: bool = True
+    """Whether a length of 0 is a null, and that of a text one more than it has units."""
 
     def encode(self, values: pa.Array) -> Ragged:
         rows = byte_rows(scalar_column(values, self.arrow_type, self.type))
-        return concat([_encode(part) for part in _chunks(rows)])
+        return concat([_encode(part, int(self.own_null)) for part in _chunks(rows)])
 
     def decode(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
         length, start = read_varlen(data, cursor, limit, self.type)
-        counts = np.maximum(length - 1, 0)
+        counts = np.maximum(length - self.own_null, 0)
         require(start, counts, limit, self.type)
         rows, end = self._decode_utf8(data, start, counts, limit)
-        present = length > 0
+        present = length >= self.own_null
         values = byte_array(rows, self.arrow_type)
         if present.all():
             return values, end
@@ -49,7 +51,7 @@ class StringCodec:
 
     def skip(self, data: Bytes, cursor: Cursor, limit: Cursor) -> Cursor:
         length, start = read_varlen(data, cursor, limit, self.type)
-        counts = np.maximum(length - 1, 0)
+        counts = np.maximum(length - self.own_null, 0)
         require(start, counts, limit, self.type)
         wide = _wide_rows(gather(data, start, counts))
         end = start + counts
@@ -80,11 +82,11 @@ class StringCodec:
         return concat([plain, decoded]).take(order), end
 
 
-def _encode(rows: Ragged) -> Ragged:
+def _encode(rows: Ragged, more: int) -> Ragged:
     if is_ascii(rows.data[rows.offsets[0] : rows.offsets[-1]]):
-        return join([encode_varlen(rows.lengths + 1, 7, 0x80), rows])
+        return join([encode_varlen(rows.lengths + more, 7, 0x80), rows])
     units, offsets = units_of(rows)
-    return join([encode_varlen(np.diff(offsets) + 1, 7, 0x80), encode_units(units, offsets)])
+    return join([encode_varlen(np.diff(offsets) + more, 7, 0x80), encode_units(units, offsets)])
 
 
 def _chunks(rows: Ragged) -> Iterator[Ragged]:

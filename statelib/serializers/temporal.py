@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.errors import UnsupportedError
-from statelib.model.types import DATE, DATETIME, INSTANT, TIME, Scalar
+from statelib.model.types import DATE, DATETIME, INSTANT, JAVA_SCALARS, TIME, Scalar
 from statelib.serializers.codec import Cursor, Hashes
 from statelib.serializers.columns import number_array, numbers, scalar_column, with_nulls
 from statelib.serializers.hashes import Words, field_hash, fold_long, nulls_to_zero, signed
@@ -169,6 +169,37 @@ def _check_range(outside: npt.NDArray[np.bool_], what: Scalar) -> None:
             kind="time-out-of-range",
         )
 
+
+def _parse_millis(data: Bytes, cursor: Cursor) -> Parsed:
+    millis = read_unsigned(data, cursor, 8, "i8").astype(np.int64)
+    return millis, millis == _NULL_SECONDS
+
+
+def _sql_timestamp_bytes(nanos: Longs) -> Bytes:
+    """Milliseconds, and the nanoseconds of the second, which hold the milliseconds again."""
+    return np.hstack([big_endian(nanos // 1_000_000), big_endian((nanos % _SECOND).astype("i4"))])
+
+
+def _parse_sql_timestamp(data: Bytes, cursor: Cursor) -> Parsed:
+    millis, null = _parse_millis(data, cursor)
+    nanos = read_unsigned(data, cursor + 8, 4, "i4").astype(np.int64)
+    return _nanoseconds(np.where(null, 0, millis // 1000), np.where(null, 0, nanos), 1, _SQL_TIMESTAMP), null
+
+
+def _sql_timestamp_hash(nanos: Longs) -> Words:
+    return fold_long(nanos // 1_000_000)
+
+
+_SQL_TIMESTAMP = JAVA_SCALARS["sqltimestamp"]
+JAVA_TEMPORALS = (
+    *(
+        TemporalCodec(JAVA_SCALARS[name], pa.timestamp("ms"), 8, big_endian, _parse_millis, fold_long)
+        for name in ("javadate", "sqldate", "sqltime")
+    ),
+    TemporalCodec(
+        _SQL_TIMESTAMP, pa.timestamp("ns"), 12, _sql_timestamp_bytes, _parse_sql_timestamp, _sql_timestamp_hash
+    ),
+)
 
 TEMPORALS = (
     TemporalCodec(DATE, pa.date32(), 6, _date_bytes, _parse_date, _date_hash),

@@ -13,8 +13,9 @@ from statelib.serializers.codec import Codec
 from statelib.serializers.containers import SequenceCodec, decode_flagged, encode_flagged
 from statelib.serializers.keys import check_end
 from statelib.serializers.registry import codec_of
+from statelib.serializers.timers import no_values
 from statelib.serializers.walks import SEPARATOR, separated
-from statelib.wire.ragged import Ragged, join, offsets_of
+from statelib.wire.ragged import Ragged, from_fixed, join, offsets_of
 
 
 def value_arrow_type(descriptor: StateDescriptor) -> pa.DataType:
@@ -27,6 +28,8 @@ def encode_values(descriptor: StateDescriptor, values: pa.Array) -> Ragged:
     """Value bytes of each row, of :func:`value_arrow_type`. Only user values of map state may be null.
 
     Raises InvalidRequestError (``empty-list``): list state without elements is not stored at all."""
+    if descriptor.kind is StateKind.TIMERS:
+        return from_fixed(np.empty((len(values), 0), np.uint8))
     codec = codec_of(descriptor.value_type)
     if descriptor.kind is StateKind.MAP:
         return encode_flagged(codec, values)
@@ -40,6 +43,8 @@ def decode_values(descriptor: StateDescriptor, values: Ragged) -> pa.Array:
 
     Raises CorruptStateError (``truncated-value``, ``trailing-bytes``, ``bad-separator`` and the kinds
     of the codecs)."""
+    if descriptor.kind is StateKind.TIMERS:
+        return no_values(descriptor.name, values)
     codec = codec_of(descriptor.value_type)
     if descriptor.kind is StateKind.LIST:
         return _decode_list(descriptor, codec, values)

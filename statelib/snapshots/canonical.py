@@ -9,20 +9,22 @@ from statelib.backends.keyed import KeyedStateBackend, StateScan
 from statelib.formats.canonical_encoder import CanonicalStream
 from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.strategy import EMPTY, SnapshotResult
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
+from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointStreamFactory
+from statelib.storage.local_store import LocalSnapshotDirectories
+from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory
 
 
 class ScanResources:
-    """A frozen scan of every state, in the schema's order; it can be read once."""
+    """A frozen scan of every state, in the schema's order; it can be read once. ``again``: for a second time."""
 
-    def __init__(self, scans: Sequence[StateScan]) -> None:
+    def __init__(self, scans: Sequence[StateScan], again: Sequence[StateScan] = ()) -> None:
         self.scans = scans
+        self.again = again
 
     def release(self) -> None:
-        for scan in self.scans:
+        for scan in (*self.scans, *self.again):
             scan.close()
 
 
@@ -37,16 +39,25 @@ def scan_all(backend: KeyedStateBackend) -> ScanResources:
     return ScanResources(scans)
 
 
-class CanonicalSnapshotStrategy:
+class CanonicalSnapshotStrategy(CheckpointListener):
     """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` for every backend.
 
-    Compressed by default: Flink restores Snappy-framed key groups several times faster."""
+    Compressed by default: Flink restores Snappy-framed key groups several times faster. ``local``: where copies
+    are kept. ``scope``: of its stream."""
 
     description = "Asynchronous canonical snapshot"
 
-    def __init__(self, backend: KeyedStateBackend, compressed: bool = True) -> None:
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        compressed: bool = True,
+        local: LocalSnapshotDirectories | None = None,
+        scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE,
+    ) -> None:
         self._backend = backend
         self._compressed = compressed
+        self._local = local
+        self._scope = scope
 
     def prepare(self, checkpoint_id: CheckpointId) -> ScanResources:  # noqa: ARG002 - the port's signature
         return scan_all(self._backend)
@@ -54,16 +65,16 @@ class CanonicalSnapshotStrategy:
     def run(
         self,
         resources: ScanResources,
-        checkpoint_id: CheckpointId,  # noqa: ARG002 - the port's signature
+        checkpoint_id: CheckpointId,
         streams: CheckpointStreamFactory,
         registry: CloseableRegistry,
     ) -> SnapshotResult:
         schema, key_groups = self._backend.schema, self._backend.key_group_range
         if not schema.states:
             return EMPTY
-        with Uploads(streams, registry) as uploads:
+        with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
             content = CanonicalStream(schema, key_groups, resources.scans, self._compressed)
-            written = uploads.write_pieces(content)
+            written = uploads.write_pieces(content, self._scope)
             handle = KeyGroupsSavepointStateHandle(key_groups, content.offsets, written.handle)
             return SnapshotResult(handle, uploads.complete())
 

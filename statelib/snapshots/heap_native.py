@@ -8,26 +8,40 @@ from statelib.formats.heap_encoder import HeapStream
 from statelib.model.handles import KeyGroupsStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.canonical import ScanResources, scan_all
-from statelib.snapshots.strategy import EMPTY, SnapshotResult
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
+from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.local_store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointStreamFactory
 
 
-class HeapNativeSnapshotStrategy:
+class HeapNativeSnapshotStrategy(CheckpointListener):
     """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` for the heap backend only.
 
-    ``backend_uid`` goes into the handles; with the checkpoint id it names the state."""
+    ``backend_uid`` goes into the handles; with the checkpoint id it names the state.
+    ``local``: where copies are kept."""
 
     description = "Asynchronous full heap snapshot"
 
-    def __init__(self, backend: HeapKeyedStateBackend, backend_uid: str, compressed: bool = True) -> None:
+    def __init__(
+        self,
+        backend: HeapKeyedStateBackend,
+        backend_uid: str,
+        compressed: bool = True,
+        local: LocalSnapshotDirectories | None = None,
+    ) -> None:
         self._backend = backend
         self._backend_uid = backend_uid
         self._compressed = compressed
+        self._local = local
 
     def prepare(self, checkpoint_id: CheckpointId) -> ScanResources:  # noqa: ARG002 - the port's signature
-        return scan_all(self._backend)
+        scans = scan_all(self._backend)
+        try:
+            return ScanResources(scans.scans, scan_all(self._backend).scans)
+        except BaseException:
+            scans.release()
+            raise
 
     def run(
         self,
@@ -39,8 +53,8 @@ class HeapNativeSnapshotStrategy:
         schema, key_groups = self._backend.schema, self._backend.key_group_range
         if not schema.states:
             return EMPTY
-        with Uploads(streams, registry) as uploads:
-            content = HeapStream(schema, key_groups, resources.scans, self._compressed)
+        with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
+            content = HeapStream(schema, key_groups, resources.scans, self._compressed, again=resources.again)
             written = uploads.write_pieces(content)
             name = f"{self._backend_uid}-{checkpoint_id}"
             handle = KeyGroupsStateHandle(key_groups, content.offsets, written.handle, name)

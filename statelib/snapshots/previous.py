@@ -10,13 +10,18 @@ from enum import StrEnum
 
 from statelib.model.handles import (
     ByteStreamStateHandle,
+    ChangelogStateBackendHandleImpl,
     FileStateHandle,
     IncrementalRemoteKeyedStateHandle,
+    SegmentFileStateHandle,
+    SegmentScope,
     StreamStateHandle,
+    checksum_key,
+    stream_handles,
 )
 from statelib.model.ids import CheckpointId
-from statelib.storage.views import CheckpointedStateScope, WrittenStream
-from statelib.wire.checksum import crc32c
+from statelib.storage.views import CheckpointedStateScope, PhysicalFile, WrittenStream
+from statelib.wire.checksum import content_hash
 
 
 class SharingFilesStrategy(StrEnum):
@@ -45,35 +50,59 @@ SHARING = {
 
 
 @dataclass(frozen=True)
+class PreviousChangelog:
+    """A completed changelog snapshot that the next one continues, and all its streams. Picklable."""
+
+    handle: ChangelogStateBackendHandleImpl
+    streams: tuple[WrittenStream, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class PreviousSnapshot:
     """The shared files of a completed snapshot: RocksDB's file name -> where its bytes lie, and what
     they are. A name alone proves nothing: two databases restored from one checkpoint both go on with
-    the same number (protocol F7). Picklable."""
+    the same number (protocol F7). ``changelog``: the snapshot itself, if it can be continued. Picklable."""
 
     checkpoint_id: CheckpointId | None = None
     files: Mapping[str, WrittenStream] = field(default_factory=dict, repr=False)
+    changelog: PreviousChangelog | None = None
 
 
 NO_PREVIOUS = PreviousSnapshot()
 
 
-def previous_snapshot(
-    handle: IncrementalRemoteKeyedStateHandle, checksums: Mapping[str, tuple[int, int]]
-) -> PreviousSnapshot:
-    """What may be shared of a stored snapshot. ``checksums``: path as in the handle -> (size, crc32c).
+Identities = Mapping[str, tuple[int, int, int | None]]
+"""Key of a file or a segment -> (size in bytes, crc32c, xxh3; None where the first statelib wrote it)."""
 
-    Its exclusive files are not (they go when it goes), nor is one without a checksum."""
-    found = {name: _known(stream, checksums) for name, stream in handle.shared}
+
+def previous_snapshot(handle: IncrementalRemoteKeyedStateHandle, identities: Identities) -> PreviousSnapshot:
+    """What may be shared of a stored snapshot.
+
+    Its exclusive files are not (they go when it goes), nor is one of which nothing is known."""
+    found = {name: _known(stream, identities) for name, stream in handle.shared}
     files = {name: stream for name, stream in found.items() if stream is not None}
     return PreviousSnapshot(CheckpointId(handle.checkpoint_id), files)
 
 
-def _known(stream: StreamStateHandle, checksums: Mapping[str, tuple[int, int]]) -> WrittenStream | None:
+def previous_changelog(handle: ChangelogStateBackendHandleImpl, identities: Identities) -> PreviousChangelog | None:
+    """The stored snapshot as one to continue; None if it has an exclusive file, or one of which nothing is known."""
+    found = [_known(stream, identities) for stream in stream_handles(handle)]
+    streams = tuple(stream for stream in found if stream is not None)
+    return PreviousChangelog(handle, streams) if len(streams) == len(found) else None
+
+
+def _known(stream: StreamStateHandle, identities: Identities) -> WrittenStream | None:
     match stream:
         case ByteStreamStateHandle(_, data):
-            return WrittenStream(stream, len(data), crc32c(data))
-        case FileStateHandle(path) if path in checksums:
-            return WrittenStream(stream, *checksums[path])
+            found = content_hash(data)
+            return WrittenStream(stream, len(data), found.crc32c, found.xxh3)
+        case FileStateHandle(path) if path in identities:
+            return WrittenStream(stream, *identities[path])
+        case SegmentFileStateHandle(path, scope=SegmentScope.SHARED) if {
+            path,
+            checksum_key(stream),
+        } <= identities.keys():
+            return WrittenStream(stream, *identities[checksum_key(stream)], PhysicalFile(path, *identities[path]))
         case _:
             return None
 

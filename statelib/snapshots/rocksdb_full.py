@@ -5,19 +5,25 @@ Source: requirements R33 to R51; flink-formats.md section 8.1 (RocksNativeFullSn
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.rocksdb_native import NativeResources, NativeSnapshots, upload_file
-from statelib.snapshots.strategy import EMPTY, SnapshotResult
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.rocksdb_native import NativeResources, NativeSnapshots
+from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
+from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.local_store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
 
 
-class RocksDBFullSnapshotStrategy:
-    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy`: every file exclusive, none shared."""
+class RocksDBFullSnapshotStrategy(CheckpointListener):
+    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy`: every file exclusive, none shared.
+
+    ``local``: where copies are kept."""
 
     description = "Asynchronous full RocksDB snapshot"
 
-    def __init__(self, backend: RocksDBKeyedStateBackend, backend_uid: str) -> None:
+    def __init__(
+        self, backend: RocksDBKeyedStateBackend, backend_uid: str, local: LocalSnapshotDirectories | None = None
+    ) -> None:
+        self._local = local
         self._native = NativeSnapshots(backend, backend_uid)
 
     def prepare(self, checkpoint_id: CheckpointId) -> NativeResources:
@@ -32,10 +38,10 @@ class RocksDBFullSnapshotStrategy:
     ) -> SnapshotResult:
         if resources.checkpoint is None:
             return EMPTY
-        with Uploads(streams, registry) as uploads:
+        with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
 
-            def upload(_name: str, path: str) -> WrittenStream:
-                return upload_file(uploads, path, CheckpointedStateScope.EXCLUSIVE)
+            def upload(name: str, path: str) -> WrittenStream:
+                return uploads.write_file(path, name, CheckpointedStateScope.EXCLUSIVE)
 
             meta = self._native.write_meta(uploads)
             files = self._native.in_parallel(uploads, upload, resources.checkpoint.files)

@@ -5,9 +5,12 @@ Source: requirements R52 to R69; flink-formats.md section 8.1 (RocksIncrementalS
 """
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint
+from statelib.backends.rocksdb.database import IMMUTABLE_SUFFIX
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.previous import (
     NO_PREVIOUS,
@@ -17,15 +20,13 @@ from statelib.snapshots.previous import (
     Sharing,
     SharingFilesStrategy,
 )
-from statelib.snapshots.rocksdb_native import BLOCK_BYTES, NamedStream, NativeResources, NativeSnapshots, upload_file
-from statelib.snapshots.strategy import EMPTY, SnapshotResult
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.rocksdb_native import NamedStream, NativeResources, NativeSnapshots
+from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
+from statelib.snapshots.uploads import BLOCK_BYTES, Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.local_store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
-from statelib.wire.checksum import crc32c
-
-IMMUTABLE_SUFFIX = ".sst"
-"""RocksDB never changes such a file; all others are each snapshot's own (R56)."""
+from statelib.wire.checksum import ContentHash
 
 
 class IncrementalResources(NativeResources):
@@ -37,17 +38,25 @@ class IncrementalResources(NativeResources):
         self.sharing = sharing
 
 
-class RocksDBIncrementalSnapshotStrategy:
+class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
     """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes only what is new.
 
     ``restored``: the snapshot whose files the backend's database was opened with, if a later one may
-    refer to them. Then the newest snapshot told to be completed is the base."""
+    refer to them. Then the newest snapshot told to be completed is the base. ``local``: where copies are kept.
+    ``private_scope``: of the files that are each snapshot's own."""
 
     description = "Asynchronous incremental RocksDB snapshot"
 
     def __init__(
-        self, backend: RocksDBKeyedStateBackend, backend_uid: str, restored: PreviousSnapshot = NO_PREVIOUS
+        self,
+        backend: RocksDBKeyedStateBackend,
+        backend_uid: str,
+        restored: PreviousSnapshot = NO_PREVIOUS,
+        local: LocalSnapshotDirectories | None = None,
+        private_scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE,
     ) -> None:
+        self._local = local
+        self._private_scope = private_scope
         self._native = NativeSnapshots(backend, backend_uid)
         self._shared = SharedFiles(restored)
 
@@ -67,15 +76,18 @@ class RocksDBIncrementalSnapshotStrategy:
     ) -> SnapshotResult:
         if resources.checkpoint is None:
             return EMPTY
-        with Uploads(streams, registry) as uploads:
-            meta = self._native.write_meta(uploads)
-            new, reused, private = self._files(uploads, resources.checkpoint, resources)
-            shared = sorted([*new, *reused])
+        with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
+            meta = self._native.write_meta(uploads, self._private_scope)
+            known = self._known(uploads, streams, resources.checkpoint, resources.previous)
+            new, private = self._write(uploads, resources.checkpoint, known, resources.sharing.scope)
+            reused = list(known.items())
+            shared = sorted([*new, *reused], key=lambda part: part[0])
             uploaded_bytes = sum(written.size_bytes for _, written in [*new, *private])
             handle = self._native.handle(checkpoint_id, meta, shared, private, uploaded_bytes)
             result = SnapshotResult(handle, uploads.complete(), tuple(written for _, written in reused))
         if resources.sharing.forward:
-            self._shared.take(PreviousSnapshot(checkpoint_id, dict(shared)))
+            whole = {written.handle: written for written in (*result.streams, *result.reused)}
+            self._shared.take(PreviousSnapshot(checkpoint_id, {name: whole[part.handle] for name, part in shared}))
         return result
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
@@ -83,40 +95,67 @@ class RocksDBIncrementalSnapshotStrategy:
         self._shared.complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """No snapshot may refer to this one's files."""
+        """No snapshot may refer to this one's files; the base stays what it was."""
         self._shared.abort(checkpoint_id)
+
+    def notify_checkpoint_subsumed(self, checkpoint_id: CheckpointId) -> None:
+        """Nothing to do: only the newest completed one is referred to, and that is never subsumed."""
 
     def close(self) -> None:
         """Ends the upload threads."""
         self._native.close()
 
-    def _files(
-        self, uploads: Uploads, checkpoint: NativeCheckpoint, resources: IncrementalResources
-    ) -> tuple[list[NamedStream], list[NamedStream], list[NamedStream]]:
-        """All files of the database: immutable ones that were written, those that were there, the rest."""
+    def _known(
+        self,
+        uploads: Uploads,
+        streams: CheckpointStreamFactory,
+        checkpoint: NativeCheckpoint,
+        previous: PreviousSnapshot,
+    ) -> dict[str, WrittenStream]:
+        """The immutable files that need not be written: those of the previous snapshot with the same content, as far
+        as the storage lets them be referred to again."""
 
-        def keep(name: str, path: str) -> tuple[WrittenStream, bool]:
-            if not name.endswith(IMMUTABLE_SUFFIX):
-                return upload_file(uploads, path, CheckpointedStateScope.EXCLUSIVE), False
-            known = resources.previous.files.get(name)
-            if known is not None and _same_content(uploads, path, known):
-                return known, True
-            return upload_file(uploads, path, resources.sharing.scope), False
+        def same(name: str, path: str) -> WrittenStream | None:
+            known = previous.files.get(name)
+            return None if known is None else _same_content(uploads, path, known)
 
-        done = self._native.in_parallel(uploads, keep, checkpoint.files)
-        reused = [(name, written) for name, (written, known) in done if known]
-        written = [(name, written) for name, (written, known) in done if not known]
+        immutable = [(name, path) for name, path in checkpoint.files if name.endswith(IMMUTABLE_SUFFIX)]
+        found = {name: known for name, known in self._native.in_parallel(uploads, same, immutable) if known}
+        kept = streams.reusable(found.values())
+        return {
+            name: uploads.with_copy(found[name], path, name)
+            for name, path in immutable
+            if name in found and found[name].handle in kept
+        }
+
+    def _write(
+        self,
+        uploads: Uploads,
+        checkpoint: NativeCheckpoint,
+        known: Mapping[str, WrittenStream],
+        scope: CheckpointedStateScope,
+    ) -> tuple[list[NamedStream], list[NamedStream]]:
+        """All other files of the database: the immutable ones, in ``scope``, and the rest."""
+
+        def write(name: str, path: str) -> WrittenStream:
+            return uploads.write_file(path, name, scope if name.endswith(IMMUTABLE_SUFFIX) else self._private_scope)
+
+        files = [(name, path) for name, path in checkpoint.files if name not in known]
+        written = self._native.in_parallel(uploads, write, files)
         new = [part for part in written if part[0].endswith(IMMUTABLE_SUFFIX)]
-        return new, reused, [part for part in written if not part[0].endswith(IMMUTABLE_SUFFIX)]
+        return new, [part for part in written if not part[0].endswith(IMMUTABLE_SUFFIX)]
 
 
-def _same_content(uploads: Uploads, path: str, known: WrittenStream) -> bool:
-    """Whether a local file holds the bytes that were written earlier under its name."""
+def _same_content(uploads: Uploads, path: str, known: WrittenStream) -> WrittenStream | None:
+    """What was written earlier under a local file's name, if the file holds the same bytes: size, CRC-32C and XXH3.
+
+    Of what the first statelib wrote XXH3 is not known; it is from now on."""
     if os.stat(path).st_size != known.size_bytes:
-        return False
-    crc = 0
+        return None
+    content = ContentHash()
     with open(path, "rb", buffering=0) as file:
         while block := file.read(BLOCK_BYTES):
             uploads.check_running()
-            crc = crc32c(block, crc)
-    return crc == known.crc32c
+            content.update(block)
+    same = content.crc32c == known.crc32c and known.xxh3 in (None, content.xxh3)
+    return replace(known, xxh3=content.xxh3) if same else None

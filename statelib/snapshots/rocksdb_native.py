@@ -6,6 +6,7 @@ Source: requirements R33 to R49, R169, R170; flink-formats.md section 8.1.
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import TypeVar
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
@@ -14,13 +15,12 @@ from statelib.formats.keyed_header import encode_header
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.uploads import Uploads
-from statelib.storage.views import CheckpointedStateScope, CheckpointOutputStream, WrittenStream
+from statelib.storage.views import CheckpointedStateScope, WrittenStream
 
 T = TypeVar("T")
 NamedStream = tuple[str, WrittenStream]
 """RocksDB's own name of a file, and where its bytes lie."""
 
-BLOCK_BYTES = 1024 * 1024
 _THREADS = 4
 """As state.backend.rocksdb.checkpoint.transfer.thread.num."""
 
@@ -50,16 +50,18 @@ class NativeSnapshots:
         """None when no state is registered."""
         return self._backend.checkpoint(checkpoint_id) if self._backend.schema.states else None
 
-    def write_meta(self, uploads: Uploads) -> WrittenStream:
+    def write_meta(
+        self, uploads: Uploads, scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE
+    ) -> WrittenStream:
         """The meta stream: the keyed header, nothing else."""
         header = encode_header(self._backend.schema, False)
-        return uploads.write(lambda stream: stream.write(header))
+        return uploads.write(lambda stream: stream.write(header), scope)
 
     def in_parallel(
         self, uploads: Uploads, work: Callable[[str, str], T], files: Iterable[tuple[str, str]]
     ) -> list[tuple[str, T]]:
         """``work(name, path)`` for all files, by name; the first failure stops the others and is raised."""
-        running = {name: self._uploader.submit(work, name, path) for name, path in files}
+        running = {name: self._uploader.submit(copy_context().run, work, name, path) for name, path in files}
         try:
             done, _ = wait(running.values(), return_when=FIRST_EXCEPTION)
             _raise_first_failure(done)
@@ -94,17 +96,6 @@ class NativeSnapshots:
     def close(self) -> None:
         """Ends the upload threads."""
         self._uploader.shutdown(wait=True, cancel_futures=True)
-
-
-def upload_file(uploads: Uploads, path: str, scope: CheckpointedStateScope) -> WrittenStream:
-    """Copy a local file into a stream of its own."""
-
-    def copy(stream: CheckpointOutputStream) -> None:
-        with open(path, "rb", buffering=0) as file:
-            while block := file.read(BLOCK_BYTES):
-                stream.write(block)
-
-    return uploads.write(copy, scope)
 
 
 def _raise_first_failure(done: Iterable[Future[T]]) -> None:

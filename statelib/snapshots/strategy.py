@@ -7,7 +7,7 @@ run on any thread, is cancelled through the registry, and leaves nothing behind 
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from statelib.model.handles import KeyedStateHandle
+from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointStreamFactory, WrittenStream
@@ -15,7 +15,7 @@ from statelib.storage.views import CheckpointStreamFactory, WrittenStream
 
 @dataclass(frozen=True)
 class SnapshotResult:
-    """``keyed`` None is the EMPTY result: no state registered, no stream opened, no file written.
+    """``keyed`` and ``operator`` None is the EMPTY result: no state registered, no stream opened, no file written.
 
     ``streams``: every stream that was written for it (inlined ones included). ``reused``: those of
     earlier snapshots that it refers to; they are not its own to discard."""
@@ -23,6 +23,7 @@ class SnapshotResult:
     keyed: KeyedStateHandle | None
     streams: tuple[WrittenStream, ...]
     reused: tuple[WrittenStream, ...] = ()
+    operator: OperatorStreamStateHandle | None = None
 
 
 EMPTY = SnapshotResult(None, ())
@@ -37,8 +38,25 @@ class SnapshotResources(Protocol):
 R = TypeVar("R", bound=SnapshotResources)
 
 
+class CheckpointListener:
+    """Told what became of checkpoints, also of those that an earlier run took: after a restore a strategy
+    hears that its base is complete and which later checkpoints were aborted. Does nothing unless overridden.
+
+    Source: requirement R18; CheckpointListener of Flink."""
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        """It is committed: later snapshots may refer to it."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        """It will never be committed: what is kept of it locally is of no use."""
+
+    def notify_checkpoint_subsumed(self, checkpoint_id: CheckpointId) -> None:
+        """Retention let go of it: nothing new may refer to it."""
+
+
 class SnapshotStrategy(Protocol, Generic[R]):
-    """One instance a backend, used for every checkpoint of it."""
+    """One instance a backend, used for every checkpoint of it. The notifications are those of
+    :class:`CheckpointListener`, which a strategy inherits; they never fail."""
 
     @property
     def description(self) -> str: ...
@@ -46,6 +64,9 @@ class SnapshotStrategy(Protocol, Generic[R]):
     def run(
         self, resources: R, checkpoint_id: CheckpointId, streams: CheckpointStreamFactory, registry: CloseableRegistry
     ) -> SnapshotResult: ...
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None: ...
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None: ...
+    def notify_checkpoint_subsumed(self, checkpoint_id: CheckpointId) -> None: ...
     def close(self) -> None: ...
 
 

@@ -4,29 +4,52 @@ Source: requirements R14, R43, R44, R103 to R107, R115.
 """
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Self
 
 from statelib.errors import RetryableError, StatelibError
+from statelib.model.handles import ByteStreamStateHandle, SegmentFileStateHandle
+from statelib.model.ids import CheckpointId
 from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.duplicating import DuplicatingStreams
+from statelib.storage.local_store import LocalSnapshotDirectories, LocalSnapshotDirectory
 from statelib.storage.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStreamFactory,
+    PhysicalFile,
     WrittenStream,
 )
+
+BLOCK_BYTES = 1 << 20
+
+
+def local_directory(
+    local: LocalSnapshotDirectories | None, checkpoint_id: CheckpointId
+) -> LocalSnapshotDirectory | None:
+    """Where a snapshot keeps local copies; None without local recovery."""
+    return None if local is None else local.open(checkpoint_id)
 
 
 class Uploads:
     """A context: what was written in it is discarded at its end, unless :meth:`complete` was called.
 
     ``registry`` cancels: closing it from any thread ends every open stream, and nothing new can be
-    opened. :meth:`write` may be called by several threads; all of them must be done at the end."""
+    opened. :meth:`write` may be called by several threads; all of them must be done at the end.
+    ``local``: where this host keeps copies of what is written; they are its owner's to discard."""
 
-    def __init__(self, streams: CheckpointStreamFactory, registry: CloseableRegistry) -> None:
+    def __init__(
+        self,
+        streams: CheckpointStreamFactory,
+        registry: CloseableRegistry,
+        local: LocalSnapshotDirectory | None = None,
+    ) -> None:
         self._streams = streams
+        self._both = streams if local is None else DuplicatingStreams(streams, local.streams)
+        self._local = local
         self._registry = registry
         self._open = CloseableRegistry()
         self._lock = threading.Lock()
@@ -52,34 +75,60 @@ class Uploads:
         body: Callable[[CheckpointOutputStream], None],
         scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE,
     ) -> WrittenStream:
-        """Open a stream, let ``body`` fill it, close it.
+        """Open a stream, let ``body`` fill it, close it; a local copy is written at the same time.
 
         Raises what ``body`` or the storage raises, RetryableError (``cancelled``) after a cancel."""
-        stream = self._streams.create_stream(scope)
+        return self._keep(self._write(self._both.create_stream(scope), body))
+
+    def write_file(self, path: str, name: str, scope: CheckpointedStateScope) -> WrittenStream:
+        """A stream with the content of a local file that nobody changes; that file, as ``name``, is its local copy."""
+
+        def copy(stream: CheckpointOutputStream) -> None:
+            with open(path, "rb", buffering=0) as file:
+                while block := file.read(BLOCK_BYTES):
+                    stream.write(block)
+
+        written = self._write(self._streams.create_stream(scope), copy)
+        return self._keep(self.with_copy(written, path, name))
+
+    def with_copy(self, stored: WrittenStream, path: str, name: str) -> WrittenStream:
+        """What lies in storage, and the local file of the same bytes kept as its copy. Never raises: the stream
+        is not recorded yet."""
+        if self._local is None or isinstance(stored.handle, ByteStreamStateHandle):
+            return replace(stored, local_name=None)
+        return replace(stored, local_name=self._local.keep(path, name))
+
+    def _keep(self, written: WrittenStream) -> WrittenStream:
+        with self._lock:
+            self._written.append(written)
+        return written
+
+    def _write(self, stream: CheckpointOutputStream, body: Callable[[CheckpointOutputStream], None]) -> WrittenStream:
         self._open.register(stream)
         try:
             body(stream)
             if not self._open.unregister(stream):
                 raise cancelled()
-            written = stream.close_and_get_handle()
+            return stream.close_and_get_handle()
         except BaseException as error:
             self._open.unregister(stream)
             self._undo(stream.close, error)
             if self._open.closed and not _is_cancel(error):
                 raise cancelled() from error
             raise
-        with self._lock:
-            self._written.append(written)
-        return written
 
-    def write_pieces(self, pieces: Iterable[bytes | memoryview]) -> WrittenStream:
+    def write_pieces(
+        self,
+        pieces: Iterable[bytes | memoryview],
+        scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE,
+    ) -> WrittenStream:
         """One stream of all pieces, each fetched when the one before is written; as :meth:`write`."""
 
         def copy(stream: CheckpointOutputStream) -> None:
             for piece in pieces:
                 stream.write(piece)
 
-        return self.write(copy)
+        return self.write(copy, scope)
 
     def check_running(self) -> None:
         """For long work between streams: raises RetryableError (``cancelled``) after a cancel."""
@@ -91,11 +140,14 @@ class Uploads:
         self._open.close()
 
     def complete(self) -> tuple[WrittenStream, ...]:
-        """Keep everything; the last step of a snapshot. RetryableError (``cancelled``) if a cancel came first."""
+        """Keep everything, durably; the last step of a snapshot.
+
+        Raises RetryableError (``cancelled``) if a cancel came first."""
+        physical = self._streams.flush() if self._written and not self._open.closed else {}
         if self._open.closed or not self._registry.unregister(self._open):
             raise cancelled()
         self._completed = True
-        return tuple(self._written)
+        return tuple(_settled(written, physical) for written in self._written)
 
     def _undo(self, step: Callable[[], None], error: BaseException | None) -> None:
         """One step of cleaning up: its failure is told with the error that made it necessary."""
@@ -105,6 +157,12 @@ class Uploads:
             if error is None:
                 raise
             error.add_note(f"also while discarding the snapshot: {second}")
+
+
+def _settled(written: WrittenStream, physical: Mapping[str, PhysicalFile]) -> WrittenStream:
+    """A segment's file is whole only now."""
+    handle = written.handle
+    return replace(written, physical=physical[handle.path]) if isinstance(handle, SegmentFileStateHandle) else written
 
 
 def cancelled() -> RetryableError:

@@ -1,1 +1,13 @@
-"""Spark's side: reading the interval, moving events to the owner of their key group, one worker a subtask."""
+"""Spark around the library: reading sources and snapshots, the driver and the worker of a checkpoint."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: "SparkSession") -> None:
+    """Let ``spark.read`` know the formats ``statelib`` and ``statelib-metadata``; once for each session."""
+    from statelib.spark.formats import register_formats  # importing this package stays free of PySpark
+
+    register_formats(spark)

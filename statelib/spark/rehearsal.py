@@ -6,23 +6,24 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from statelib.definition.pipeline import Pipeline
+from statelib.flows.live_state import rehearse_subtask
 from statelib.flows.restore import rehearsal_layout
 from statelib.flows.snapshot import RestoreLayout
 from statelib.flows.wiring import Deployment, new_attempt
 from statelib.model.checkpoint import EventCounts, SubtaskReport
 from statelib.spark.driver import run_subtasks
-from statelib.spark.worker import live_backend, task_attempt
+from statelib.spark.worker import task_attempt
 
 
 def rehearse(
     spark: SparkSession, deployment: Deployment, pipeline: Pipeline, checkpoint: str, parallelism: int | None
 ) -> list[SubtaskReport]:
-    """Restore every subtask's range; the restore itself compares counts and digests with the manifest.
+    """Restore every subtask's range and read all of it: counts and digests are those of the manifest.
 
     Raises CorruptStateError (``restore-mismatch`` and those of the formats).
     """
     layout = rehearsal_layout(deployment, pipeline, checkpoint, parallelism)
-    return run_subtasks(spark, pipeline, len(layout.ranges), None, _task(deployment, pipeline, layout))
+    return run_subtasks(spark, pipeline, len(layout.ranges), None, _task(deployment.for_workers(), pipeline, layout))
 
 
 def _task(
@@ -32,17 +33,16 @@ def _task(
 
     def restore(subtask: int, task: int, _: pa.Table) -> SubtaskReport:
         attempt = task_attempt(rehearsal, task)
-        with live_backend(pipeline, deployment, layout, subtask, attempt) as backend:
-            return SubtaskReport(
-                subtask=subtask,
-                key_group_range=backend.key_group_range,
-                keyed=None,
-                files=(),
-                statistics=backend.statistics(),
-                events=EventCounts(0, 0, 0),
-                restored_from="remote" if layout.sources[subtask] else "empty",
-                sync_ms=0,
-                async_ms=0,
-            )
+        return SubtaskReport(
+            subtask=subtask,
+            key_group_range=layout.ranges[subtask],
+            keyed=None,
+            files=(),
+            statistics=rehearse_subtask(pipeline, deployment, layout, subtask, attempt),
+            events=EventCounts(0, 0, 0),
+            restored_from="remote" if layout.sources[subtask] else "empty",
+            sync_ms=0,
+            async_ms=0,
+        )
 
     return restore

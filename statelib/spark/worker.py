@@ -1,34 +1,47 @@
 """What runs in one Spark task: restore the subtask's key groups, apply its events, snapshot, acknowledge."""
 
-import shutil
-import tempfile
-import time
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.written_keys import WrittenKeys
+from statelib.crash_points import crash_point
 from statelib.definition.columns import key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.snapshot import INCREMENTAL, RestoreLayout, SnapshotPlan
-from statelib.flows.wiring import Deployment
-from statelib.model.checkpoint import EventCounts, FileRecord, SubtaskReport
-from statelib.model.handles import ByteStreamStateHandle
+from statelib.flows.live_state import live_backend
+from statelib.flows.snapshot import RestoreLayout, SnapshotPlan
+from statelib.flows.wiring import Deployment, now_ms
+from statelib.formats.source_position import SOURCE_POSITION, element_of
+from statelib.functions.interval import Applied, apply_interval
+from statelib.functions.interval import expired as without_expired
+from statelib.functions.state_function import Progress
+from statelib.model.checkpoint import EventCounts, RestoreMeasure, SubtaskReport
+from statelib.model.failure import CheckpointFailureReason, decline_note
 from statelib.model.ids import AttemptId
-from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.operator import restore_operator
+from statelib.restore.volume import bytes_to_read
 from statelib.serializers.keys import key_groups
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
-from statelib.snapshots.previous import PreviousSnapshot
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
-from statelib.snapshots.strategy import SnapshotResult, SnapshotStrategy
+from statelib.snapshots.execution import Executed, SnapshotExecutionType, execute_snapshot, expired
+from statelib.snapshots.records import file_records
+from statelib.snapshots.strategy import SnapshotStrategy
+from statelib.spark.local_recovery import local_recovery
+from statelib.spark.strategies import logging_backend, strategy_of
+from statelib.spark.termination import unwound_by_sigterm
 from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.references import decode_reference
+from statelib.storage.timed_streams import TimedStreams
+from statelib.telemetry.logs import bound
+
+log = logging.getLogger(__name__)
+
+Change = Callable[[Pipeline, KeyedStateBackend, pa.Table, Progress, OperatorStateBackend], Applied]
+"""What the rows of a subtask do to its state, as :func:`apply_events`."""
 
 
 @dataclass(frozen=True)
@@ -40,25 +53,72 @@ class Work:
     plan: SnapshotPlan
 
 
-def snapshot_subtask(work: Work, subtask: int, task: int, events: pa.Table) -> SubtaskReport:
-    """One subtask's whole part of a checkpoint. ``task`` tells apart two tries at the same subtask."""
+def snapshot_subtask(
+    work: Work,
+    subtask: int,
+    task: int,
+    events: pa.Table,
+    clock: Callable[[], int] = now_ms,
+    *,
+    change: Change | None = None,
+) -> SubtaskReport:
+    """One subtask's whole part of a checkpoint. ``task`` tells apart two tries at the same subtask. ``change``: None
+    stands for :func:`apply_events`.
+
+    SIGTERM, and the deadline of the checkpoint, end it at once; no file of it is left then."""
+    checkpoint_id, attempt = work.plan.record.checkpoint_id, task_attempt(work.plan.attempt, task)
+    with (
+        bound(pipeline=work.pipeline.name, checkpoint_id=checkpoint_id, attempt=attempt, subtask=subtask),
+        unwound_by_sigterm(),
+    ):
+        report = _snapshot_subtask(work, subtask, attempt, events, clock, change=change or apply_events)
+        log.info(
+            "%d events applied, snapshot taken in %d + %d ms", report.events.applied, report.sync_ms, report.async_ms
+        )
+        return report
+
+
+def _snapshot_subtask(
+    work: Work, subtask: int, attempt: AttemptId, events: pa.Table, clock: Callable[[], int], *, change: Change
+) -> SubtaskReport:
     plan = work.plan
-    attempt = task_attempt(plan.attempt, task)
-    with live_backend(work.pipeline, work.deployment, plan.layout, subtask, attempt) as backend:
+    with (
+        local_recovery(work.deployment, work.pipeline, plan, subtask, attempt) as local,
+        _measured_backend(work, local.layout, subtask, attempt, clock) as (restored, measure),
+    ):
+        crash_point("subtask: restored")
+        backend = logging_backend(work.pipeline, plan, subtask, restored)
+        operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask])
         keyed, null_keys = keyed_events(work.pipeline, events)
-        apply_events(work.pipeline, backend, keyed)
-        result, sync_ms, async_ms = _snapshot(work, backend, subtask, attempt)
+        progress = Progress(plan.base_position.watermark_ms, plan.position.watermark_ms)
+        applied = change(work.pipeline, backend, keyed, progress, operator)
+        _keep_position(plan, subtask, operator)
+        crash_point("subtask: events applied")
+        with _declining(subtask):
+            strategy = strategy_of(
+                work.pipeline, plan, subtask, backend, operator, uid=attempt, local=local.directories
+            )
+            taken, upload_ms = _snapshot(work, strategy, subtask, attempt, clock)
+        result = taken.result
+        crash_point("subtask: snapshot taken")
+        local.complete(result)
+        crash_point("subtask: local copies kept")
         return SubtaskReport(
             subtask=subtask,
             key_group_range=plan.layout.ranges[subtask],
             keyed=result.keyed,
-            files=_files(result, backend, subtask),
+            files=file_records((*result.streams, *result.reused), subtask, backend.key_group_range),
             statistics=backend.statistics(),
-            events=EventCounts(len(events), len(keyed), null_keys),
-            restored_from="remote" if plan.layout.sources[subtask] else "empty",
-            sync_ms=sync_ms,
-            async_ms=async_ms,
+            events=EventCounts(len(events), len(keyed), null_keys, applied.late),
+            restored_from=local.restored_from(subtask),
+            sync_ms=taken.sync_ms,
+            async_ms=taken.async_ms,
             uploaded_bytes=sum(written.size_bytes for written in result.streams),
+            attempt=attempt,
+            operator=result.operator,
+            restored=measure,
+            upload_ms=upload_ms,
+            keys_changed=applied.keys_changed,
         )
 
 
@@ -68,77 +128,73 @@ def task_attempt(attempt: AttemptId, task: int) -> AttemptId:
 
 
 @contextmanager
-def live_backend(
-    pipeline: Pipeline, deployment: Deployment, layout: RestoreLayout, subtask: int, attempt: AttemptId
-) -> Iterator[KeyedStateBackend]:
-    """The subtask's state, restored into a scratch directory that is gone afterwards."""
-    directory = tempfile.mkdtemp(prefix=f"{pipeline.name}-{attempt}-", dir=deployment.work_directory)
-    try:
-        backend = _restore(pipeline, layout, subtask, f"{directory}/db", attempt)
-        try:
-            yield backend
-        finally:
-            backend.close()
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+def _measured_backend(
+    work: Work, layout: RestoreLayout, subtask: int, attempt: AttemptId, clock: Callable[[], int]
+) -> Iterator[tuple[KeyedStateBackend, RestoreMeasure | None]]:
+    """As :func:`live_backend`, with how long it took to restore it from how many bytes."""
+    sources, backend = layout.sources[subtask], work.pipeline.backend
+    size_bytes = bytes_to_read(layout.schema, layout.ranges[subtask], sources, backend)
+    began_ms = clock()
+    with live_backend(work.pipeline, work.deployment, layout, subtask, attempt) as restored:
+        yield restored, RestoreMeasure(size_bytes, max(clock() - began_ms, 0)) if sources else None
 
 
-def _restore(
-    pipeline: Pipeline, layout: RestoreLayout, subtask: int, directory: str, uid: AttemptId
-) -> KeyedStateBackend:
-    sources = layout.sources[subtask]
-    if pipeline.backend == "heap":
-        return restore_heap(layout.schema, layout.ranges[subtask], sources)
-    return restore_rocksdb(layout.schema, layout.ranges[subtask], sources, directory, uid)
-
-
-def apply_events(pipeline: Pipeline, backend: KeyedStateBackend, events: pa.Table) -> None:
-    """Let every state function of the pipeline see the events of this subtask."""
-    if not len(events):
-        return
+def apply_events(
+    pipeline: Pipeline,
+    backend: KeyedStateBackend,
+    events: pa.Table,
+    progress: Progress,
+    operator: OperatorStateBackend,
+) -> Applied:
+    """As :func:`apply_interval`, of this subtask's part of the events."""
     keys = key_array(pipeline, events)
     groups = key_groups(backend.schema, keys)
-    for function in pipeline.functions():
-        function.apply(backend, events, keys, groups)
+    states = WrittenKeys(without_expired(backend, pipeline.ttl(), progress))
+    late = apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)
+    return Applied(late, states.keys_changed)
+
+
+def _keep_position(plan: SnapshotPlan, subtask: int, operator: OperatorStateBackend) -> None:
+    """How far the source is applied, as list state of the first subtask; absent before the first interval."""
+    if subtask == 0 and plan.position.interval is not None:
+        operator.register(SOURCE_POSITION)
+        operator.list_state(SOURCE_POSITION.name).update([element_of(plan.position)])
 
 
 def _snapshot(
-    work: Work, backend: KeyedStateBackend, subtask: int, attempt: AttemptId
-) -> tuple[SnapshotResult, int, int]:
-    """The result, and the milliseconds of the synchronous and of the asynchronous part."""
+    work: Work, strategy: SnapshotStrategy[Any], subtask: int, attempt: AttemptId, clock: Callable[[], int]
+) -> tuple[Executed, int]:
+    """Also how many milliseconds of it storage took."""
     plan = work.plan
-    storage = work.deployment.storage(work.pipeline)
-    streams = storage.resolve_checkpoint_storage_location(plan.record.checkpoint_id, plan.reference, attempt, subtask)
-    strategy = _strategy(plan.record.strategy, backend, attempt, plan.previous[subtask])
+    deadline_ms = plan.record.deadline_ms
+    left_ms = None if deadline_ms is None else deadline_ms - clock()
+    if left_ms is not None and left_ms <= 0:
+        raise expired()
+    storage = work.deployment.worker_storage(work.pipeline)
+    reference = decode_reference(plan.trigger)
+    streams = TimedStreams(
+        storage.resolve_checkpoint_storage_location(plan.record.checkpoint_id, reference, attempt, subtask)
+    )
     try:
-        started = time.monotonic_ns()
-        resources = strategy.prepare(plan.record.checkpoint_id)
-        frozen = time.monotonic_ns()
-        try:
-            result = strategy.run(resources, plan.record.checkpoint_id, streams, CloseableRegistry())
-        finally:
-            resources.release()
+        plan.history.tell(strategy)
+        taken = execute_snapshot(
+            strategy,
+            plan.record.checkpoint_id,
+            streams,
+            CloseableRegistry(),
+            execution=SnapshotExecutionType(work.pipeline.checkpoint.execution),
+            timeout_s=None if left_ms is None else left_ms / 1000,
+        )
+        return taken, streams.clock.total_ms
     finally:
         strategy.close()
-    return result, (frozen - started) // 1_000_000, (time.monotonic_ns() - frozen) // 1_000_000
 
 
-def _strategy(
-    name: str, backend: KeyedStateBackend, uid: AttemptId, previous: PreviousSnapshot
-) -> SnapshotStrategy[Any]:
-    if isinstance(backend, RocksDBKeyedStateBackend):
-        if name == "full":
-            return RocksDBFullSnapshotStrategy(backend, uid)
-        if name == INCREMENTAL:
-            return RocksDBIncrementalSnapshotStrategy(backend, uid, previous)
-    if name == "full" and isinstance(backend, HeapKeyedStateBackend):
-        return HeapNativeSnapshotStrategy(backend, uid)
-    return CanonicalSnapshotStrategy(backend)
-
-
-def _files(result: SnapshotResult, backend: KeyedStateBackend, subtask: int) -> tuple[FileRecord, ...]:
-    return tuple(
-        FileRecord(w.handle.path, w.size_bytes, w.crc32c, subtask, backend.key_group_range)
-        for w in (*result.streams, *result.reused)
-        if not isinstance(w.handle, ByteStreamStateHandle)
-    )
+@contextmanager
+def _declining(subtask: int) -> Iterator[None]:
+    """The driver sees the text of an error only: let it say that the snapshot is what failed."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(decline_note(subtask, CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION, error))
+        raise

@@ -10,9 +10,13 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from statelib.crash_points import crash_point
+
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO that somebody put in a file's place must not wait for its writer
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# what syncing a directory says that nobody makes directories in: that of a mount point, or another user's
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -27,33 +31,39 @@ def opened_directory(root: str, parts: Sequence[str] = (), *, create: bool = Fal
     directory = os.open(root, _DIRECTORY)
     try:
         for part in parts:
-            directory = _step(directory, part, create)
+            parent, directory = directory, _child(directory, part, create)
+            os.close(parent)
         yield directory
     finally:
         os.close(directory)
 
 
-def _step(parent: int, name: str, create: bool) -> int:
-    """Open ``name`` in place of ``parent``, which is closed unless this fails."""
+def _child(parent: int, name: str, create: bool) -> int:
     if create:
+        crash_point("directory: before")
         with _existing_is_fine():
             os.mkdir(name, dir_fd=parent)
+        crash_point("directory: made")
         os.fsync(parent)  # also where another process made it: it may not have come to its own fsync yet
-    child = os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-    os.close(parent)
-    return child
+    return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
 
 
 def make_directory(path: str) -> None:
-    """Make a directory and its parents, durably; one that is there already is left alone."""
-    if os.path.isdir(path):
-        return
+    """Make a directory and its parents. Durable also where another process made it, which may have been killed before
+    its own fsync."""
     parent = os.path.dirname(path)
-    make_directory(parent)
-    with _existing_is_fine():
-        os.mkdir(path)
-    with opened_directory(parent) as directory:
-        os.fsync(directory)
+    if not os.path.isdir(path):
+        make_directory(parent)
+        crash_point("directory: before")
+        with _existing_is_fine():
+            os.mkdir(path)
+        crash_point("directory: made")
+    try:
+        with opened_directory(parent) as directory:
+            os.fsync(directory)
+    except OSError as error:
+        if error.errno not in _NOT_OURS:
+            raise
 
 
 @contextmanager
@@ -79,6 +89,19 @@ def opened_file(directory: int, name: str) -> Iterator[int]:
 def create_file(directory: int, name: str) -> int:
     """Descriptor of a new file for writing; FileExistsError if anything has that name."""
     return os.open(name, _CREATE, 0o666, dir_fd=directory)
+
+
+def create_in(path: str, name: str) -> int:
+    """As :func:`create_file`, in the directory at ``path``. If only closing that fails, the file is not left open."""
+    file = None
+    try:
+        with opened_directory(path) as directory:
+            file = create_file(directory, name)
+    except OSError:
+        if file is not None:
+            os.close(file)
+        raise
+    return file
 
 
 def write_all(file: int, data: bytes | bytearray | memoryview) -> None:

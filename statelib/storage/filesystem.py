@@ -9,29 +9,47 @@ Source: FsCheckpointStorageAccess, FsCheckpointStreamFactory; flink-formats.md s
 import contextlib
 import itertools
 import os
-import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.handles import (
     ByteStreamStateHandle,
-    FileStateHandle,
     RelativeFileStateHandle,
+    SegmentFileStateHandle,
     StreamStateHandle,
 )
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
-from statelib.storage.descriptors import create_file, opened_directory, write_all
+from statelib.storage.data_files import DataFile, PipelineDirectory, remove_file
+from statelib.storage.descriptors import opened_directory
 from statelib.storage.failures import storage_errors
-from statelib.storage.publish import METADATA_NAME, put_if_absent, read_published
+from statelib.storage.merging import FileMergingStorage, whole_files
+from statelib.storage.names import checked_number, file_prefix, is_numbered
+from statelib.storage.publish import METADATA_NAME, location_taken, put_if_absent, read_published
 from statelib.storage.streams import CheckpointStream
+from statelib.storage.task_owned import FileTaskOwned
 from statelib.storage.uris import local_path, parts_below, shown, to_uri
-from statelib.storage.views import CheckpointedStateScope, StorageReference
+from statelib.storage.views import (
+    CheckpointedStateScope,
+    CheckpointStorageWorkerView,
+    FileMergingSettings,
+    PhysicalFile,
+    StorageReference,
+    WrittenStream,
+)
 
 DEFAULT_INLINE_THRESHOLD_BYTES = 20 * 1024
 MAX_INLINE_THRESHOLD_BYTES = 1 << 20
 SHARED_DIRECTORY = "shared"
 
-_ATTEMPT = re.compile(r"[0-9a-f]{32}")
+
+def check_inline_threshold(size_bytes: int) -> None:
+    """Raise InvalidRequestError (``bad-inline-threshold``) unless streams of that size may lie in ``_metadata``."""
+    if not 0 <= size_bytes <= MAX_INLINE_THRESHOLD_BYTES:
+        raise InvalidRequestError(
+            f"inline threshold {size_bytes}: expected 0 to {MAX_INLINE_THRESHOLD_BYTES} bytes",
+            kind="bad-inline-threshold",
+        )
 
 
 @dataclass(frozen=True)
@@ -46,19 +64,15 @@ class FileSystemCheckpointStorage:
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", to_uri(self.root))
         pipeline_name(self.pipeline)
-        if not 0 <= self.inline_threshold_bytes <= MAX_INLINE_THRESHOLD_BYTES:
-            raise InvalidRequestError(
-                f"inline threshold {self.inline_threshold_bytes}: expected 0 to {MAX_INLINE_THRESHOLD_BYTES} bytes",
-                kind="bad-inline-threshold",
-            )
+        check_inline_threshold(self.inline_threshold_bytes)
 
     def initialize_location(self, checkpoint_id: CheckpointId) -> StorageReference:
         """Make ``chk-<id>``; ConflictError (``location-taken``) if a checkpoint was published there."""
-        return _claim_directory(self.root, self.pipeline, f"chk-{_number(checkpoint_id, 'checkpoint id')}")
+        return _claim_directory(self.root, self.pipeline, f"chk-{checked_number(checkpoint_id, 'checkpoint id')}")
 
     def initialize_savepoint_location(self, checkpoint_id: CheckpointId, target: str | None) -> StorageReference:
         """Make ``savepoint-<pipeline>-<id>`` under ``target``; ConflictError (``location-taken``) as above."""
-        name = f"savepoint-{self.pipeline}-{_number(checkpoint_id, 'checkpoint id')}"
+        name = f"savepoint-{self.pipeline}-{checked_number(checkpoint_id, 'checkpoint id')}"
         if target is None:
             return _claim_directory(self.root, "savepoints", name)
         return _claim_directory(target, name)
@@ -73,7 +87,7 @@ class FileSystemCheckpointStorage:
         self, checkpoint_id: CheckpointId, reference: StorageReference, attempt: AttemptId, subtask: int
     ) -> "FileSystemStreamFactory":
         """Raises NotFoundError (``no-location``) if nobody made the directory, or not for this host."""
-        path = local_path(reference.directory)
+        path = local_path(reference.directory or self.default_location(checkpoint_id).directory)
         if not os.path.isdir(path) or os.path.islink(path):
             raise NotFoundError(
                 f"checkpoint {checkpoint_id}: no directory {path}",
@@ -82,24 +96,22 @@ class FileSystemCheckpointStorage:
             )
         root = local_path(self.root)
         own = parts_below(path, root) == (self.pipeline, f"chk-{checkpoint_id}")
-        shared = _SharedDirectory(root, self.pipeline) if own else None
+        shared = PipelineDirectory(root, self.pipeline, SHARED_DIRECTORY) if own else None
         return FileSystemStreamFactory(path, attempt, subtask, self.inline_threshold_bytes, shared)
 
+    def to_file_merging_storage(self, settings: FileMergingSettings) -> CheckpointStorageWorkerView:
+        return FileMergingStorage(self, settings)
 
-class _SharedDirectory:
-    """Where the checkpoints of a pipeline keep the files they share; made when the first one comes."""
+    def default_location(self, checkpoint_id: CheckpointId) -> StorageReference:
+        return StorageReference(
+            f"{self.root.rstrip('/')}/{self.pipeline}/chk-{checked_number(checkpoint_id, 'checkpoint id')}"
+        )
 
-    def __init__(self, root: str, pipeline: PipelineName) -> None:
-        self._root = root
-        self._parts = (pipeline, SHARED_DIRECTORY)
-        self._made = False
-        self.path = "/".join((root.rstrip("/"), *self._parts))
+    def create_task_owned_state_stream(self, attempt: AttemptId, subtask: int) -> CheckpointStream:
+        return self.create_task_owned_checkpoint_state_toolset(attempt, subtask).create_stream()
 
-    def make(self) -> None:
-        """Durable when it returns; a link on the way is refused."""
-        if not self._made:
-            with storage_errors(f"making {self.path}"), opened_directory(self._root, self._parts, create=True):
-                self._made = True
+    def create_task_owned_checkpoint_state_toolset(self, attempt: AttemptId, subtask: int) -> FileTaskOwned:
+        return FileTaskOwned(self.root, self.pipeline, attempt, subtask, self.inline_threshold_bytes)
 
 
 class FileSystemStreamFactory:
@@ -115,82 +127,60 @@ class FileSystemStreamFactory:
         attempt: AttemptId,
         subtask: int,
         inline_threshold_bytes: int,
-        shared: _SharedDirectory | None = None,
+        shared: PipelineDirectory | None = None,
     ) -> None:
-        if not _ATTEMPT.fullmatch(attempt):
-            raise InvalidRequestError(
-                f"attempt {shown(attempt)}: expected 32 lower-case hexadecimal digits", kind="bad-attempt"
-            )
         self._directory = directory
-        self._prefix = f"{attempt}-{_number(subtask, 'subtask')}-"
-        self._inline_threshold_bytes = inline_threshold_bytes
+        self._prefix = file_prefix(attempt, subtask)
+        self.inline_threshold_bytes = inline_threshold_bytes
         self._shared = shared
         self._numbers = itertools.count()
 
+    @property
+    def is_of_pipeline(self) -> bool:
+        """Whether it writes one of the pipeline's own checkpoints, not a savepoint."""
+        return self._shared is not None
+
     def create_stream(self, scope: CheckpointedStateScope) -> CheckpointStream:
-        name = f"{self._prefix}{next(self._numbers)}"
-        shared = self._shared if scope is CheckpointedStateScope.SHARED else None
-        return CheckpointStream(name, self._inline_threshold_bytes, lambda _size: self._data_file(name, shared))
+        name = self.new_name()
+        return CheckpointStream(name, self.inline_threshold_bytes, lambda _size: self.new_file(name, scope))
+
+    def flush(self) -> Mapping[str, PhysicalFile]:
+        """Nothing is left to do: a stream's file is durable once its handle was taken."""
+        return {}
+
+    def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
+        return whole_files(earlier)
+
+    def new_name(self) -> str:
+        return f"{self._prefix}{next(self._numbers)}"
+
+    def new_file(self, name: str, scope: CheckpointedStateScope, *, absolute: bool = False) -> DataFile:
+        if scope == CheckpointedStateScope.SHARED and self._shared is not None:
+            self._shared.make()
+            return DataFile(self._shared.path, name, absolute=True)
+        return DataFile(self._directory, name, absolute=absolute)
+
+    def uri_of(self, name: str, scope: CheckpointedStateScope) -> str:
+        shared = self._shared if scope == CheckpointedStateScope.SHARED else None
+        return to_uri(f"{self._directory if shared is None else shared.path}/{name}")
 
     def discard(self, handle: StreamStateHandle) -> None:
         """Raises InvalidRequestError (``foreign-file``) for a file that this factory did not name."""
         if isinstance(handle, ByteStreamStateHandle):
             return
-        directory, place = self._directory, ""
-        if isinstance(handle, FileStateHandle) and self._shared is not None:
-            directory, place = self._shared.path, f"{to_uri(self._shared.path)}/"
-        expected = f"{place}{self._prefix}"
-        number = handle.path.removeprefix(expected)
-        relative = isinstance(handle, RelativeFileStateHandle)
-        if relative == bool(place) or handle.path == number or not number.isdecimal():
+        places = {to_uri(self._directory): self._directory}
+        if self._shared is not None:
+            places[to_uri(self._shared.path)] = self._shared.path
+        where, _, name = handle.path.rpartition("/")
+        if isinstance(handle, RelativeFileStateHandle):
+            where, name = to_uri(self._directory), handle.path
+        if isinstance(handle, SegmentFileStateHandle) or where not in places or not is_numbered(name, self._prefix):
             raise InvalidRequestError(
-                f"discarding {shown(handle.path)}: expected a file named {expected}<number>", kind="foreign-file"
+                f"discarding {shown(handle.path)}: expected a file named {self._prefix}<number> in "
+                f"{' or '.join(places)}",
+                kind="foreign-file",
             )
-        _remove(directory, f"{self._prefix}{number}")
-
-    def _data_file(self, name: str, shared: _SharedDirectory | None) -> "_DataFile":
-        if shared is None:
-            return _DataFile(self._directory, name)
-        shared.make()
-        return _DataFile(shared.path, name, absolute=True)
-
-
-class _DataFile:
-    """A new file under its final name: nobody looks for it before its handle is acknowledged."""
-
-    def __init__(self, directory: str, name: str, *, absolute: bool = False) -> None:
-        self._directory = directory
-        self._name = name
-        self._absolute = absolute
-        self._size_bytes = 0
-        with storage_errors(f"creating {name} in {directory}"), opened_directory(directory) as parent:
-            self._file = create_file(parent, name)
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        with storage_errors(f"writing {self._name} in {self._directory}"):
-            write_all(self._file, data)
-        self._size_bytes += len(data)
-
-    def finish(self) -> FileStateHandle | RelativeFileStateHandle:
-        with storage_errors(f"syncing {self._name} in {self._directory}"), opened_directory(self._directory) as parent:
-            os.fsync(self._file)
-            self._close()
-            os.fsync(parent)
-        if self._absolute:
-            return FileStateHandle(to_uri(f"{self._directory}/{self._name}"), self._size_bytes)
-        return RelativeFileStateHandle(self._name, self._size_bytes)
-
-    def drop(self) -> None:
-        try:
-            with storage_errors(f"dropping {self._name} in {self._directory}"):
-                self._close()
-        finally:
-            _remove(self._directory, self._name)
-
-    def _close(self) -> None:
-        file, self._file = self._file, -1  # first: after a failed close the descriptor is gone all the same
-        if file >= 0:
-            os.close(file)
+        remove_file(places[where], name)
 
 
 def _claim_directory(root: str, *parts: str) -> StorageReference:
@@ -203,26 +193,5 @@ def _claim_directory(root: str, *parts: str) -> StorageReference:
         contextlib.suppress(FileNotFoundError),
     ):
         os.stat(METADATA_NAME, dir_fd=directory, follow_symlinks=False)
-        raise ConflictError(
-            f"{where}: a checkpoint was published here already, ids are never reused",
-            kind="location-taken",
-            hint="a catalog restored from a backup must first learn of the checkpoints made since",
-        )
+        raise location_taken(where)
     return StorageReference(to_uri(where))
-
-
-def _remove(directory: str, name: str) -> None:
-    """Remove a file; one that is gone is success."""
-    with (
-        storage_errors(f"removing {name} in {directory}"),
-        contextlib.suppress(FileNotFoundError),
-        opened_directory(directory) as parent,
-    ):
-        os.unlink(name, dir_fd=parent)
-
-
-def _number(value: int, what: str) -> int:
-    """An id that becomes part of a name: a plain integer, whatever its annotation promised."""
-    if type(value) is not int or value < 0:
-        raise InvalidRequestError(f"{what} {shown(str(value))}: expected an integer >= 0", kind="bad-id")
-    return value

@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from statelib.errors import CorruptStateError, NotFoundError
@@ -12,8 +12,8 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.storage.descriptors import opened_directory, opened_file
 from statelib.storage.failures import storage_errors
 from statelib.storage.reader import DirectoryReader, blocks
-from statelib.storage.uris import file_handle, local_path
-from statelib.wire.checksum import crc32c
+from statelib.storage.uris import AllowedRoot, file_handle, local_path
+from statelib.wire.checksum import ContentHash
 
 Problem = Literal["", "missing", "size", "checksum"]
 
@@ -21,7 +21,7 @@ Problem = Literal["", "missing", "size", "checksum"]
 @dataclass(frozen=True)
 class FileFinding:
     """One expected file. ``problem`` is '' where all is well. ``actual_size`` is None where no
-    regular file lies (a link does not count), ``actual_crc`` also where the data was not read."""
+    regular file lies (a link does not count), ``actual_crc`` and ``actual_xxh3`` also where the data was not read."""
 
     path: str
     key_group_range: KeyGroupRange
@@ -30,6 +30,8 @@ class FileFinding:
     expected_crc: int
     actual_crc: int | None
     problem: Problem
+    expected_xxh3: int | None = None
+    actual_xxh3: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class StoredFile:
 
 
 def verify_files(
-    directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: str | None = None
+    directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: AllowedRoot = None
 ) -> list[FileFinding]:
     """A finding for each record, in order. Sizes always; checksums of what has the right size if ``read_data``.
 
@@ -56,9 +58,6 @@ def verify_files(
 
 
 def _verify(record: FileRecord, root: str, parts: tuple[str, ...], read_data: bool) -> FileFinding:
-    def finding(problem: Problem, size: int | None = None, crc: int | None = None) -> FileFinding:
-        return FileFinding(record.path, record.key_group_range, record.size_bytes, size, record.crc32c, crc, problem)
-
     try:
         with (
             storage_errors(f"verifying {record.path}"),
@@ -67,15 +66,28 @@ def _verify(record: FileRecord, root: str, parts: tuple[str, ...], read_data: bo
         ):
             size = os.fstat(file).st_size
             if size != record.size_bytes:
-                return finding("size", size)
+                return finding(record, "size", size)
             if not read_data:
-                return finding("", size)
-            crc = 0
+                return finding(record, "", size)
+            content = ContentHash()
             for block in blocks(file):
-                crc = crc32c(block, crc)
-            return finding("" if crc == record.crc32c else "checksum", size, crc)
+                content.update(block)
+            return read_finding(record, size, content)
     except (NotFoundError, CorruptStateError):
-        return finding("missing")
+        return finding(record, "missing")
+
+
+def finding(record: FileRecord, problem: Problem, size: int | None = None) -> FileFinding:
+    """Of a file whose data was not read."""
+    expected = (record.path, record.key_group_range, record.size_bytes, size, record.crc32c)
+    return FileFinding(*expected, None, problem, record.xxh3)
+
+
+def read_finding(record: FileRecord, size: int, found: ContentHash) -> FileFinding:
+    """Of a file that has its size and was read."""
+    same = found.crc32c == record.crc32c and record.xxh3 in (None, found.xxh3)
+    unread = finding(record, "" if same else "checksum", size)
+    return replace(unread, actual_crc=found.crc32c, actual_xxh3=None if record.xxh3 is None else found.xxh3)
 
 
 def list_files(directory: str) -> list[StoredFile]:
@@ -103,7 +115,10 @@ def _listed(directory: int, prefix: str) -> Iterator[StoredFile]:
 
 
 def _listed_below(parent: int, name: str, prefix: str) -> Iterator[StoredFile]:
-    child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except FileNotFoundError:
+        return  # removed since it was seen; the rest of the listing is as good as before
     try:
         yield from _listed(child, f"{prefix}{name}/")
     finally:

@@ -6,19 +6,25 @@ Source: MemoryBackendCheckpointStorageAccess, MemCheckpointStreamFactory.
 
 import itertools
 import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, UnsupportedError
-from statelib.model.handles import (
-    ByteStreamStateHandle,
-    FileStateHandle,
-    RelativeFileStateHandle,
-    StreamStateHandle,
-)
+from statelib.model.handles import ByteStreamStateHandle, FilePart, StreamStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
+from statelib.storage.merging import whole_files
+from statelib.storage.names import task_owned_name
 from statelib.storage.reader import copy_inline, range_of
 from statelib.storage.streams import CheckpointStream, SpilledFile
+from statelib.storage.task_owned import duplicable
 from statelib.storage.uris import shown
-from statelib.storage.views import CheckpointedStateScope, StorageReference
+from statelib.storage.views import (
+    CheckpointedStateScope,
+    CheckpointStorageWorkerView,
+    FileMergingSettings,
+    PhysicalFile,
+    StorageReference,
+    WrittenStream,
+)
 
 DEFAULT_MAX_STATE_BYTES = 5 * 1024 * 1024
 
@@ -33,7 +39,7 @@ class MemoryCheckpointStorage:
         self._metadata: dict[str, bytes | None] = {}
 
     def initialize_location(self, checkpoint_id: CheckpointId) -> StorageReference:
-        return self._claim(f"memory:/{self._pipeline}/chk-{checkpoint_id}")
+        return self._claim(self.default_location(checkpoint_id).directory)
 
     def initialize_savepoint_location(self, checkpoint_id: CheckpointId, target: str | None) -> StorageReference:
         """``target`` is only a name here."""
@@ -56,9 +62,26 @@ class MemoryCheckpointStorage:
     def resolve_checkpoint_storage_location(
         self, checkpoint_id: CheckpointId, reference: StorageReference, attempt: AttemptId, subtask: int
     ) -> "MemoryStreamFactory":
+        directory = reference.directory or self.default_location(checkpoint_id).directory
         with self._lock:
-            self._location(reference)
+            self._location(StorageReference(directory))
         return MemoryStreamFactory(f"{checkpoint_id}-{attempt}-{subtask}-", self._max_state_bytes)
+
+    def default_location(self, checkpoint_id: CheckpointId) -> StorageReference:
+        return StorageReference(f"memory:/{self._pipeline}/chk-{checkpoint_id}")
+
+    def create_task_owned_state_stream(self, attempt: AttemptId, subtask: int) -> CheckpointStream:
+        return self.create_task_owned_checkpoint_state_toolset(attempt, subtask).create_stream()
+
+    def create_task_owned_checkpoint_state_toolset(self, attempt: AttemptId, subtask: int) -> "MemoryTaskOwned":
+        return MemoryTaskOwned(lambda: task_owned_name(attempt, subtask), self._max_state_bytes)
+
+    def to_file_merging_storage(
+        self,
+        settings: FileMergingSettings,  # noqa: ARG002 - the port's signature
+    ) -> CheckpointStorageWorkerView:
+        """Itself: nothing of it lies in files."""
+        return self
 
     def _claim(self, directory: str) -> StorageReference:
         with self._lock:
@@ -84,17 +107,47 @@ class MemoryStreamFactory:
     def create_stream(self, scope: CheckpointedStateScope) -> CheckpointStream:
         """Both scopes: inline bytes belong to whoever holds the handle."""
         name = f"{scope.lower()}-{self._prefix}{next(self._numbers)}"
-        return CheckpointStream(name, self._max_state_bytes, self._refuse)
+        return CheckpointStream(name, self._max_state_bytes, _refuse(self._max_state_bytes))
 
     def discard(self, handle: StreamStateHandle) -> None:
         """Nothing lies anywhere but in the handle."""
 
-    def _refuse(self, size_bytes: int) -> SpilledFile:
+    def flush(self) -> Mapping[str, PhysicalFile]:
+        return {}
+
+    def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
+        return whole_files(earlier)
+
+
+class MemoryTaskOwned:
+    """Task-owned streams, whose bytes belong to whoever holds the handle; nothing to duplicate or remove."""
+
+    def __init__(self, name: Callable[[], str], max_state_bytes: int) -> None:
+        self._name = name
+        self._max_state_bytes = max_state_bytes
+
+    def create_stream(self) -> CheckpointStream:
+        return CheckpointStream(self._name(), self._max_state_bytes, _refuse(self._max_state_bytes))
+
+    def can_fast_duplicate(self, handle: StreamStateHandle) -> bool:  # noqa: ARG002 - the port's signature
+        return False
+
+    def duplicate(self, handles: Sequence[StreamStateHandle]) -> tuple[StreamStateHandle, ...]:
+        return tuple(duplicable(handle, False) for handle in handles)
+
+    def discard(self, handle: StreamStateHandle) -> None:
+        """Nothing lies anywhere but in the handle."""
+
+
+def _refuse(max_state_bytes: int) -> Callable[[int], SpilledFile]:
+    def refuse(size_bytes: int) -> SpilledFile:
         raise InvalidRequestError(
-            f"state of at least {size_bytes} bytes: memory storage takes at most {self._max_state_bytes} a stream",
+            f"state of at least {size_bytes} bytes: memory storage takes at most {max_state_bytes} a stream",
             kind="state-too-large",
             hint="use file-system storage",
         )
+
+    return refuse
 
 
 class MemoryReader:
@@ -108,7 +161,10 @@ class MemoryReader:
         start, stop = range_of(start, stop, inline.size_bytes, inline.name)
         return memoryview(inline.data)[start:stop]
 
-    def locate(self, handle: FileStateHandle | RelativeFileStateHandle) -> object:
+    def check_crc(self, handle: StreamStateHandle, found: int) -> None:
+        """Nothing recorded one."""
+
+    def locate(self, handle: FilePart) -> object:
         return _inline(handle)
 
     def copy_to(self, handle: StreamStateHandle, local_path: str) -> None:

@@ -1,12 +1,17 @@
 """The names of what an attempt writes, made and recognised."""
 
+import itertools
 import re
 
 from statelib.errors import InvalidRequestError
 from statelib.model.ids import AttemptId
 from statelib.storage.uris import shown
 
+TASK_OWNED_DIRECTORY = "taskowned"
+"""Below a pipeline's directory, as in Flink; what lies there no coordinator removes."""
+
 _ATTEMPT = re.compile(r"[0-9a-f]{32}")
+_task_owned = itertools.count()
 
 
 def checked_number(value: int, what: str) -> int:
@@ -29,3 +34,13 @@ def is_numbered(name: str, prefix: str) -> bool:
     """Whether a name is ``prefix`` and a number."""
     number = name.removeprefix(prefix)
     return number != name and number.isascii() and number.isdecimal()
+
+
+def task_owned_name(attempt: AttemptId, subtask: int) -> str:
+    """A name that is not given twice: numbers are this process's own, and no other process works for the attempt."""
+    return f"{file_prefix(attempt, subtask)}{next(_task_owned)}"
+
+
+def is_task_owned(path: str) -> bool:
+    """Whether a file's path or URI leads into the directory of task-owned state."""
+    return TASK_OWNED_DIRECTORY in path.split("/")[:-1]

@@ -1,11 +1,11 @@
 """Kinds of storage and the URL schemes that choose them: the one way through to all of them.
 
-A place is an absolute path, a ``file:`` URI or an ``s3://bucket/prefix``. :class:`Places` is the registry,
+A place is an absolute path, a ``file:`` URI or the URI of an object storage. :class:`Places` is the registry,
 :class:`PlacedCheckpointStorage` a checkpoint storage that picks the kind for each location it is given.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,19 +14,22 @@ from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.storage.filesystem import FileSystemCheckpointStorage
 from statelib.storage.inventory import FileFinding, StoredFile, list_files, verify_files
+from statelib.storage.objects import ObjectCheckpointStorage
+from statelib.storage.objects_inventory import list_objects, verify_objects
+from statelib.storage.objects_publish import read_published_object
+from statelib.storage.objects_reader import ObjectReader
+from statelib.storage.objects_uris import is_object, object_location
 from statelib.storage.publish import read_published
 from statelib.storage.reader import DirectoryReader
 from statelib.storage.retries import Retries
-from statelib.storage.s3 import S3CheckpointStorage
-from statelib.storage.s3_inventory import s3_list_files, s3_verify_files
-from statelib.storage.s3_publish import s3_read_published
-from statelib.storage.s3_reader import S3Reader
-from statelib.storage.s3_uris import is_s3, s3_location
-from statelib.storage.uris import local_path, relative_parts, shown, to_uri
+from statelib.storage.uris import AllowedRoot, local_path, relative_parts, shown, to_uri
 from statelib.storage.views import (
+    CheckpointOutputStream,
+    CheckpointStateToolset,
     CheckpointStorageCoordinatorView,
     CheckpointStorageWorkerView,
     CheckpointStreamFactory,
+    FileMergingSettings,
     StateReader,
     StorageReference,
 )
@@ -35,6 +38,23 @@ Checksums = Mapping[str, tuple[int, int]]
 """Path as in a handle -> (size in bytes, crc32c)."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+
+
+_HDFS = (
+    "pyarrow, which speaks it, overwrites files and does not wait until they are on disk: no checkpoint is safe so",
+    "keep checkpoints on a file system or an object storage; sources may stay on HDFS",
+)
+_REFUSED = {
+    "hdfs": _HDFS,
+    "viewfs": _HDFS,
+    "webhdfs": _HDFS,
+    "s3a": ("that is Hadoop's name of it", "write s3://bucket/prefix"),
+    "s3n": ("that is Hadoop's name of it", "write s3://bucket/prefix"),
+    "gcs": ("expected gs:", "write gs://bucket/prefix"),
+    "abfs": ("without TLS", "write abfss://container@account.dfs.core.windows.net/prefix or az://container/prefix"),
+    "wasbs": ("an old name of it", "write abfss://container@account.dfs.core.windows.net/prefix"),
+}
+"""Schemes that people try: why not, and what to do instead."""
 
 
 class CheckpointStorage(CheckpointStorageWorkerView, CheckpointStorageCoordinatorView, Protocol):
@@ -54,10 +74,10 @@ class StorageKind(Protocol):
     """All that depends on where bytes lie."""
 
     def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage: ...
-    def reader(self, directory: str, checksums: Checksums | None, allowed_root: str | None) -> StateReader: ...
+    def reader(self, directory: str, checksums: Checksums | None, allowed_root: AllowedRoot) -> StateReader: ...
     def read_published(self, directory: str) -> bytes: ...
     def verify_files(
-        self, directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: str | None
+        self, directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: AllowedRoot
     ) -> list[FileFinding]: ...
     def list_files(self, directory: str) -> list[StoredFile]: ...
     def normalised(self, place: str) -> str:
@@ -75,14 +95,14 @@ class FileSystemKind:
     def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
         return FileSystemCheckpointStorage(root, settings.pipeline, settings.inline_threshold_bytes)
 
-    def reader(self, directory: str, checksums: Checksums | None, allowed_root: str | None) -> StateReader:
+    def reader(self, directory: str, checksums: Checksums | None, allowed_root: AllowedRoot) -> StateReader:
         return DirectoryReader(directory, checksums, allowed_root=allowed_root)
 
     def read_published(self, directory: str) -> bytes:
         return read_published(directory)
 
     def verify_files(
-        self, directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: str | None
+        self, directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: AllowedRoot
     ) -> list[FileFinding]:
         return verify_files(directory, files, read_data, allowed_root)
 
@@ -97,35 +117,40 @@ class FileSystemKind:
 
 
 @dataclass(frozen=True)
-class S3Kind:
-    """S3 and what speaks its protocol; credentials and endpoint come from the environment."""
+class ObjectKind:
+    """S3, Google Cloud Storage and Azure Blob Storage; credentials and endpoint come from the environment.
+    ``patience`` says, each time that something is opened, how long it is asked."""
 
-    retries: Retries
+    patience: Callable[[], Retries]
+
+    @property
+    def retries(self) -> Retries:
+        return self.patience()
 
     def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
-        return S3CheckpointStorage(
+        return ObjectCheckpointStorage(
             root, settings.pipeline, self.retries, settings.inline_threshold_bytes, settings.scratch
         )
 
-    def reader(self, directory: str, checksums: Checksums | None, allowed_root: str | None) -> StateReader:
-        return S3Reader(directory, self.retries, checksums, allowed_root)
+    def reader(self, directory: str, checksums: Checksums | None, allowed_root: AllowedRoot) -> StateReader:
+        return ObjectReader(directory, self.retries, checksums, allowed_root)
 
     def read_published(self, directory: str) -> bytes:
-        return s3_read_published(directory, self.retries)
+        return read_published_object(directory, self.retries)
 
     def verify_files(
-        self, directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: str | None
+        self, directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: AllowedRoot
     ) -> list[FileFinding]:
-        return s3_verify_files(directory, files, read_data, self.retries, allowed_root)
+        return verify_objects(directory, files, read_data, self.retries, allowed_root)
 
     def list_files(self, directory: str) -> list[StoredFile]:
-        return s3_list_files(directory, self.retries)
+        return list_objects(directory, self.retries)
 
     def normalised(self, place: str) -> str:
-        return s3_location(place).uri
+        return object_location(place).uri
 
     def shown(self, place: str) -> str:
-        return s3_location(place).uri
+        return object_location(place).uri
 
 
 class Places:
@@ -140,10 +165,11 @@ class Places:
         scheme = found[1].lower() if found else ""
         if scheme not in self._kinds:
             known = ", ".join(f"{name}:" for name in sorted(self._kinds) if name)
+            reason, hint = _REFUSED.get(scheme, ("", "mount the storage as a file system"))
             raise UnsupportedError(
-                f"storage of scheme {shown(scheme)}: expected an absolute path or one of {known}",
+                f"storage of scheme {shown(scheme)}: {reason or f'expected an absolute path or one of {known}'}",
                 kind="unknown-scheme",
-                hint="mount the storage as a file system",
+                hint=hint,
             )
         return self._kinds[scheme]
 
@@ -162,10 +188,13 @@ class Places:
 class PlacedCheckpointStorage:
     """Both views: of each location the kind that its own URI says."""
 
-    def __init__(self, places: Places, root: str, settings: StorageSettings) -> None:
+    def __init__(
+        self, places: Places, root: str, settings: StorageSettings, merging: FileMergingSettings | None = None
+    ) -> None:
         self._places = places
         self._root = root
         self._settings = settings
+        self._merging = merging
 
     def initialize_location(self, checkpoint_id: CheckpointId) -> StorageReference:
         return self._at(self._root).initialize_location(checkpoint_id)
@@ -182,8 +211,22 @@ class PlacedCheckpointStorage:
     def resolve_checkpoint_storage_location(
         self, checkpoint_id: CheckpointId, reference: StorageReference, attempt: AttemptId, subtask: int
     ) -> CheckpointStreamFactory:
-        storage = self._at(reference.directory)
+        storage: CheckpointStorageWorkerView = self._at(reference.directory or self._root)
+        if self._merging is not None:
+            storage = storage.to_file_merging_storage(self._merging)
         return storage.resolve_checkpoint_storage_location(checkpoint_id, reference, attempt, subtask)
+
+    def to_file_merging_storage(self, settings: FileMergingSettings) -> CheckpointStorageWorkerView:
+        return PlacedCheckpointStorage(self._places, self._root, self._settings, settings)
+
+    def default_location(self, checkpoint_id: CheckpointId) -> StorageReference:
+        return self._at(self._root).default_location(checkpoint_id)
+
+    def create_task_owned_state_stream(self, attempt: AttemptId, subtask: int) -> CheckpointOutputStream:
+        return self._at(self._root).create_task_owned_state_stream(attempt, subtask)
+
+    def create_task_owned_checkpoint_state_toolset(self, attempt: AttemptId, subtask: int) -> CheckpointStateToolset:
+        return self._at(self._root).create_task_owned_checkpoint_state_toolset(attempt, subtask)
 
     def _at(self, place: str) -> CheckpointStorage:
         """The storage's own root where that is of the place's kind, else one rooted at the place itself."""
@@ -194,4 +237,4 @@ class PlacedCheckpointStorage:
 
 def is_absolute(path: str) -> bool:
     """Whether a file's path is absolute or a URI, not relative to its checkpoint."""
-    return path.startswith(("/", "file:")) or is_s3(path)
+    return path.startswith(("/", "file:")) or is_object(path)

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 
+from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, UnsupportedError
 from statelib.storage.descriptors import create_file, opened_directory, opened_file, read_up_to, write_all
 from statelib.storage.failures import storage_errors
@@ -30,11 +31,24 @@ def put_if_absent(directory: str, name: str, data: bytes) -> bytes:
     with storage_errors(f"publishing {name} in {path}"), opened_directory(path) as parent:
         temporary = _write_temporary(parent, name, data)
         try:
+            crash_point("publish: temporary file durable")
             _link(parent, temporary, name, path)
+            crash_point("publish: linked")
         finally:
             os.unlink(temporary, dir_fd=parent)
+        crash_point("publish: temporary file removed")
         os.fsync(parent)
+    crash_point("publish: durable")
     return read_published(directory, name)
+
+
+def location_taken(where: str) -> ConflictError:
+    """What a begin raises where ``_metadata`` lies already."""
+    return ConflictError(
+        f"{where}: a checkpoint was published here already, ids are never reused",
+        kind="location-taken",
+        hint="a catalog restored from a backup must first learn of the checkpoints made since",
+    )
 
 
 def read_published(directory: str, name: str = METADATA_NAME) -> bytes:
@@ -68,6 +82,7 @@ def _write_temporary(parent: int, name: str, data: bytes) -> str:
     temporary, file = _create_temporary(parent, name)
     try:
         try:
+            crash_point("publish: temporary file created")
             write_all(file, data)
             os.fsync(file)
         finally:

@@ -8,14 +8,18 @@ from dataclasses import dataclass, field
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.handles import (
     ByteStreamStateHandle,
-    FileStateHandle,
+    ChangeFileStateHandle,
+    FilePart,
     RelativeFileStateHandle,
+    SegmentFileStateHandle,
     StreamStateHandle,
+    checksum_key,
 )
 from statelib.storage.descriptors import opened_directory, opened_file, read_up_to, write_all
 from statelib.storage.failures import storage_errors
+from statelib.storage.names import is_task_owned
+from statelib.storage.uris import AllowedRoot, parts_below, relative_parts, roots_with, shown
 from statelib.storage.uris import local_path as parse_path
-from statelib.storage.uris import parts_below, relative_parts, shown
 from statelib.wire.checksum import crc32c
 
 BLOCK_BYTES = 1 << 20
@@ -27,15 +31,14 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 class DirectoryReader:
     """Reads handles of the ``_metadata`` in ``directory_uri``. A value: picklable, holds nothing open.
 
-    ``checksums``: path as in the handle -> (size in bytes, crc32c), None where none are known.
-    ``relocate``: absolute directory as written -> where it is now, for checkpoints that were moved.
+    ``checksums``: :func:`~statelib.model.handles.checksum_key` of files and of segments ->
+    (size in bytes, crc32c), None where none are known.
     ``allowed_root``: absolute paths may lead here too; otherwise only into the directory itself.
     """
 
     directory_uri: str
     checksums: Mapping[str, tuple[int, int]] | None = field(default=None, repr=False)
-    relocate: Mapping[str, str] | None = None
-    allowed_root: str | None = None
+    allowed_root: AllowedRoot = None
 
     def read(self, handle: StreamStateHandle) -> memoryview:
         """All bytes, read-only. Raises as :class:`statelib.storage.views.StateReader` says, and
@@ -43,9 +46,10 @@ class DirectoryReader:
         if isinstance(handle, ByteStreamStateHandle):
             return memoryview(handle.data)
         with self._opened(handle) as (file, where):
-            data = read_up_to(file, handle.size_bytes)
-        check_size(where, handle.size_bytes, len(data))
-        self._check_crc(handle, where, crc32c(data))
+            size_bytes = bytes_in(handle, os.fstat(file).st_size)
+            data = read_up_to(file, size_bytes, start_of(handle))
+        check_size(where, size_bytes, len(data))
+        self.check_crc(handle, crc32c(data))
         return memoryview(data).toreadonly()
 
     def read_range(self, handle: StreamStateHandle, start: int, stop: int) -> memoryview:
@@ -58,7 +62,7 @@ class DirectoryReader:
             return memoryview(handle.data)[start:stop]
         start, stop = range_of(start, stop, size_bytes, handle.path)
         with self._opened(handle) as (file, where):
-            data = read_up_to(file, stop - start, start)
+            data = read_up_to(file, stop - start, start_of(handle) + start)
         check_size(where, stop - start, len(data))
         return memoryview(data).toreadonly()
 
@@ -70,12 +74,13 @@ class DirectoryReader:
             copy_inline(handle, local_path)
             return
         with self._opened(handle) as (file, where), new_file(local_path) as target:
-            copied, crc = _copy(file, target, local_path)
-            check_size(where, handle.size_bytes, copied)
-            self._check_crc(handle, where, crc)
+            size_bytes = bytes_in(handle, os.fstat(file).st_size)
+            copied, crc = _copy(blocks_of(file, handle), target, local_path)
+            check_size(where, size_bytes, copied)
+            self.check_crc(handle, crc)
 
     @contextmanager
-    def _opened(self, handle: FileStateHandle | RelativeFileStateHandle) -> Iterator[tuple[int, str]]:
+    def _opened(self, handle: FilePart) -> Iterator[tuple[int, str]]:
         """(descriptor, path for messages) of a file of the right size."""
         root, parts = self.locate(handle)
         where = "/".join((root.rstrip("/"), *parts))
@@ -84,37 +89,49 @@ class DirectoryReader:
             opened_directory(root, parts[:-1]) as parent,
             opened_file(parent, parts[-1]) as file,
         ):
-            size_bytes = os.fstat(file).st_size
-            check_size(where, handle.size_bytes, size_bytes)
-            known = (self.checksums or {}).get(handle.path)
-            if known is not None:
-                check_size(where, known[0], size_bytes)
+            check_file_size(where, handle, os.fstat(file).st_size, self.checksums or {})
             yield file, where
 
-    def locate(self, handle: FileStateHandle | RelativeFileStateHandle) -> tuple[str, tuple[str, ...]]:
+    def locate(self, handle: FilePart) -> tuple[str, tuple[str, ...]]:
         """(root, components below it) of a handle's file; decided without any I/O.
 
         Raises InvalidRequestError (``outside-root``, ``bad-path``), UnsupportedError (``unknown-scheme``)."""
         directory = parse_path(self.directory_uri)
         if isinstance(handle, RelativeFileStateHandle):
             return directory, relative_parts(handle.path)
-        path = _relocated(parse_path(handle.path), self.relocate or {})
-        roots = [directory] if self.allowed_root is None else [directory, parse_path(self.allowed_root)]
+        path = parse_path(handle.path)
+        roots = [parse_path(root) for root in roots_with(directory, self.allowed_root)]
         for root in roots:
             parts = parts_below(path, root)
             if parts is not None:
                 return root, parts
+        check_relocatable(path, " or ".join(roots))
         raise InvalidRequestError(
             f"handle of {shown(path)}: expected a file below {' or '.join(roots)}",
             kind="outside-root",
-            hint="a checkpoint that shares files is read where it was written, with STATELIB_STORAGE set to that root;"
-            " to move state, take a savepoint",
+            hint="of a snapshot that was moved, say what lies where now: --relocate OLD_PREFIX=NEW_PREFIX; one of this"
+            " deployment needs STATELIB_STORAGE set to its root",
         )
 
-    def _check_crc(self, handle: FileStateHandle | RelativeFileStateHandle, where: str, found: int) -> None:
-        known = (self.checksums or {}).get(handle.path)
+    def check_crc(self, handle: StreamStateHandle, found: int) -> None:
+        """Inline bytes have the checksum of ``_metadata``."""
+        if isinstance(handle, ByteStreamStateHandle):
+            return
+        known = (self.checksums or {}).get(checksum_key(handle))
         if known is not None:
-            check_crc(where, known[1], found)
+            root, parts = self.locate(handle)
+            check_crc("/".join((root.rstrip("/"), *parts)), known[1], found)
+
+
+def check_relocatable(path: str, roots: str) -> None:
+    """Raises InvalidRequestError (``task-owned``) for a file that belongs to a task, not to a checkpoint."""
+    if is_task_owned(path):
+        raise InvalidRequestError(
+            f"handle of {shown(path)}: a file that its task owns stays where it was written, expected it below {roots}",
+            kind="task-owned",
+            hint="read it where it was written, with STATELIB_STORAGE set to that root, or say where its files lie now:"
+            " --relocate OLD_PREFIX=NEW_PREFIX",
+        )
 
 
 def copy_inline(handle: ByteStreamStateHandle, local_path: str) -> None:
@@ -140,10 +157,21 @@ def blocks(file: int) -> Iterator[bytes]:
         offset += len(block)
 
 
-def _copy(file: int, target: int, local_path: str) -> tuple[int, int]:
+def blocks_of(file: int, handle: FilePart) -> Iterator[bytes]:
+    """A handle's bytes in its open file, a block at a time; a whole file to wherever it ends."""
+    if not isinstance(handle, SegmentFileStateHandle):
+        yield from blocks(file)
+        return
+    offset, stop = handle.start, handle.start + handle.size_bytes
+    while block := os.pread(file, min(BLOCK_BYTES, stop - offset), offset):
+        yield block
+        offset += len(block)
+
+
+def _copy(content: Iterator[bytes], target: int, local_path: str) -> tuple[int, int]:
     """(bytes copied, their crc32c)."""
     copied = crc = 0
-    for block in blocks(file):
+    for block in content:
         with storage_errors(f"writing {local_path}"):
             write_all(target, block)
         crc = crc32c(block, crc)
@@ -165,14 +193,36 @@ def new_file(path: str) -> Iterator[int]:
         os.close(file)
 
 
-def _relocated(path: str, relocate: Mapping[str, str]) -> str:
-    """The path after the longest matching directory was replaced."""
-    moves = {parse_path(old): parse_path(new) for old, new in relocate.items()}
-    for old in sorted(moves, key=len, reverse=True):
-        parts = parts_below(path, old)
-        if parts is not None:
-            return "/".join((moves[old].rstrip("/"), *parts))
-    return path
+def start_of(handle: FilePart) -> int:
+    """Where a handle's bytes begin in their file."""
+    return handle.start if isinstance(handle, SegmentFileStateHandle) else 0
+
+
+def bytes_in(handle: FilePart, file_bytes: int) -> int:
+    """How many bytes a handle's file of that size holds for it."""
+    return file_bytes if isinstance(handle, ChangeFileStateHandle) else handle.size_bytes
+
+
+def check_file_size(where: str, handle: FilePart, found: int, checksums: Mapping[str, tuple[int, int]]) -> None:
+    """The size of a handle's file: that of the handle itself, or enough for a segment, and what is known of it.
+
+    Raises CorruptStateError (``size-mismatch``)."""
+    known = checksums.get(handle.path)
+    if known is not None:
+        check_size(where, known[0], found)
+    if isinstance(handle, ChangeFileStateHandle):
+        if found > handle.most_bytes:
+            raise CorruptStateError(
+                f"{where}: expected at most {handle.most_bytes} bytes, found {found}", kind="size-mismatch"
+            )
+    elif not isinstance(handle, SegmentFileStateHandle):
+        check_size(where, handle.size_bytes, found)
+    elif found < handle.start + handle.size_bytes:
+        raise CorruptStateError(
+            f"{where}: expected at least {handle.start + handle.size_bytes} bytes, found {found}",
+            kind="size-mismatch",
+            hint="restore an older checkpoint",
+        )
 
 
 def check_size(where: str, expected: int, found: int) -> None:

@@ -1,4 +1,4 @@
-"""Taking bytes away: the only module that removes what a checkpoint published. Only below known roots.
+"""Taking bytes away: what removes what a checkpoint published, here on file systems. Only below known roots.
 
 Removing what is gone is success, so that every removal may be repeated after a crash.
 """
@@ -9,8 +9,9 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from statelib.crash_points import crash_point
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.storage.descriptors import create_file, opened_directory
 from statelib.storage.failures import storage_errors
@@ -24,8 +25,17 @@ class CheckpointRemover(Protocol):
     """What gc asks of a storage. ``roots``: absolute URIs; a path below none of them is refused
     with InvalidRequestError (``outside-root``) before anything is touched."""
 
+    @property
+    def files_at_once(self) -> int:
+        """How many files :meth:`remove_files` is best given: more than one where many cost one request."""
+        ...
+
     def list_files(self, directory: str) -> list[StoredFile]:
         """All files below a directory, nothing where there is no such directory."""
+        ...
+
+    def list_directories(self, directory: str) -> frozenset[str]:
+        """The URIs of the directories that lie in a directory."""
         ...
 
     def now_ms(self, directory: str) -> int:
@@ -34,6 +44,10 @@ class CheckpointRemover(Protocol):
 
     def remove_file(self, uri: str, roots: Sequence[str]) -> bool:
         """Durably; False if it was gone already."""
+        ...
+
+    def remove_files(self, uris: Sequence[str], roots: Sequence[str]) -> None:
+        """Some of them, or all, where it raises. Those that are gone already are success."""
         ...
 
     def remove_directory(self, uri: str, roots: Sequence[str]) -> bool:
@@ -45,11 +59,24 @@ class CheckpointRemover(Protocol):
 class FileSystemRemover:
     """On a local, shared or mounted file system. Links below a root are removed, never followed."""
 
+    files_at_once: ClassVar[int] = 1
+
     def list_files(self, directory: str) -> list[StoredFile]:
         try:
             return list_files(directory)
         except NotFoundError:
             return []
+
+    def list_directories(self, directory: str) -> frozenset[str]:
+        path = local_path(directory)
+        with (
+            storage_errors(f"listing {path}"),
+            contextlib.suppress(FileNotFoundError),
+            opened_directory(path) as parent,
+            os.scandir(parent) as entries,
+        ):
+            return frozenset(to_uri(f"{path}/{e.name}") for e in entries if e.is_dir(follow_symlinks=False))
+        return frozenset()
 
     def now_ms(self, directory: str) -> int:
         path = local_path(directory)
@@ -59,6 +86,7 @@ class FileSystemRemover:
                 with contextlib.suppress(FileExistsError):
                     file = create_file(parent, name)
                     try:
+                        crash_point("clock: probe made")
                         return os.fstat(file).st_mtime_ns // 1_000_000
                     finally:
                         os.close(file)
@@ -74,12 +102,14 @@ class FileSystemRemover:
             contextlib.suppress(FileNotFoundError),
             opened_directory(root, parts[:-1]) as parent,
         ):
-            if stat.S_ISDIR(os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode):
-                raise IsADirectoryError(errno.EISDIR, "expected a file, found a directory")
-            os.unlink(parts[-1], dir_fd=parent)
-            os.fsync(parent)
-            return True
+            removed = _unlink(parent, parts[-1])
+            os.fsync(parent)  # also where it was gone: who removed it may have been killed before its own fsync
+            return removed
         return False
+
+    def remove_files(self, uris: Sequence[str], roots: Sequence[str]) -> None:
+        for uri in uris:
+            self.remove_file(uri, roots)
 
     def remove_directory(self, uri: str, roots: Sequence[str]) -> bool:
         root, parts = _placed(uri, roots)
@@ -88,15 +118,29 @@ class FileSystemRemover:
             contextlib.suppress(FileNotFoundError),
             opened_directory(root, parts[:-1]) as parent,
         ):
+            crash_point("removal: before directory")
             try:
                 os.rmdir(parts[-1], dir_fd=parent)
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
                 return False
+            crash_point("removal: directory removed")
             os.fsync(parent)
             return True
         return False
+
+
+def _unlink(parent: int, name: str) -> bool:
+    try:
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            raise IsADirectoryError(errno.EISDIR, "expected a file, found a directory")
+        crash_point("removal: before file")
+        os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        return False
+    crash_point("removal: file removed")
+    return True
 
 
 def is_below(uri: str, roots: Sequence[str]) -> bool:
@@ -115,8 +159,12 @@ def _placed(uri: str, roots: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         parts = parts_below(path, root)
         if parts:
             return root, parts
-    raise InvalidRequestError(
-        f"removing {shown(to_uri(path))}: expected a path below {' or '.join(map(shown, roots)) or 'a root'}",
+    raise outside_root(to_uri(path), roots)
+
+
+def outside_root(uri: str, roots: Sequence[str]) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"removing {shown(uri)}: expected a path below {' or '.join(map(shown, roots)) or 'a root'}",
         kind="outside-root",
         hint="nothing outside the checkpoint storage is ever deleted",
     )

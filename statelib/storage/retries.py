@@ -11,10 +11,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Retries:
-    """One attempt, and one more after each pause of ``delays_s`` seconds. ``sleep`` waits."""
+    """One attempt, and one more after each pause of ``delays_s`` seconds. ``sleep`` waits. A request that is not
+    answered whole within ``request_timeout_s`` seconds has failed."""
 
     delays_s: tuple[float, ...]
     sleep: Callable[[float], None]
+    request_timeout_s: float = 60.0
 
     def run(self, attempt: Callable[[], T]) -> T:
         """What ``attempt`` returns. Its last RetryableError goes on when the pauses are used up; others, and

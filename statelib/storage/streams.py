@@ -6,10 +6,11 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
+from statelib.crash_points import crash_point
 from statelib.errors import InvalidRequestError, RetryableError, StatelibError
 from statelib.model.handles import ByteStreamStateHandle, StreamStateHandle
 from statelib.storage.views import WrittenStream
-from statelib.wire.checksum import crc32c
+from statelib.wire.checksum import ContentHash
 
 _CHUNK_BYTES = 4 << 20
 """Most that is written between two looks at whether the stream was cancelled."""
@@ -61,7 +62,7 @@ class CheckpointStream:
         self._buffer = bytearray()
         self._file: SpilledFile | None = None
         self._position = 0
-        self._crc32c = 0
+        self._content = ContentHash()
 
     def position(self) -> int:
         """Bytes written so far."""
@@ -81,13 +82,13 @@ class CheckpointStream:
             if self._file is None:
                 data = bytes(self._buffer)
                 handle: StreamStateHandle = ByteStreamStateHandle(self._name, data)
-                self._crc32c = crc32c(data)
+                self._content.update(data)
             else:
                 self._flush(self._file)
                 handle = self._file.finish()
             self._phase = _Phase.FINISHED
             self._buffer.clear()
-            return WrittenStream(handle, self._position, self._crc32c)
+            return WrittenStream(handle, self._position, self._content.crc32c, self._content.xxh3)
 
     def close(self) -> None:
         """Drop the data, unless the handle was taken; a second call does nothing."""
@@ -106,6 +107,7 @@ class CheckpointStream:
                 return
             if self._file is None:
                 self._file = self._spill(self._position)
+                crash_point("stream: spilled")
                 self._capacity = _BUFFER_BYTES
             self._flush(self._file)
             if len(chunk) < _BUFFER_BYTES:
@@ -120,7 +122,7 @@ class CheckpointStream:
 
     def _put(self, file: SpilledFile, data: bytearray | memoryview) -> None:
         file.write(data)
-        self._crc32c = crc32c(data, self._crc32c)
+        self._content.update(data)
 
     @contextmanager
     def _working(self) -> Iterator[None]:

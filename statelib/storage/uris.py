@@ -16,6 +16,9 @@ from statelib.model.handles import (
 
 MAX_PATH_LENGTH = 4096
 
+AllowedRoot = str | tuple[str, ...] | None
+"""Where the files of a checkpoint may lie besides its own directory: below a directory, some directories, nowhere."""
+
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
 
@@ -54,6 +57,13 @@ def relative_parts(text: str) -> tuple[str, ...]:
     return tuple(_checked(text, parts))
 
 
+def roots_with(directory: str, allowed: AllowedRoot) -> tuple[str, ...]:
+    """The directory itself, and the others."""
+    if allowed is None:
+        return (directory,)
+    return (directory, allowed) if isinstance(allowed, str) else (directory, *allowed)
+
+
 def to_uri(path: str) -> str:
     """The ``file:`` URI of an absolute path (or URI), normalised: equal places have equal text."""
     return "file://" + local_path(path)
@@ -78,9 +88,9 @@ def absolute_uri(directory: str, handle: StreamStateHandle) -> str:
     """
     if isinstance(handle, ByteStreamStateHandle):
         raise InvalidRequestError(f"inline state {shown(handle.name)} has no file", kind="inline-handle")
-    if isinstance(handle, FileStateHandle):
-        return to_uri(handle.path)
-    return to_uri("/".join((local_path(directory), *relative_parts(handle.path))))
+    if isinstance(handle, RelativeFileStateHandle):
+        return to_uri("/".join((local_path(directory), *relative_parts(handle.path))))
+    return to_uri(handle.path)
 
 
 def shown(text: str) -> str:

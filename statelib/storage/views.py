@@ -3,11 +3,12 @@
 Source: CheckpointStorageCoordinatorView / CheckpointStorageWorkerView, requirements R84 to R101.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from statelib.model.handles import FileStateHandle, RelativeFileStateHandle, StreamStateHandle
+from statelib.model.handles import FilePart, StreamStateHandle
 from statelib.model.ids import AttemptId, CheckpointId
 
 
@@ -18,20 +19,52 @@ class CheckpointedStateScope(StrEnum):
 
 @dataclass(frozen=True)
 class StorageReference:
-    """Where one checkpoint goes: opaque to workers, picklable, shipped with the trigger.
+    """Where one checkpoint goes. It is shipped with the trigger as bytes that are opaque to workers
+    (``statelib.storage.references``).
 
-    ``directory`` is the absolute URI of the directory that will hold ``_metadata``."""
+    ``directory`` is the absolute URI of the directory that will hold ``_metadata``, '' for the default
+    location, which follows from a storage's configuration and the checkpoint's id."""
 
     directory: str
 
 
+DEFAULT_REFERENCE = StorageReference("")
+
+
+@dataclass(frozen=True)
+class PhysicalFile:
+    """A file that holds the bytes of several streams, as a whole. ``crc32c`` and ``xxh3`` of all of them."""
+
+    path: str
+    size_bytes: int
+    crc32c: int
+    xxh3: int | None = None
+
+
 @dataclass(frozen=True)
 class WrittenStream:
-    """A closed stream: its handle, and what was written. ``crc32c`` of all bytes."""
+    """A closed stream: its handle, and what was written. ``crc32c`` and ``xxh3`` of all bytes;
+    ``xxh3`` is None of what was written before it was kept.
+
+    ``physical``: of a segment, the file around it, once that is known. ``local_name``: the file with the
+    same bytes in this host's local snapshot directory, None where there is none."""
 
     handle: StreamStateHandle
     size_bytes: int
     crc32c: int
+    xxh3: int | None = None
+    physical: PhysicalFile | None = None
+    local_name: str | None = None
+
+
+@dataclass(frozen=True)
+class FileMergingSettings:
+    """``max_file_size_bytes``: a physical file that has grown to it is followed by a new one.
+    ``max_space_amplification``: the most that a physical file may be larger than those of its bytes that a
+    checkpoint still refers to, as a factor >= 1; beyond it they are written anew."""
+
+    max_file_size_bytes: int = 32 << 20
+    max_space_amplification: float = 2.0
 
 
 class CheckpointOutputStream(Protocol):
@@ -51,11 +84,61 @@ class CheckpointStreamFactory(Protocol):
         """Remove what a failed attempt wrote; a file already gone is success."""
         ...
 
+    def flush(self) -> Mapping[str, PhysicalFile]:
+        """Make everything durable that closing its stream did not: the last step of a snapshot.
+
+        Physical files by their path as in handles; where streams have files of their own, none."""
+        ...
+
+    def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
+        """Those of ``earlier`` checkpoints' streams that may be referred to again; the rest is to be written anew.
+
+        ``earlier``: all that a snapshot would refer to, since how full a physical file is decides."""
+        ...
+
+
+class CheckpointStateToolset(Protocol):
+    """What a task can do where its own state lies."""
+
+    def can_fast_duplicate(self, handle: StreamStateHandle) -> bool:
+        """Whether the storage can copy the handle's bytes without their passing through this process."""
+        ...
+
+    def duplicate(self, handles: Sequence[StreamStateHandle]) -> tuple[StreamStateHandle, ...]:
+        """Task-owned copies that live as long as their task wants, whatever becomes of the originals; all or none.
+
+        The bytes are not looked at: whoever reads a copy verifies it. UnsupportedError (``no-fast-duplicate``),
+        CorruptStateError (``size-mismatch``)."""
+        ...
+
+    def discard(self, handle: StreamStateHandle) -> None:
+        """Remove task-owned data that no task needs any more; a file already gone is success. InvalidRequestError
+        (``foreign-file``) for any other file."""
+        ...
+
 
 class CheckpointStorageWorkerView(Protocol):
     def resolve_checkpoint_storage_location(
         self, checkpoint_id: CheckpointId, reference: StorageReference, attempt: AttemptId, subtask: int
     ) -> CheckpointStreamFactory: ...
+
+    def default_location(self, checkpoint_id: CheckpointId) -> StorageReference:
+        """What the default reference stands for."""
+        ...
+
+    def create_task_owned_state_stream(self, attempt: AttemptId, subtask: int) -> CheckpointOutputStream:
+        """For data that outlives the checkpoint it was written for, such as a write-ahead log: its task removes it,
+        nobody else does. ``attempt`` and ``subtask`` name its file. RetryableError (``storage-io``) and others as
+        any stream, when it cannot be opened."""
+        ...
+
+    def create_task_owned_checkpoint_state_toolset(self, attempt: AttemptId, subtask: int) -> CheckpointStateToolset:
+        """What else can be done in that place."""
+        ...
+
+    def to_file_merging_storage(self, settings: FileMergingSettings) -> "CheckpointStorageWorkerView":
+        """The same storage, putting many small streams into few files; itself where it has no files to merge."""
+        ...
 
 
 class CheckpointStorageCoordinatorView(Protocol):
@@ -87,10 +170,23 @@ class StateReader(Protocol):
         ...
 
     def read_range(self, handle: StreamStateHandle, start: int, stop: int) -> memoryview: ...
-    def locate(self, handle: FileStateHandle | RelativeFileStateHandle) -> object:
+    def check_crc(self, handle: StreamStateHandle, found: int) -> None:
+        """``found``: the CRC-32C of a handle's bytes. CorruptStateError (``checksum-mismatch``) if another is known."""
+        ...
+
+    def locate(self, handle: FilePart) -> object:
         """Where the file lies; raises as said above before anything is touched."""
         ...
 
     def copy_to(self, handle: StreamStateHandle, local_path: str) -> None:
         """Copy a handle's bytes into a new local file, verified while they stream."""
+        ...
+
+
+@runtime_checkable
+class LinkingReader(StateReader, Protocol):
+    """A reader that may have a handle's bytes on this host's disk already."""
+
+    def link_to(self, handle: StreamStateHandle, local_path: str) -> None:
+        """As :meth:`copy_to`, for a file that nobody will ever change: others may hold the same one."""
         ...

@@ -1,26 +1,38 @@
 """Checkpoints of one subtask, one after the other in one directory, for tests of strategies that share files."""
 
 import itertools
-from collections.abc import Mapping
 from pathlib import Path
 
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.model.handles import (
     ByteStreamStateHandle,
+    ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
-    StreamStateHandle,
+    materialized_parts,
     stream_handles,
 )
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.restore.entries import iter_entries
 from statelib.restore.plan import RestoreSource
-from statelib.snapshots.previous import PreviousSnapshot, previous_snapshot
+from statelib.snapshots.previous import (
+    Identities,
+    PreviousChangelog,
+    PreviousSnapshot,
+    previous_changelog,
+    previous_snapshot,
+)
+from statelib.snapshots.records import file_records
 from statelib.snapshots.strategy import SnapshotResult
 from statelib.storage.filesystem import FileSystemCheckpointStorage
 from statelib.storage.inventory import list_files
 from statelib.storage.reader import DirectoryReader
 from statelib.storage.uris import absolute_uri
-from statelib.storage.views import CheckpointStreamFactory, StorageReference
+from statelib.storage.views import (
+    CheckpointStorageWorkerView,
+    CheckpointStreamFactory,
+    FileMergingSettings,
+    StorageReference,
+)
 
 Entries = dict[str, dict[bytes, bytes]]
 
@@ -28,8 +40,11 @@ Entries = dict[str, dict[bytes, bytes]]
 class CheckpointChain:
     """Real storage of a pipeline below ``root``, which is new. Every stream factory is another attempt's."""
 
-    def __init__(self, root: Path, inline_threshold_bytes: int = 0) -> None:
+    def __init__(self, root: Path, inline_threshold_bytes: int = 0, merging: FileMergingSettings | None = None) -> None:
         self._storage = FileSystemCheckpointStorage(str(root), PipelineName("chain"), inline_threshold_bytes)
+        self._worker: CheckpointStorageWorkerView = self._storage
+        if merging is not None:
+            self._worker = self._storage.to_file_merging_storage(merging)
         self._attempts = itertools.count()
         self._references: dict[int, StorageReference] = {}
         self.directory = f"{self._storage.root}/chain"
@@ -41,17 +56,17 @@ class CheckpointChain:
         if number not in self._references:
             self._references[number] = self._storage.initialize_location(checkpoint_id)
         attempt = AttemptId(f"{next(self._attempts):032x}")
-        return self._storage.resolve_checkpoint_storage_location(
+        return self._worker.resolve_checkpoint_storage_location(
             checkpoint_id, self._references[number], attempt, subtask
         )
 
     def source(self, number: int, result: SnapshotResult, backend: KeyedStateBackend) -> RestoreSource:
         """What a restore of checkpoint ``number`` reads, checked against what was written for it, or before."""
         assert result.keyed is not None
-        written = [w for w in (*result.streams, *result.reused) if not isinstance(w.handle, ByteStreamStateHandle)]
-        checksums = {_path(w.handle): (w.size_bytes, w.crc32c) for w in written}
+        files = file_records((*result.streams, *result.reused), 0, backend.key_group_range)
+        checksums = {key: known for file in files for key, known in file.checksums().items()}
         reader = DirectoryReader(self._references[number].directory, checksums, allowed_root=self.directory)
-        return RestoreSource(result.keyed, reader, backend.schema, backend.statistics())
+        return RestoreSource(result.keyed, reader, backend.schema, backend.statistics(), checksummed=True)
 
     def files(self) -> set[str]:
         """URIs of all that lies in the directory."""
@@ -68,9 +83,21 @@ def files_of(source: RestoreSource) -> set[str]:
 def previous_of(source: RestoreSource) -> PreviousSnapshot:
     """What a snapshot of a backend restored in place from the source may refer to."""
     assert isinstance(source.reader, DirectoryReader)
-    assert isinstance(source.handle, IncrementalRemoteKeyedStateHandle)
-    checksums: Mapping[str, tuple[int, int]] = source.reader.checksums or {}
-    return previous_snapshot(source.handle, checksums)
+    (handle,) = materialized_parts(source.handle)
+    assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
+    return previous_snapshot(handle, _identities(source.reader))
+
+
+def changelog_of(source: RestoreSource) -> PreviousChangelog | None:
+    """The snapshot that a backend restored from the source alone may continue."""
+    assert isinstance(source.reader, DirectoryReader)
+    assert isinstance(source.handle, ChangelogStateBackendHandleImpl)
+    return previous_changelog(source.handle, _identities(source.reader))
+
+
+def _identities(reader: DirectoryReader) -> Identities:
+    """As of what was written before XXH3 was kept."""
+    return {key: (*known, None) for key, known in (reader.checksums or {}).items()}
 
 
 def entries_of(source: RestoreSource, scratch: Path) -> Entries:
@@ -79,8 +106,3 @@ def entries_of(source: RestoreSource, scratch: Path) -> Entries:
     for state, rows in iter_entries(source, None, str(scratch)):
         found[source.schema.states[state].name] |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
     return found
-
-
-def _path(handle: StreamStateHandle) -> str:
-    assert not isinstance(handle, ByteStreamStateHandle)
-    return handle.path

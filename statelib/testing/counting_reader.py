@@ -45,5 +45,10 @@ class CountingCheckpoint(Checkpoint):
 def counting(opened: Checkpoint) -> CountingCheckpoint:
     """The same checkpoint, counting what is read of it from now on."""
     return CountingCheckpoint(
-        opened.directory, opened.metadata, opened.manifest, opened.metadata_bytes, opened.selected
+        opened.directory,
+        opened.metadata,
+        opened.manifest,
+        opened.metadata_bytes,
+        opened.selected,
+        opened.allowed_root,
     )

@@ -5,27 +5,36 @@ Runs in a process of its own. ``PUT /__faults`` with a JSON list of :class:`Faul
 
 import http.client
 import json
+import re
 import socket
 import struct
+import sys
 import threading
 import time
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Literal
+from typing import Any, Literal
 
 FAULTS_PATH = "/__faults"
 
-Kind = Literal["status", "reset", "lost", "truncate", "shorten", "slow", "unconditional"]
+Kind = Literal["status", "error-body", "reset", "lost", "truncate", "shorten", "stale", "slow", "hold", "unconditional"]
 _HOP = {"connection", "host", "transfer-encoding", "keep-alive"}
+
+_ERROR = (
+    b"<Error><Code>InternalError</Code><Message>We encountered an internal error. Please try again.</Message></Error>"
+)
+_LISTED = re.compile(rb"<Contents>.*?<LastModified>(.*?)</LastModified>.*?</Contents>", re.DOTALL)
 
 
 @dataclass
 class Fault:
     """What to do to the next ``times`` requests of ``method`` whose path and query contain ``part``.
 
-    ``status``: answer so, and do not pass it on. ``reset``: cut the connection before. ``lost``: pass it on, then
-    cut. ``truncate``: cut in the middle of the answer. ``shorten``: answer with half the body as if it were all.
-    ``slow``: wait 300 ms. ``unconditional``: pass it on without If-None-Match.
+    ``status``: answer so, and do not pass it on. ``error-body``: the same with 200, and S3's error as the body.
+    ``reset``: cut the connection before. ``lost``: pass it on, then cut. ``truncate``: cut in the middle of the
+    answer. ``shorten``: answer with half the body as if it were all. ``stale``: leave the newest object out of a
+    listing. ``slow``: wait 300 ms. ``hold``: pass it on once the faults are replaced, also if the client is dead by
+    then; ``GET /__faults`` lists what is held. ``unconditional``: pass it on without If-None-Match.
     """
 
     kind: Kind
@@ -49,10 +58,32 @@ class FaultProxy(ThreadingHTTPServer):
         self.upstream = upstream
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
+        self._held: list[str] = []
+        self._replaced = threading.Event()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone, perhaps because it was killed, is nothing to talk about."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def script(self, faults: list[Fault]) -> None:
         with self._lock:
-            self._faults = faults
+            self._faults, self._held = faults, []
+            self._replaced.set()
+            self._replaced = threading.Event()
+
+    def held(self) -> list[str]:
+        """Paths of the requests that wait for new faults."""
+        with self._lock:
+            return list(self._held)
+
+    def hold(self, fault: Fault, path: str) -> None:
+        with self._lock:
+            if not any(known is fault for known in self._faults):
+                return
+            self._held.append(path)
+            replaced = self._replaced
+        replaced.wait()
 
     def fault_of(self, method: str, path: str) -> Fault | None:
         with self._lock:
@@ -73,8 +104,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.path == FAULTS_PATH:
-            self.server.script([Fault(**fault) for fault in json.loads(body)])
-            self._answer(200, [], b"")
+            if self.command == "PUT":
+                self.server.script([Fault(**fault) for fault in json.loads(body)])
+            self._answer(200, [], json.dumps(self.server.held()).encode())
             return
         fault = self.server.fault_of(self.command, self.path)
         kind = fault.kind if fault else ""
@@ -82,9 +114,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._cut()
         elif kind == "status" and fault:
             self._answer(fault.status, [], b"")
+        elif kind == "error-body":
+            self._answer(200, [("Content-Type", "application/xml")], _ERROR)
         else:
             if kind == "slow":
                 time.sleep(0.3)
+            if kind == "hold" and fault:
+                self.server.hold(fault, self.path)
             self._pass_on(body, kind)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - the base class looks for these
@@ -105,6 +141,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if kind == "shorten":
             data = data[: len(data) // 2]
+        if kind == "stale":
+            data = _without_newest(data)
         self._answer(answer.status, answer.getheaders(), data, half=kind == "truncate")
 
     def _answer(self, status: int, headers: list[tuple[str, str]], data: bytes, half: bool = False) -> None:
@@ -125,3 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.close_connection = True
         self.connection.close()
+
+
+def _without_newest(listing: bytes) -> bytes:
+    newest = max(_LISTED.finditer(listing), key=lambda match: match[1], default=None)
+    return listing if newest is None else listing[: newest.start()] + listing[newest.end() :]

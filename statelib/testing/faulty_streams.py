@@ -1,13 +1,14 @@
 """Checkpoint streams that do something of the test's choice before each operation: fail, wait, count."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 from statelib.model.handles import StreamStateHandle
 from statelib.storage.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStreamFactory,
+    PhysicalFile,
     WrittenStream,
 )
 
@@ -18,7 +19,7 @@ Hook = Callable[[int], None]
 class FaultyStreams:
     """A :class:`~statelib.storage.views.CheckpointStreamFactory` around a real one. Thread-safe.
 
-    ``operations``: what was asked for so far, in order: ``create``, ``write``, ``finish``."""
+    ``operations``: what was asked for so far, in order: ``create``, ``write``, ``finish``, ``flush``."""
 
     def __init__(self, streams: CheckpointStreamFactory, before: Hook) -> None:
         self._streams = streams
@@ -34,6 +35,13 @@ class FaultyStreams:
 
     def discard(self, handle: StreamStateHandle) -> None:
         self._streams.discard(handle)
+
+    def flush(self) -> Mapping[str, PhysicalFile]:
+        self.step("flush")
+        return self._streams.flush()
+
+    def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
+        return self._streams.reusable(earlier)
 
     def step(self, operation: str) -> None:
         with self._lock:

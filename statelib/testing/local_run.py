@@ -4,8 +4,12 @@ import pyarrow as pa
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.ttl import plain_values
 from statelib.definition.columns import event_schema, key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
+from statelib.functions.interval import apply_interval, expired
+from statelib.functions.state_function import Progress
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateKind
 from statelib.serializers.keys import decode_keys, key_groups
@@ -13,34 +17,58 @@ from statelib.serializers.values import decode_values
 
 
 class LocalRun:
-    """One subtask that owns every key group, its state in memory unless a ``backend`` is given."""
+    """One subtask that owns every key group, its state in memory unless a ``backend`` is given.
 
-    def __init__(self, pipeline: Pipeline, backend: KeyedStateBackend | None = None) -> None:
+    ``watermark_ms``: what the intervals applied so far have reached. ``late``: by state
+    with windows, how many events came too late for them."""
+
+    def __init__(
+        self, pipeline: Pipeline, backend: KeyedStateBackend | None = None, watermark_ms: int = -(2**63)
+    ) -> None:
         everything = KeyGroupRange(0, pipeline.max_parallelism - 1)
         self.pipeline = pipeline
+        self.operator = OperatorStateBackend(pipeline.operator_descriptors())
         self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), everything)
+        self.watermark_ms = watermark_ms
+        self.late: dict[str, int] = {}
 
-    def apply(self, events: pa.Table) -> int:
-        """Apply the events of one interval; returns how many were dropped for want of a key.
+    def apply(self, events: pa.Table, end_ms: int | None = None) -> int:
+        """Apply the events of one interval that ends at ``end_ms`` (None: no time passes); returns how
+        many were dropped for want of a key.
 
         ``events`` has the declared columns, in any order and with types that can be cast safely."""
         schema = event_schema(self.pipeline)
         keyed, dropped = keyed_events(self.pipeline, events.select(schema.names).cast(schema))
         keys = key_array(self.pipeline, keyed)
         groups = key_groups(self.backend.schema, keys)
-        for function in self.pipeline.functions():
-            function.apply(self.backend, keyed, keys, groups)
+        after_ms = self.watermark_ms if end_ms is None else max(end_ms - 1, self.watermark_ms)
+        progress = Progress(self.watermark_ms, after_ms)
+        states = expired(self.backend, self.pipeline.ttl(), progress)
+        late = apply_interval(
+            self.pipeline.functions(), states, keyed, keys, groups, progress=progress, operator=self.operator
+        )
+        for state, missed in late:
+            self.late[state] = self.late.get(state, 0) + missed
+        self.watermark_ms = after_ms
         return dropped
 
     def state(self, name: str) -> dict[object, object]:
         """What a state holds, as Python values by key; for a map state a dict by user key within.
-        A key of several columns is a tuple."""
+        A key of several columns is a tuple; in windows, it is (key, start, end) in epoch ms. Timers:
+        by (key[, start, end], epoch ms), each True."""
         descriptor = self.backend.schema.state(name)
         found: dict[object, object] = {}
         for rows in self.backend.scan(name):
             decoded = decode_keys(self.backend.schema, descriptor, rows.keys)
-            keys = [tuple(k.values()) if isinstance(k, dict) else k for k in decoded.keys.to_pylist()]
-            values = decode_values(descriptor, rows.values).to_pylist()
+            keys: list[object] = [tuple(k.values()) if isinstance(k, dict) else k for k in decoded.keys.to_pylist()]
+            values = plain_values(descriptor, decode_values(descriptor, rows.values)).to_pylist()
+            if decoded.namespaces is not None:
+                bounds = [bound.cast(pa.int64()).to_pylist() for bound in decoded.namespaces.flatten()]
+                keys = list(zip(keys, *bounds, strict=True))
+            if decoded.timestamps is not None:
+                moments = decoded.timestamps.cast(pa.int64()).to_pylist()
+                keys = [(*(k if isinstance(k, tuple) else (k,)), at) for k, at in zip(keys, moments, strict=True)]
+                values = [True] * len(keys)
             if descriptor.kind is not StateKind.MAP or decoded.user_keys is None:
                 found.update(zip(keys, values, strict=True))
                 continue

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import ArrayOf, ListOf, MapOf, Row, StateType, Tuple
+from statelib.model.types import LONG, ArrayOf, ListOf, MapOf, Row, Scalar, StateType, Ttl, Tuple
 from statelib.serializers.registry import codec_of
 
 Plain = int | float | str | bytes | list["Plain"] | tuple["Plain", "Plain"] | None
@@ -27,20 +27,29 @@ _SECOND, _DAY = 10**9, 86_400 * 10**9
 _LAYOUTS = {"boolean": ">?", "byte": ">b", "short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
 
 
-def encode(type_: StateType, value: Plain) -> bytes:
+def encode(type_: StateType, value: Plain) -> bytes:  # noqa: PLR0911 - one case a type
     """``ser(value)``; only a field of a Row and a value of a map may be None."""
     if isinstance(type_, Tuple):
         return b"".join(encode(field, v) for field, v in zip(type_.fields, _items(value), strict=True))
     if isinstance(type_, Row):
         return _encode_row(type_, _items(value))
+    if isinstance(type_, Ttl):
+        moment, inner = _items(value)
+        return struct.pack(">q", moment) + encode(type_.value, inner)
     if isinstance(type_, ArrayOf | ListOf):
         return struct.pack(">i", len(_items(value))) + b"".join(encode(type_.element, v) for v in _items(value))
     if isinstance(type_, MapOf):
         entries = [encode(type_.key, k) + flagged(type_.value, v) for k, v in _pairs(value)]
         return struct.pack(">i", len(entries)) + b"".join(entries)
-    if type_.name in _LAYOUTS:
-        return struct.pack(_LAYOUTS[type_.name], value)
-    return _SCALARS[type_.name](value)
+    name = _scalar(type_)
+    if name in _LAYOUTS:
+        return struct.pack(_LAYOUTS[name], value)
+    return _SCALARS[name](value)
+
+
+def _scalar(type_: StateType) -> str:
+    assert isinstance(type_, Scalar), f"no slow codec of {type_}"
+    return type_.name
 
 
 def flagged(type_: StateType, value: Plain) -> bytes:
@@ -88,8 +97,8 @@ def key_group(hash_code: int, max_parallelism: int) -> int:
 def arrow(type_: StateType, values: list[Plain]) -> pa.Array:
     """Plain values as the Arrow column that the codec of ``type_`` takes."""
     target = codec_of(type_).arrow_type
-    if isinstance(type_, Tuple | Row):
-        types = type_.fields if isinstance(type_, Tuple) else [field.type for field in type_.fields]
+    if isinstance(type_, Tuple | Row | Ttl):
+        types = _parts(type_)
         columns = [arrow(t, [None if v is None else _items(v)[i] for v in values]) for i, t in enumerate(types)]
         return pa.StructArray.from_arrays(columns, fields=list(target), mask=_nulls(values))
     if isinstance(type_, ArrayOf | ListOf):
@@ -99,9 +108,15 @@ def arrow(type_: StateType, values: list[Plain]) -> pa.Array:
         keys = arrow(type_.key, [k for v in values for k, _ in _pairs(v)])
         items = arrow(type_.value, [i for v in values for _, i in _pairs(v)])
         return pa.MapArray.from_arrays(_offsets(values), keys, items, type=target, mask=_nulls(values))
-    if type_.name in ("date", "time", "datetime", "instant"):
-        return pa.array(values, pa.int32() if type_.name == "date" else pa.int64()).view(target)
+    if _scalar(type_) in ("date", "time", "datetime", "instant"):
+        return pa.array(values, pa.int32() if _scalar(type_) == "date" else pa.int64()).view(target)
     return pa.array(values, target)
+
+
+def _parts(type_: Tuple | Row | Ttl) -> list[StateType]:
+    if isinstance(type_, Ttl):
+        return [LONG, type_.value]
+    return list(type_.fields) if isinstance(type_, Tuple) else [field.type for field in type_.fields]
 
 
 def _offsets(values: list[Plain]) -> pa.Array:
@@ -207,8 +222,8 @@ def _hash(type_: StateType, value: Plain) -> int:
         return _polynomial([_hash(type_.element, v) for v in _items(value)], 1)
     if isinstance(type_, MapOf):
         return sum(_hash(type_.key, k) ^ _hash(type_.value, v) for k, v in _pairs(value)) & 0xFFFFFFFF
-    assert not isinstance(type_, ArrayOf)
-    return _HASHES[type_.name](value) & 0xFFFFFFFF
+    assert not isinstance(type_, ArrayOf | Ttl)
+    return _HASHES[_scalar(type_)](value) & 0xFFFFFFFF
 
 
 def _deep(type_: StateType, value: Plain) -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from statelib.testing.fault_proxy import FAULTS_PATH, Fault, FaultProxy
+from statelib.testing.said_port import said_port
 
 CANARY = "canary-secret-8cfd1b7e"
 """The secret key of the tests: must not turn up anywhere."""
@@ -45,6 +46,10 @@ class S3Endpoint:
         """Replaces what was to be broken so far."""
         _request(f"{self.url}{FAULTS_PATH}", "PUT", json.dumps([fault.to_json() for fault in faults]).encode())
 
+    def held(self) -> list[str]:
+        """Paths of the requests that a fault ``hold`` keeps waiting."""
+        return [str(path) for path in json.loads(_request(f"{self.url}{FAULTS_PATH}", "GET"))]
+
     def make_bucket(self, name: str) -> None:
         _request(f"{self.direct_url}/{name}", "PUT")
 
@@ -68,7 +73,9 @@ def _request(url: str, method: str, data: bytes | None = None) -> bytes:
 def s3_endpoint(interpreter: Path) -> Iterator[S3Endpoint]:
     """A new, empty endpoint, gone afterwards. ``interpreter``: a Python that has ``moto[server]``."""
     command = [sys.executable, "-m", "statelib.testing.s3_endpoint", str(interpreter)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+    with subprocess.Popen(  # noqa: S603 - in a session of its own, so that Ctrl-C leaves it to us
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         assert process.stdin
         assert process.stdout
         try:
@@ -85,25 +92,15 @@ def main(arguments: Sequence[str]) -> None:
     """Run both until standard input ends."""
     command = [arguments[0], "-I", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:  # noqa: S603
+        assert server.stderr
         try:
-            proxy = FaultProxy(_port(server))
+            proxy = FaultProxy(said_port(server.stderr, _RUNNING))
             threading.Thread(target=proxy.serve_forever, daemon=True).start()
             sys.stdout.write(f"{proxy.server_port} {proxy.upstream}\n")
             sys.stdout.flush()
             sys.stdin.read()
         finally:
             server.kill()
-
-
-def _port(server: "subprocess.Popen[str]") -> int:
-    """The port that the server says; what it says afterwards is thrown away, lest it waits for a reader."""
-    assert server.stderr
-    for line in server.stderr:
-        found = _RUNNING.search(line)
-        if found:
-            threading.Thread(target=server.stderr.read, daemon=True).start()
-            return int(found[1])
-    raise RuntimeError("the server ended before it listened")
 
 
 if __name__ == "__main__":

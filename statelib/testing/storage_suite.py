@@ -6,72 +6,37 @@ Each test says one sentence of the ports in ``statelib.storage.views``.
 import pickle
 import threading
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 
-from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, NotFoundError, RetryableError
-from statelib.model.ids import AttemptId, CheckpointId
-from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import (
-    CheckpointedStateScope,
-    CheckpointOutputStream,
-    CheckpointStorageCoordinatorView,
-    CheckpointStorageWorkerView,
-    CheckpointStreamFactory,
-    StateReader,
-    StorageReference,
+from statelib.errors import (
+    ConflictError,
+    CorruptStateError,
+    InvalidRequestError,
+    NotFoundError,
+    RetryableError,
 )
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    SegmentFileStateHandle,
+)
+from statelib.model.ids import CheckpointId
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.references import decode_reference, encode_reference
+from statelib.storage.views import (
+    DEFAULT_REFERENCE,
+    CheckpointedStateScope,
+    CheckpointStreamFactory,
+    StorageReference,
+    WrittenStream,
+)
+from statelib.testing.storage_case import ATTEMPT, ID, OTHER_ATTEMPT, SIZES, Storage, content
+from statelib.testing.task_owned_suite import TaskOwnedSuite
 
-ATTEMPT = AttemptId("0123456789abcdef" * 2)
-OTHER_ATTEMPT = AttemptId("f" * 32)
-ID = CheckpointId(7)
-SIZES = (0, 1, 99, 100, 101, 4095, 4096, 4097, 300_000)
-"""Stream sizes around the inline threshold of 100 bytes that the suite asks for."""
 
-
-class Storage(CheckpointStorageWorkerView, CheckpointStorageCoordinatorView, Protocol):
-    """Both views in one object."""
-
-
-def content(size: int) -> bytes:
-    """Bytes in which a shift or a swapped block shows."""
-    return b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))[:size]
-
-
-class StorageSuite:
-    """Override the three methods; storage may inline streams of up to 100 bytes, or all of them.
-
-    ``scope``: of the streams that are written; run the suite for both."""
-
-    scope = CheckpointedStateScope.EXCLUSIVE
-
-    def make_storage(self, directory: Path) -> Storage:
-        """A new storage that may write below ``directory``."""
-        raise NotImplementedError
-
-    def make_reader(self, reference: StorageReference) -> StateReader:
-        """Reads what was written under ``reference``."""
-        raise NotImplementedError
-
-    def stored_names(self, reference: StorageReference) -> set[str]:
-        """Everything that lies under ``reference`` outside of handles, temporary files included."""
-        raise NotImplementedError
-
-    @pytest.fixture
-    def storage(self, tmp_path: Path) -> Storage:
-        return self.make_storage(tmp_path)
-
-    @pytest.fixture
-    def reference(self, storage: Storage) -> StorageReference:
-        return storage.initialize_location(ID)
-
-    @pytest.fixture
-    def streams(self, storage: Storage, reference: StorageReference) -> CheckpointStreamFactory:
-        return storage.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, 0)
-
-    def open(self, streams: CheckpointStreamFactory) -> CheckpointOutputStream:
-        return streams.create_stream(self.scope)
+class StorageSuite(TaskOwnedSuite):
+    """Override the three methods of :class:`~statelib.testing.storage_case.StorageCase`."""
 
     # streams
 
@@ -83,6 +48,7 @@ class StorageSuite:
         stream = self.open(streams)
         stream.write(data)
         written = stream.close_and_get_handle()
+        streams.flush()
         assert written.size_bytes == written.handle.size_bytes == size
         assert bytes(self.make_reader(reference).read(written.handle)) == data
 
@@ -104,6 +70,7 @@ class StorageSuite:
             pieces.write(data[start : start + piece])
         one, many = whole.close_and_get_handle(), pieces.close_and_get_handle()
         assert (one.size_bytes, one.crc32c) == (many.size_bytes, many.crc32c)
+        streams.flush()
         reader = self.make_reader(reference)
         assert reader.read(one.handle) == reader.read(many.handle)
 
@@ -118,7 +85,7 @@ class StorageSuite:
         handles = set()
         for attempt in (ATTEMPT, OTHER_ATTEMPT):
             for subtask in (0, 1, 10):
-                streams = storage.resolve_checkpoint_storage_location(ID, reference, attempt, subtask)
+                streams = self.worker(storage).resolve_checkpoint_storage_location(ID, reference, attempt, subtask)
                 for size in (10, 10, 500, 500):
                     stream = self.open(streams)
                     stream.write(content(size))
@@ -150,6 +117,7 @@ class StorageSuite:
         stream.write(content(5000))
         handle = stream.close_and_get_handle().handle
         stream.close()
+        streams.flush()
         assert self.make_reader(reference).read(handle) == content(5000)
         with pytest.raises(InvalidRequestError, match="taken already") as caught:
             stream.write(b"more")
@@ -216,6 +184,7 @@ class StorageSuite:
             stream.write(content(1000))
             handles.append(stream.close_and_get_handle().handle)
         assert len(set(handles)) == 4
+        streams.flush()
         reader = self.make_reader(reference)
         assert all(reader.read(handle) == content(1000) for handle in handles)
 
@@ -226,6 +195,7 @@ class StorageSuite:
         stream = self.open(streams)
         stream.write(content(size))
         handle, reader = stream.close_and_get_handle().handle, self.make_reader(reference)
+        streams.flush()
         for start, stop in [(0, size), (0, 0), (size, size), (3, 4), (1, size - 1)]:
             assert bytes(reader.read_range(handle, start, stop)) == content(size)[start:stop]
         for start, stop in [(0, size + 1), (-1, 2), (3, 2), (size + 1, size + 1)]:
@@ -240,6 +210,7 @@ class StorageSuite:
         stream = self.open(streams)
         stream.write(content(size))
         handle, reader = stream.close_and_get_handle().handle, self.make_reader(reference)
+        streams.flush()
         target = tmp_path / "copy"
         reader.copy_to(handle, str(target))
         assert target.read_bytes() == content(size)
@@ -279,14 +250,53 @@ class StorageSuite:
             assert storage.publish_metadata(each, b"%d" % number) == b"%d" % number
 
     def test_a_reference_travels(self, storage: Storage, reference: StorageReference) -> None:
-        shipped = pickle.loads(pickle.dumps(reference))  # noqa: S301 - our own bytes
-        stream = self.open(storage.resolve_checkpoint_storage_location(ID, shipped, ATTEMPT, 3))
-        stream.write(content(500))
-        handle = stream.close_and_get_handle().handle
-        assert self.make_reader(reference).read(handle) == content(500)
+        savepoint = storage.initialize_savepoint_location(ID, None)
+        for subtask, each in enumerate((reference, savepoint, DEFAULT_REFERENCE)):
+            shipped = pickle.loads(pickle.dumps(decode_reference(encode_reference(each))))  # noqa: S301 - our own bytes
+            assert shipped == each
+            streams = self.worker(storage).resolve_checkpoint_storage_location(ID, shipped, ATTEMPT, subtask)
+            stream = streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
+            stream.write(content(500))
+            handle = stream.close_and_get_handle().handle
+            streams.flush()
+            assert self.make_reader(each if each.directory else reference).read(handle) == content(500)
+
+    def test_the_default_reference_is_no_bytes_and_means_what_the_coordinator_made(
+        self, storage: Storage, reference: StorageReference
+    ) -> None:
+        assert storage.default_location(ID) == reference == self.worker(storage).default_location(ID)
+        assert encode_reference(DEFAULT_REFERENCE) == encode_reference(reference, storage.default_location(ID)) == b""
+        other = CheckpointId(8)
+        with pytest.raises(NotFoundError) as caught:
+            self.worker(storage).resolve_checkpoint_storage_location(other, DEFAULT_REFERENCE, ATTEMPT, 0)
+        assert caught.value.kind == "no-location"
 
     def test_a_location_that_nobody_made_is_not_found(self, storage: Storage, reference: StorageReference) -> None:
         missing = StorageReference(reference.directory + "-not")
         with pytest.raises(NotFoundError) as caught:
-            storage.resolve_checkpoint_storage_location(ID, missing, ATTEMPT, 0)
+            self.worker(storage).resolve_checkpoint_storage_location(ID, missing, ATTEMPT, 0)
         assert caught.value.kind == "no-location"
+
+    # one checkpoint after the other
+
+    def test_flushing_may_be_repeated_and_names_the_files_that_hold_segments(
+        self, streams: CheckpointStreamFactory
+    ) -> None:
+        assert streams.flush() == {}
+        handles = []
+        for size in (500, 700, 500):
+            stream = self.open(streams)
+            stream.write(content(size))
+            handles.append(stream.close_and_get_handle().handle)
+        segments = [handle for handle in handles if isinstance(handle, SegmentFileStateHandle)]
+        physical = streams.flush()
+        assert physical.keys() == {segment.path for segment in segments}
+        assert sum(file.size_bytes for file in physical.values()) == sum(segment.size_bytes for segment in segments)
+        assert streams.flush() == physical
+
+    def test_whole_files_and_inline_bytes_may_be_referred_to_again(self, streams: CheckpointStreamFactory) -> None:
+        earlier = [
+            WrittenStream(ByteStreamStateHandle("x", b"12"), 2, 0),
+            WrittenStream(FileStateHandle("file:///x", 5), 5, 0),
+        ]
+        assert streams.reusable(earlier) == {written.handle for written in earlier}

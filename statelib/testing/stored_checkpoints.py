@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
@@ -16,33 +17,38 @@ from statelib.model.checkpoint import (
     CheckpointManifest,
     CheckpointMetadata,
     EventCounts,
-    FileRecord,
     OperatorState,
     OperatorSubtaskState,
     SnapshotKind,
     SourcePosition,
     SubtaskReport,
 )
-from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.model.state import KeyedStateSchema, merge_statistics
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.records import file_records
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.stored_snapshots import UID
 
 NAME = PipelineName("stored")
 ID = CheckpointId(1)
+BEFORE = CheckpointId(0)
+LIMITS = MaterializationLimits(1 << 24, 4)
 ATTEMPT = AttemptId("0" * 32)
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a checkpoint is made. ``manifest``: without, it looks like one of Flink's own."""
+    """How a checkpoint is made. ``manifest``: without, it looks like one of Flink's own. Strategy ``changelog``
+    (with a manifest only): the state was materialised, then written once more, which is in the log."""
 
     backend: str = "heap"
     strategy: str = "canonical"
@@ -63,12 +69,12 @@ def store_checkpoint(
         fill(backend)
         strategy = _strategy(way, backend)
         streams = storage.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, subtask)
+        if isinstance(strategy, ChangelogSnapshotStrategy):
+            take_snapshot(strategy, BEFORE, streams, CloseableRegistry())
+            strategy.notify_checkpoint_complete(BEFORE)
+            fill(backend)
         result = take_snapshot(strategy, ID, streams, CloseableRegistry())
-        files = tuple(
-            FileRecord(w.handle.path, w.size_bytes, w.crc32c, subtask, key_groups)
-            for w in result.streams
-            if not isinstance(w.handle, ByteStreamStateHandle)
-        )
+        files = file_records((*result.streams, *result.reused), subtask, key_groups)
         none = EventCounts(0, 0, 0)
         reports.append(SubtaskReport(subtask, key_groups, result.keyed, files, backend.statistics(), none, "", 0, 0))
         strategy.close()
@@ -76,21 +82,33 @@ def store_checkpoint(
     metadata = encode_metadata(_metadata(schema, way, reports))
     data = append_manifest(metadata, _manifest(schema, way, reports)) if way.manifest else metadata
     storage.publish_metadata(reference, data)
-    return open_checkpoint(reference.directory)
+    return open_checkpoint(reference.directory, storage_root=str(root))
 
 
 def _backend(way: Way, schema: KeyedStateSchema, key_groups: KeyGroupRange, directory: str) -> KeyedStateBackend:
+    made: KeyedStateBackend
     if way.backend == "heap":
-        return HeapKeyedStateBackend(schema, key_groups)
-    return RocksDBKeyedStateBackend(schema, key_groups, directory, UID)
+        made = HeapKeyedStateBackend(schema, key_groups)
+    else:
+        made = RocksDBKeyedStateBackend(schema, key_groups, directory, UID)
+    return ChangelogKeyedStateBackend(made, LIMITS.size_bytes) if way.strategy == "changelog" else made
 
 
 def _strategy(way: Way, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
+    if isinstance(backend, ChangelogKeyedStateBackend):
+        return ChangelogSnapshotStrategy(backend, UID, _materializer(backend.inner), LIMITS)
     if way.strategy == "full" and isinstance(backend, RocksDBKeyedStateBackend):
         return RocksDBFullSnapshotStrategy(backend, UID)
     if way.strategy == "full" and isinstance(backend, HeapKeyedStateBackend):
         return HeapNativeSnapshotStrategy(backend, UID)
     return CanonicalSnapshotStrategy(backend)
+
+
+def _materializer(backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
+    scope = CheckpointedStateScope.SHARED
+    if isinstance(backend, RocksDBKeyedStateBackend):
+        return RocksDBIncrementalSnapshotStrategy(backend, UID, private_scope=scope)
+    return CanonicalSnapshotStrategy(backend, scope=scope)
 
 
 def _metadata(schema: KeyedStateSchema, way: Way, reports: list[SubtaskReport]) -> CheckpointMetadata:

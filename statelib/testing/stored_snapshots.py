@@ -11,6 +11,7 @@ from statelib.model.handles import (
     IncrementalRemoteKeyedStateHandle,
     RelativeFileStateHandle,
     StreamStateHandle,
+    stream_handles,
 )
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
@@ -41,7 +42,8 @@ class Stored:
         """The stored file of RocksDB's file whose name begins so; '' of any other snapshot: its only file."""
         handle = self.source.handle
         if not isinstance(handle, IncrementalRemoteKeyedStateHandle):
-            return self.directory / _relative(handle.stream)
+            (stream,) = stream_handles(handle)
+            return self.directory / _relative(stream)
         (found,) = [stream for name, stream in handle.private if name.startswith(prefix)]
         return self.directory / _relative(found)
 

@@ -1,6 +1,6 @@
 """The contract of a snapshot strategy as tests: subclass it, say how one is made, and run pytest.
 
-The storage under it is the real one on a local directory, made to fail and to wait where needed.
+The storage under it is a real one, by default a local directory, made to fail and to wait where needed.
 """
 
 import threading
@@ -14,7 +14,8 @@ import pytest
 
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import RetryableError
-from statelib.model.handles import KeyedStateHandle
+from statelib.flows.wiring import PLACES
+from statelib.model.handles import ByteStreamStateHandle, KeyedStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
@@ -22,9 +23,14 @@ from statelib.restore.entries import iter_entries
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.strategy import EMPTY, SnapshotResult, SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.filesystem import FileSystemCheckpointStorage
-from statelib.storage.reader import DirectoryReader
-from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory
+from statelib.storage.memory import MemoryCheckpointStorage, MemoryReader
+from statelib.storage.places import CheckpointStorage, StorageSettings
+from statelib.storage.views import (
+    CheckpointedStateScope,
+    CheckpointStreamFactory,
+    FileMergingSettings,
+    StateReader,
+)
 from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
 from statelib.testing.keyed_samples import all_entries, fill, owned, put, sample_schema
 
@@ -34,14 +40,28 @@ _FIRST = CheckpointId(1)
 Entries = dict[str, dict[bytes, bytes]]
 
 
-class Stage:
-    """One checkpoint's storage, a strategy and its backend."""
+MEMORY = "memory:"
 
-    def __init__(self, backend: KeyedStateBackend, strategy: SnapshotStrategy[Any], root: Path) -> None:
-        storage = FileSystemCheckpointStorage(str(root), PipelineName("suite"), 0)
+
+class Stage:
+    """One checkpoint's storage, a strategy and its backend. ``root``: of the storage, or :data:`MEMORY`."""
+
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        strategy: SnapshotStrategy[Any],
+        root: str,
+        merging: FileMergingSettings | None = None,
+    ) -> None:
+        storage: CheckpointStorage = (
+            MemoryCheckpointStorage(PipelineName("suite"))
+            if root == MEMORY
+            else PLACES.storage(root, StorageSettings(PipelineName("suite"), 0))
+        )
+        worker = storage if merging is None else storage.to_file_merging_storage(merging)
         reference = storage.initialize_location(_FIRST)
         self.directory = reference.directory
-        self.streams: CheckpointStreamFactory = storage.resolve_checkpoint_storage_location(
+        self.streams: CheckpointStreamFactory = worker.resolve_checkpoint_storage_location(
             _FIRST, reference, AttemptId("0" * 32), 0
         )
         self.backend = backend
@@ -49,14 +69,22 @@ class Stage:
         self.registry = CloseableRegistry()
         self.operations: list[str] = []
         self._root = root
+        self._marks = set(self._listed())
 
-    def reader(self) -> DirectoryReader:
+    def reader(self) -> StateReader:
         """As our own checkpoints are read: files that several share included."""
-        return DirectoryReader(self.directory, allowed_root=self.directory.rpartition("/")[0])
+        if self._root == MEMORY:
+            return MemoryReader()
+        return PLACES.kind(self._root).reader(self.directory, None, self.directory.rpartition("/")[0])
 
-    def files(self) -> list[Path]:
-        """Every file of the storage."""
-        return sorted(p for p in self._root.rglob("*") if p.is_file())
+    def files(self) -> dict[str, int]:
+        """Every file that was written since the location was made, with its size."""
+        return {path: size for path, size in self._listed().items() if path not in self._marks}
+
+    def _listed(self) -> dict[str, int]:
+        if self._root == MEMORY:
+            return {}
+        return {file.path: file.size_bytes for file in PLACES.kind(self._root).list_files(self._root)}
 
     def take(self, before: Hook = undisturbed, registry: CloseableRegistry | None = None) -> SnapshotResult:
         """A whole snapshot; :attr:`operations` says what it asked of the storage."""
@@ -64,12 +92,10 @@ class Stage:
         self.operations = streams.operations
         return take_snapshot(self.strategy, _FIRST, streams, registry or self.registry)
 
-    def rehearse(self) -> list[str]:
-        """The operations of an undisturbed snapshot, whose files are removed again."""
+    def rehearse(self) -> tuple[list[str], dict[str, int]]:
+        """The operations of an undisturbed snapshot, and what lies in the storage after it."""
         self.take()
-        for path in self.files():
-            path.unlink()
-        return self.operations
+        return self.operations, self.files()
 
     def read(self, result: SnapshotResult, scratch: Path) -> Entries:
         """What a snapshot holds, read back from storage."""
@@ -86,6 +112,8 @@ class SnapshotStrategySuite:
     """What every implementation of :class:`~statelib.snapshots.strategy.SnapshotStrategy` does."""
 
     handle_type: type[KeyedStateHandle]
+    merging: FileMergingSettings | None = None
+    """Run the suite also on a storage that merges files."""
     scopes = frozenset({CheckpointedStateScope.EXCLUSIVE})
 
     def make_backend(
@@ -98,12 +126,17 @@ class SnapshotStrategySuite:
         raise NotImplementedError
 
     @pytest.fixture
-    def stage_of(self, tmp_path: Path) -> Iterator[Callable[[KeyedStateSchema], Stage]]:
+    def storage_root(self, tmp_path: Path) -> str:
+        """Override it to run the suite elsewhere: a directory, a URI, or :data:`MEMORY`."""
+        return str(tmp_path / "storage")
+
+    @pytest.fixture
+    def stage_of(self, tmp_path: Path, storage_root: str) -> Iterator[Callable[[KeyedStateSchema], Stage]]:
         made: list[Stage] = []
 
         def make(schema: KeyedStateSchema) -> Stage:
             backend = self.make_backend(schema, _RANGE, tmp_path / "backend")
-            made.append(Stage(backend, self.make_strategy(backend), tmp_path / "storage"))
+            made.append(Stage(backend, self.make_strategy(backend), storage_root, self.merging))
             return made[-1]
 
         yield make
@@ -126,7 +159,8 @@ class SnapshotStrategySuite:
 
     def test_the_result_names_all_files_and_bytes(self, stage: Stage) -> None:
         result = stage.take()
-        assert sum(s.size_bytes for s in result.streams) == sum(p.stat().st_size for p in stage.files())
+        in_files = [s for s in result.streams if not isinstance(s.handle, ByteStreamStateHandle)]
+        assert sum(s.size_bytes for s in in_files) == sum(stage.files().values())
         assert [s.size_bytes for s in result.streams] == [s.handle.size_bytes for s in result.streams]
 
     def test_streams_have_the_scopes_of_the_strategy(self, stage: Stage) -> None:
@@ -134,11 +168,28 @@ class SnapshotStrategySuite:
         take_snapshot(stage.strategy, _FIRST, streams, stage.registry)
         assert set(streams.scopes) == self.scopes
 
+    def test_notifications_of_any_checkpoint_are_heard_and_change_no_snapshot(
+        self, stage: Stage, tmp_path: Path
+    ) -> None:
+        """Also of one that another process took, and more than once (R18)."""
+        strategy, strange = stage.strategy, CheckpointId(9)
+        hear = (
+            strategy.notify_checkpoint_complete,
+            strategy.notify_checkpoint_aborted,
+            strategy.notify_checkpoint_subsumed,
+        )
+        for notify in hear * 2:
+            notify(strange)
+        result = stage.take()
+        assert stage.read(result, tmp_path / "scratch") == all_entries(stage.backend)
+        for notify in reversed(hear):
+            notify(_FIRST)
+
     def test_without_registered_state_the_result_is_empty(self, stage_of: Callable[[KeyedStateSchema], Stage]) -> None:
         stage = stage_of(KeyedStateSchema(sample_schema().key_type, 128, ()))
         stage.registry.close()
         assert stage.take(_forbid) is EMPTY
-        assert stage.files() == []
+        assert stage.files() == {}
 
     def test_registered_states_without_entries_are_not_empty(
         self, stage_of: Callable[[KeyedStateSchema], Stage], tmp_path: Path
@@ -175,12 +226,12 @@ class SnapshotStrategySuite:
         assert stage.read(stage.take(), tmp_path / "scratch") == all_entries(stage.backend)
 
     def test_a_failure_anywhere_discards_everything(self, stage: Stage) -> None:
-        operations = stage.rehearse()
+        operations, before = stage.rehearse()
         assert operations.count("create") == operations.count("finish") > 0
         for failing in range(len(operations)):
             with pytest.raises(OSError, match="disk on fire"):
                 stage.take(_fail_at(failing))
-            assert stage.files() == [], f"after a failure of operation {failing}"
+            assert stage.files() == before, f"after a failure of operation {failing}"
 
     def test_a_snapshot_can_be_taken_after_a_failed_one(self, stage: Stage, tmp_path: Path) -> None:
         with pytest.raises(OSError, match="disk on fire"):
@@ -188,13 +239,13 @@ class SnapshotStrategySuite:
         assert stage.read(stage.take(), tmp_path / "scratch") == all_entries(stage.backend)
 
     def test_cancelling_from_another_thread_leaves_nothing(self, stage: Stage) -> None:
-        operations = stage.rehearse()
+        operations, before = stage.rehearse()
         for at in range(len(operations)):
             registry = CloseableRegistry()
             with pytest.raises(RetryableError) as caught:
                 stage.take(_cancel_at(at, registry), registry)
             assert caught.value.kind == "cancelled"
-            assert stage.files() == [], f"after a cancel before operation {at}, {operations[at]}"
+            assert stage.files() == before, f"after a cancel before operation {at}, {operations[at]}"
 
     def test_a_snapshot_that_was_cancelled_before_it_began_writes_nothing(self, stage: Stage) -> None:
         stage.registry.close()
@@ -202,11 +253,11 @@ class SnapshotStrategySuite:
             stage.take(_forbid)
         assert caught.value.kind == "cancelled"
 
-    def test_a_snapshot_leaves_nothing_in_the_registry(self, stage: Stage) -> None:
-        stage.take()
-        written = stage.files()
+    def test_a_snapshot_leaves_nothing_in_the_registry(self, stage: Stage, tmp_path: Path) -> None:
+        result, written = stage.take(), stage.files()
         stage.registry.close()
-        assert stage.files() == written != []
+        assert stage.files() == written
+        assert stage.read(result, tmp_path / "scratch") == all_entries(stage.backend)
 
     def test_statistics_are_those_of_the_stored_entries(self, stage: Stage, tmp_path: Path) -> None:
         found = stage.read(stage.take(), tmp_path / "scratch")

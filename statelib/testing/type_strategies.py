@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from statelib.model.types import BYTES, SCALARS, VOID, ArrayOf, Field, ListOf, MapOf, Row, StateType, Tuple
+from statelib.model.types import BYTES, SCALARS, VOID, ArrayOf, Field, ListOf, MapOf, Row, Scalar, StateType, Ttl, Tuple
 from statelib.serializers.registry import ARRAY_ELEMENTS
 from statelib.testing.reference_codecs import Plain
 
@@ -44,7 +44,11 @@ def state_types(*, keyable: bool = False) -> st.SearchStrategy[StateType]:
     leaves: st.SearchStrategy[StateType] = st.sampled_from(scalars)
     if not keyable:
         leaves = st.one_of(leaves, st.sampled_from([ArrayOf(e) for e in ARRAY_ELEMENTS]))
-    return st.recursive(leaves, _composites, max_leaves=5)
+    return st.recursive(leaves, _composites if keyable else _composites_and_ttl, max_leaves=5)
+
+
+def _composites_and_ttl(parts: st.SearchStrategy[StateType]) -> st.SearchStrategy[StateType]:
+    return st.one_of(_composites(parts), st.builds(Ttl, parts))
 
 
 def _composites(parts: st.SearchStrategy[StateType]) -> st.SearchStrategy[StateType]:
@@ -62,11 +66,14 @@ def plain_values(type_: StateType) -> st.SearchStrategy[Plain]:
             return st.tuples(*map(plain_values, fields)).map(list)
         case Row(fields):
             return st.tuples(*(_nullable(field.type) for field in fields)).map(list)
+        case Ttl(value):
+            return st.tuples(_signed(64), plain_values(value)).map(list)
         case ArrayOf(element) | ListOf(element):
             return st.lists(plain_values(element), max_size=4)
         case MapOf(key, value):
             return st.lists(st.tuples(plain_values(key), _nullable(value)), max_size=3)
         case _:
+            assert isinstance(type_, Scalar), f"no strategy of {type_}"
             return _VALUES[type_.name]
 
 

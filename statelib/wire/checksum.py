@@ -1,8 +1,9 @@
-"""CRC-32C (Castagnoli), the checksum kept of every file and of ``_metadata``."""
+"""CRC-32C (Castagnoli), the checksum kept of every file and of ``_metadata``, and the content identity of files."""
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 
 def crc32c(data: bytes | bytearray | memoryview | npt.NDArray[np.uint8], value: int = 0) -> int:
@@ -10,4 +11,36 @@ def crc32c(data: bytes | bytearray | memoryview | npt.NDArray[np.uint8], value: 
 
     Law: ``crc32c(b, crc32c(a)) == crc32c(a + b)``; ``crc32c(b"123456789") == 0xE3069283``.
     """
+    if (
+        isinstance(data, memoryview)
+        and isinstance(data.obj, bytes)
+        and data.contiguous
+        and data.nbytes == len(data.obj)
+    ):
+        data = data.obj  # all of it: not copied, which would take half as long as the checksum itself
     return int(google_crc32c.extend(value, data if isinstance(data, bytes) else bytes(data)))
+
+
+class ContentHash:
+    """CRC-32C and XXH3-64 of a stream of bytes, in one pass. Together they tell whether two files are the same: they
+    are independent, so that what one misses, the other finds."""
+
+    def __init__(self) -> None:
+        self.crc32c = 0
+        self._xxh3 = xxhash.xxh3_64()
+
+    def update(self, data: bytes | bytearray | memoryview) -> None:
+        self.crc32c = crc32c(data, self.crc32c)
+        self._xxh3.update(data)
+
+    @property
+    def xxh3(self) -> int:
+        """Unsigned, of all bytes so far."""
+        return self._xxh3.intdigest()
+
+
+def content_hash(data: bytes | bytearray | memoryview) -> ContentHash:
+    """Of bytes that are at hand."""
+    found = ContentHash()
+    found.update(data)
+    return found

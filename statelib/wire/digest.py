@@ -8,38 +8,51 @@ addition. It finds damage and mix-ups; it is no defence against an attacker.
 import numpy as np
 import numpy.typing as npt
 
-from statelib.wire.ragged import Ragged, positions
+from statelib.wire.ragged import BLOCK_BYTES, Bytes, Ragged, blocks, positions
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
-_ROWS = 16384
-"""Rows hashed at a time: their bytes as 64-bit numbers should stay in the processor's cache."""
 
 
 def row_hashes(keys: Ragged, values: Ragged) -> npt.NDArray[np.uint64]:
     """uint64 hash of each (key, value) entry; the rows of both belong together."""
-    starts = range(0, len(keys), _ROWS)
-    hashes = [_row_hashes(keys.slice(at, at + _ROWS), values.slice(at, at + _ROWS)) for at in starts]
-    return np.concatenate([np.empty(0, np.uint64), *hashes])
+    return np.asarray(_mix(_mix(_polynomials(keys)) * np.uint64(3) + _mix(_polynomials(values) ^ _BASE)), np.uint64)
 
 
-def _row_hashes(keys: Ragged, values: Ragged) -> npt.NDArray[np.uint64]:
-    mixed = _mix(_polynomial(keys)) * np.uint64(3) + _mix(_polynomial(values) ^ _BASE)
-    return np.asarray(_mix(mixed), np.uint64)
+def _polynomials(rows: Ragged) -> npt.NDArray[np.uint64]:
+    """Each row as a number in base _BASE modulo 2**64, byte values plus one, the length mixed in.
+
+    Bytes become 64-bit numbers on the way: only a block of them at a time."""
+    result = np.empty(len(rows), np.uint64)
+    longest = int(rows.lengths.max()) if len(rows) else 0
+    powers = np.cumprod(np.full(min(longest, BLOCK_BYTES) + 1, _BASE, np.uint64), dtype=np.uint64)
+    for a, b in blocks(rows.offsets):
+        data = rows.data[rows.offsets[a] : rows.offsets[b]]
+        result[a:b] = _block(data, np.diff(rows.offsets[a : b + 1]), powers)
+    return result + rows.lengths.astype(np.uint64)
 
 
-def _polynomial(rows: Ragged) -> npt.NDArray[np.uint64]:
-    """Each row as a number in base _BASE modulo 2**64, byte values plus one, the length mixed in."""
-    lengths = rows.lengths
-    if not len(lengths):
-        return np.zeros(0, np.uint64)
-    longest = int(lengths.max())
-    powers = np.cumprod(np.full(longest + 1, _BASE, np.uint64))
-    total = rows.data[rows.offsets[0] : rows.offsets[-1]].astype(np.uint64) + np.uint64(1)
+def _block(data: Bytes, lengths: npt.NDArray[np.int64], powers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    if len(lengths) == 1:
+        return np.array([_long_row(data, powers)], np.uint64)
+    total = data.astype(np.uint64) + np.uint64(1)
+    if (lengths == lengths[0]).all():
+        return np.asarray(total.reshape(len(lengths), -1) @ powers[: lengths[0]], np.uint64)
     total *= powers[positions(np.zeros(len(lengths), np.int64), lengths)]
     sums = np.zeros(len(total) + 1, np.uint64)
     np.cumsum(total, out=sums[1:])
-    bounds = rows.offsets - rows.offsets[0]
-    return np.asarray(sums[bounds[1:]] - sums[bounds[:-1]] + lengths.astype(np.uint64), np.uint64)
+    bounds = np.append(0, np.cumsum(lengths))
+    return np.asarray(sums[bounds[1:]] - sums[bounds[:-1]], np.uint64)
+
+
+def _long_row(data: Bytes, powers: npt.NDArray[np.uint64]) -> np.uint64:
+    """One row, of any length."""
+    total, factor = np.uint64(0), np.uint64(1)
+    with np.errstate(over="ignore"):
+        for at in range(0, len(data), BLOCK_BYTES):
+            piece = data[at : at + BLOCK_BYTES].astype(np.uint64) + np.uint64(1)
+            total = np.uint64(total + factor * np.uint64(piece @ powers[: len(piece)]))
+            factor = np.uint64(factor * powers[len(piece) - 1])
+    return total
 
 
 def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

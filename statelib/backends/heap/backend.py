@@ -10,6 +10,7 @@ from typing import Self
 import pyarrow as pa
 
 from statelib.backends.entries import add_statistics, check_asked_keys, check_loaded_rows, check_write, removed_rows
+from statelib.backends.heap.column import Loads
 from statelib.backends.heap.table import HeapTable, Rows, empty_table
 from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import StateScan, StateValues
@@ -34,15 +35,15 @@ class _HeapState:
     """The current table of a state, what was loaded and not yet joined to it, its statistics if known."""
 
     table: HeapTable
-    loaded_keys: list[pa.LargeBinaryArray] = field(default_factory=list)
-    loaded_values: list[pa.Array] = field(default_factory=list)
+    keys: Loads = field(default_factory=Loads)
+    values: Loads = field(default_factory=Loads)
     counted: tuple[HeapTable, StateStatistics] | None = None
 
     def joined(self) -> HeapTable:
         """The table with all that was loaded; loads are joined once, not one by one."""
-        if self.loaded_keys:
-            self.table = self.table.appended(self.loaded_keys, self.loaded_values)
-            self.loaded_keys, self.loaded_values = [], []
+        keys = self.keys.take()
+        if keys:
+            self.table = self.table.appended(keys, self.values.take())
         return self.table
 
 
@@ -71,7 +72,7 @@ class HeapKeyedStateBackend:
         check_asked_keys(state, keys, self._schema, self._range)
         rows = table.find(keys)
         present = pa.array(rows >= 0)
-        values = table.values.take(pa.array(rows, mask=rows < 0))
+        values = table.values.take(rows)
         return StateValues(keys, present, values, HeapCookie(table, rows))
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
@@ -85,8 +86,8 @@ class HeapKeyedStateBackend:
         held = self._state(state)
         check_loaded_rows(state, rows, self._schema, self._range)
         if len(rows):
-            held.loaded_keys.append(as_arrow(rows.keys))
-            held.loaded_values.append(decode_values(held.table.descriptor, rows.values))
+            held.keys.add(as_arrow(rows.keys))
+            held.values.add(decode_values(held.table.descriptor, rows.values))
 
     def scan(self, state: str) -> StateScan:
         held = self._state(state)
@@ -94,6 +95,10 @@ class HeapKeyedStateBackend:
 
     def statistics(self) -> tuple[StateStatistics, ...]:
         return tuple(self._statistics_of(self._state(d.name)) for d in self._schema.states)
+
+    def size_bytes(self) -> int:
+        """What the columns of all states take in memory."""
+        return sum(held.joined().size_bytes for held in self._states.values())
 
     def close(self) -> None:
         self._states.clear()

@@ -9,29 +9,36 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.backends.entries import SCAN_ROWS
+from statelib.backends.entries import SCAN_BYTES, SCAN_ROWS
+from statelib.backends.heap.column import Column
 from statelib.backends.key_order import as_arrow, as_ragged, byte_order
 from statelib.errors import InvalidRequestError
 from statelib.model.state import StateDescriptor
 from statelib.serializers.rows import StateRows
 from statelib.serializers.values import encode_values, value_arrow_type
-from statelib.wire.ragged import Ragged
+from statelib.wire.ragged import Ragged, blocks, offsets_of
 
 Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class HeapTable:
-    """Row ``i`` holds ``values[i]`` for the key ``keys[i]``; keys are unique, in no order.
+    """Row ``i`` holds value ``i`` of ``values``, its chunks end to end, for the key ``keys[i]``; keys are unique, in
+    no order.
 
-    Never changed in place: a write makes a new table, so whoever holds one has a frozen view."""
+    Never changed in place: a write makes a new table, so whoever holds one has a frozen view. A restore brings
+    values in chunks, which are not copied again; a write makes one chunk of them."""
 
     descriptor: StateDescriptor
     keys: pa.LargeBinaryArray
-    values: pa.Array
+    values: Column
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(int(array.nbytes) for array in (self.keys, *self.values.chunks))
 
     def find(self, keys: Ragged) -> Rows:
         """Row of each key, -1 where it is not there."""
@@ -56,16 +63,12 @@ class HeapTable:
         added = np.flatnonzero(~known & ~removed)
         from_values = np.concatenate([source[keep], len(self) + added])
         new_keys = _concat(self.descriptor, [_kept(self.keys, keep), as_arrow(keys.take(added))])
-        both = _concat(self.descriptor, [self.values, values])
-        return HeapTable(self.descriptor, new_keys, both.take(pa.array(from_values)))
+        both = _concat(self.descriptor, [*self.values.chunks, values])
+        return HeapTable(self.descriptor, new_keys, Column([both.take(pa.array(from_values))]))
 
     def appended(self, keys: list[pa.LargeBinaryArray], values: list[pa.Array]) -> "HeapTable":
-        """With further rows behind its own; none of their keys is here yet."""
-        return HeapTable(
-            self.descriptor,
-            _concat(self.descriptor, [self.keys, *keys]),
-            _concat(self.descriptor, [self.values, *values]),
-        )
+        """With further rows behind its own; none of their keys is here yet. Empties ``keys`` on the way."""
+        return HeapTable(self.descriptor, _joined_keys(self.keys, keys), self.values.appended(values))
 
     @cached_property
     def order(self) -> Rows:
@@ -77,11 +80,30 @@ class HeapTable:
         keys = as_ragged(self.keys)
         for start in range(0, len(self), SCAN_ROWS):
             rows = self.order[start : start + SCAN_ROWS]
-            yield StateRows(keys.take(rows), encode_values(self.descriptor, self.values.take(pa.array(rows))))
+            sizes = keys.lengths[rows] + self.values.sizes[rows]
+            for a, b in blocks(offsets_of(sizes), SCAN_BYTES):
+                part = rows[a:b]
+                yield StateRows(keys.take(part), encode_values(self.descriptor, self.values.take(part)))
 
 
 def empty_table(descriptor: StateDescriptor) -> HeapTable:
-    return HeapTable(descriptor, pa.array([], pa.large_binary()), pa.array([], value_arrow_type(descriptor)))
+    values = pa.array([], value_arrow_type(descriptor))
+    return HeapTable(descriptor, pa.array([], pa.large_binary()), Column([values]))
+
+
+def _joined_keys(first: pa.LargeBinaryArray, others: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
+    """Keys end to end; each array is let go of when it has been copied."""
+    lengths = [as_ragged(keys).lengths for keys in (first, *others)]
+    offsets = offsets_of(np.concatenate(lengths))
+    data = np.empty(int(offsets[-1]), np.uint8)
+    at = 0
+    others.insert(0, first)
+    while others:
+        rows = as_ragged(others.pop(0))
+        piece = rows.data[rows.offsets[0] : rows.offsets[-1]]
+        data[at : at + len(piece)] = piece
+        at += len(piece)
+    return as_arrow(Ragged(data, offsets))
 
 
 def _found(indices: pa.Int32Array) -> Rows:

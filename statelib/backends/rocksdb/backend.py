@@ -5,6 +5,7 @@ the state's; no write-ahead log). RocksDB takes lists of bytes and nothing else,
 place with Python objects per record, always in key order.
 """
 
+import contextlib
 import shutil
 from collections import deque
 from dataclasses import dataclass
@@ -21,12 +22,12 @@ from statelib.backends.keyed import StateValues
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint, native_checkpoint
 from statelib.backends.rocksdb.database import open_writable, rocksdb_errors, without_wal
 from statelib.backends.rocksdb.leases import Leases
-from statelib.backends.rocksdb.scan import RocksDBScan
+from statelib.backends.rocksdb.scan import SCANNED_PER_KEY, RocksDBScan, find_by_scan
 from statelib.errors import InvalidRequestError
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
-from statelib.serializers.rows import StateRows, statistics_of
+from statelib.serializers.rows import StateRows, statistics_of, windows
 from statelib.serializers.values import decode_values, encode_values, value_arrow_type
 from statelib.wire.ragged import Ragged, from_list
 
@@ -147,6 +148,14 @@ class RocksDBKeyedStateBackend:
         self._put(state, ordered.keys.to_list(), ordered.values.to_list())
         self._count(state, ordered, 1)
 
+    def replay(self, state: str, put: StateRows, gone: Ragged) -> None:
+        """Apply logged changes that the statistics given to :meth:`open_existing` count already."""
+        self._check_open(state)
+        for window in windows(put):
+            ordered = window.take(byte_order(window.keys))
+            self._put(state, ordered.keys.to_list(), ordered.values.to_list())
+        self._delete(state, gone.take(byte_order(gone)).to_list())
+
     def scan(self, state: str) -> RocksDBScan:
         self._check_open(state)
         self._leases.take()
@@ -173,7 +182,10 @@ class RocksDBKeyedStateBackend:
 
     def _dispose(self) -> None:
         self._families.clear()
-        self._db.close()
+        # Closing writes what is still in memory, which a full disk refuses again; it all goes with the directory.
+        with contextlib.suppress(Exception):
+            self._db.close()
+        del self._db
         shutil.rmtree(self._root)
 
     def _check_open(self, state: str) -> None:
@@ -183,11 +195,15 @@ class RocksDBKeyedStateBackend:
 
     def _fetch(self, state: str, keys: Ragged) -> RocksDBCookie:
         order = byte_order(keys)
-        names = keys.take(order).to_list()
+        asked = keys.take(order)
+        names = asked.to_list()
+        if self._statistics[state].total_entries <= SCANNED_PER_KEY * len(names):
+            found, old = find_by_scan(self._families[state], self.directory, asked, names)
+            return RocksDBCookie(order, names, found, old)
         with rocksdb_errors(self.directory, f"reading {len(names)} keys of state {state!r}"):
             values: list[bytes | None] = self._families[state][names] if names else []
         found = np.flatnonzero(np.fromiter((v is not None for v in values), np.bool_, len(values)))
-        old = StateRows(keys.take(order[found]), from_list([v for v in values if v is not None]))
+        old = StateRows(asked.take(found), from_list([v for v in values if v is not None]))
         return RocksDBCookie(order, names, found, old)
 
     def _put(self, state: str, keys: list[bytes], values: list[bytes]) -> None:

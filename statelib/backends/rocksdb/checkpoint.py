@@ -8,6 +8,7 @@ from pathlib import Path
 from rocksdict import Checkpoint, Rdict
 
 from statelib.backends.rocksdb.database import CONFIG_FILE, rocksdb_errors
+from statelib.crash_points import crash_point
 
 
 class NativeCheckpoint:
@@ -27,6 +28,7 @@ class NativeCheckpoint:
             again, self._released = self._released, True
         if not again:
             shutil.rmtree(self.directory)
+            crash_point("native checkpoint: removed")
             self._release()
 
 
@@ -36,10 +38,13 @@ def native_checkpoint(db: Rdict, directory: Path, release: Callable[[], None]) -
     The directory is removed and ``release`` called when that fails (requirement R49)."""
     try:
         with rocksdb_errors(str(directory), "taking a native checkpoint"):
+            crash_point("native checkpoint: before")
             Checkpoint(db).create_checkpoint(str(directory))
+            crash_point("native checkpoint: linked")
         return NativeCheckpoint(directory, release)
     except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
+        for left in (directory, directory.with_name(f"{directory.name}.tmp")):  # RocksDB's own name while it links
+            shutil.rmtree(left, ignore_errors=True)
         release()
         raise
 

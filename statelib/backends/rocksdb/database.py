@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rocksdict import AccessType, BlockBasedOptions, DBCompressionType, Options, Rdict, WriteOptions
+from rocksdict import AccessType, BlockBasedOptions, ChecksumType, DBCompressionType, Options, Rdict, WriteOptions
 
 from statelib.errors import CorruptStateError, RetryableError, StatelibError
 
@@ -17,6 +17,8 @@ CONFIG_FILE = "rocksdict-config.json"
 """The library's own note of its mode; never part of a snapshot, never trusted."""
 FILE_NAME = re.compile(r"\d{6,20}\.(sst|log)|MANIFEST-\d{6,20}|OPTIONS-\d{6,20}|CURRENT")
 """The files that make up a RocksDB database; a handle that names any other is refused."""
+IMMUTABLE_SUFFIX = ".sst"
+"""RocksDB never changes such a file; all others are each snapshot's own (R56)."""
 
 _BLOCK_BYTES = 16 * 1024
 _MEMTABLE_BYTES = 64 * 1024 * 1024
@@ -35,13 +37,22 @@ def rocksdb_errors(directory: str, doing: str) -> Iterator[None]:
         text = str(error)
         message = f"RocksDB at {directory} failed while {doing}: {text}"
         if _is_about_the_machine(text):
-            raise RetryableError(message, kind="rocksdb-io") from error
+            hint = "look at the space, the memory and the limits of this host, then run the task again"
+            raise RetryableError(message, kind="rocksdb-io", hint=hint) from error
         raise CorruptStateError(message, kind="corrupt-rocksdb") from error
 
 
 def _is_about_the_machine(text: str) -> bool:
     """Whether RocksDB complains about disk or memory, not about the bytes it found."""
-    signs = ("No space left", "Too many open files", "Resource temporarily", "Cannot allocate", "Permission denied")
+    signs = (
+        "No space left",
+        "File too large",
+        "quota exceeded",
+        "Too many open files",
+        "Resource temporarily",
+        "Cannot allocate",
+        "Permission denied",
+    )
     return any(sign in text for sign in signs)
 
 
@@ -57,11 +68,13 @@ def database_options(create: bool) -> Options:
 
 
 def family_options() -> Options:
-    """Options of one column family: what Flink's own library reads too (SST format 5, Snappy, bloom filters)."""
+    """Options of one column family: what Flink's own libraries read too (SST format 5, Snappy, bloom filters; Flink 1's
+    RocksDB knows no XXH3 checksums, which are this library's default)."""
     options = Options(raw_mode=True)
     table = BlockBasedOptions()
     table.set_block_size(_BLOCK_BYTES)
     table.set_format_version(_SST_FORMAT_VERSION)
+    table.set_checksum_type(ChecksumType.crc32c())
     table.set_bloom_filter(10, False)
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.snappy())

@@ -3,15 +3,24 @@
 The library's ``items()`` ends quietly at a damaged block; a raw iterator tells, if it is asked.
 """
 
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
 from rocksdict import Rdict, RdictIter
 
-from statelib.backends.entries import SCAN_ROWS
+from statelib.backends.entries import SCAN_BYTES, SCAN_ROWS
+from statelib.backends.key_order import as_arrow
 from statelib.backends.rocksdb.database import rocksdb_errors
 from statelib.serializers.rows import StateRows
-from statelib.wire.ragged import from_list
+from statelib.wire.ragged import Ragged, concat, from_list
+
+SCANNED_PER_KEY = 2
+"""Entries of a state for each key that is asked for, up to which reading all of them is cheaper than looking each key
+up: an entry of a scan costs about a quarter of a lookup."""
 
 
 class RocksDBScan:
@@ -43,9 +52,8 @@ class RocksDBScan:
         if self._iterator is None:
             raise StopIteration
         with rocksdb_errors(self._directory, "scanning it"):
-            keys, values = _take(self._iterator, SCAN_ROWS, self._stop)
-            if len(keys) < SCAN_ROWS:
-                self._iterator.status()
+            keys, values = _take(self._iterator, self._stop)
+            self._iterator.status()
         if not keys:
             self.close()
             raise StopIteration
@@ -57,18 +65,41 @@ class RocksDBScan:
             self._release()
 
 
-def _take(iterator: RdictIter, limit: int, stop: bytes | None) -> tuple[list[bytes], list[bytes]]:
-    """Up to ``limit`` entries from where the iterator stands; fewer = it came to its end."""
+def find_by_scan(
+    family: Rdict, directory: str, asked: Ragged, names: Sequence[bytes]
+) -> tuple[npt.NDArray[np.int64], StateRows]:
+    """The positions in ``asked`` (ascending keys; ``names``: the same as bytes) that are present, and their entries.
+
+    Passes by all entries between the first and the last key, and keeps a batch of those that nobody asked for."""
+    found: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
+    values: list[Ragged] = []
+    if names:
+        for rows in RocksDBScan(family, directory, first=names[0], stop=names[-1] + b"\0"):
+            least, greatest = rows.keys.take(np.array([0, len(rows) - 1])).to_list()
+            low, high = bisect_left(names, least), bisect_right(names, greatest)
+            at = pc.index_in(as_arrow(asked.slice(low, high)), value_set=as_arrow(rows.keys))
+            hits = np.asarray(at.is_valid().to_numpy(zero_copy_only=False), np.bool_)
+            found.append(low + np.flatnonzero(hits).astype(np.int64))
+            values.append(rows.values.take(at.drop_null().to_numpy().astype(np.int64)))
+    positions = np.concatenate(found)
+    return positions, StateRows(asked.take(positions), concat(values))
+
+
+def _take(iterator: RdictIter, stop: bytes | None) -> tuple[list[bytes], list[bytes]]:
+    """A batch of entries from where the iterator stands; none = it came to its end."""
     keys: list[bytes] = []
     values: list[bytes] = []
     valid, key, value, step = iterator.valid, iterator.key, iterator.value, iterator.next
-    for _ in range(limit):
-        if not valid():
+    left = SCAN_BYTES
+    for _ in range(SCAN_ROWS):
+        if left <= 0 or not valid():
             break
         at = key()
         if stop is not None and at >= stop:
             break
+        held = value()
         keys.append(at)
-        values.append(value())
+        values.append(held)
+        left -= len(at) + len(held)
         step()
     return keys, values

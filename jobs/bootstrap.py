@@ -1,0 +1,36 @@
+"""spark-submit jobs/bootstrap.py: make a Flink savepoint from tables, as a bootstrap file describes it."""
+
+import argparse
+import json
+
+from jobs.session import session
+from statelib.definition.bootstrap import load_bootstrap
+from statelib.flows.inspection import is_id, resolve
+from statelib.flows.new_savepoint import NewSavepoint
+from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.flows.wiring import deployment, storage_root
+from statelib.spark.bootstrap import run_bootstrap
+
+
+def main() -> None:
+    """Exit status 0: the savepoint is there, and the last line says where. Else a line or a traceback says why."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--file", required=True, help="path of the bootstrap file")
+    parser.add_argument("--target", required=True, help="directory in which the savepoint gets its own")
+    parser.add_argument("--id", type=int, default=1, help="number of the savepoint, part of its directory's name")
+    arguments = parser.parse_args()
+    with session(f"bootstrap {arguments.file}") as spark:
+        bootstrap = load_bootstrap(arguments.file)
+        compressed = bootstrap.compression == "snappy"
+        place = NewSavepoint(arguments.target, bootstrap.name, arguments.id, compressed)
+        done = run_bootstrap(spark, bootstrap, place, open_snapshot)
+    print(json.dumps({"directory": done.directory, "entries": done.entries}))
+
+
+def open_snapshot(name: str) -> Checkpoint:
+    """``<pipeline>/<id>`` of the deployment that the environment describes, or a path."""
+    return resolve(deployment(), name) if is_id(name) else open_checkpoint(name, storage_root=storage_root())
+
+
+if __name__ == "__main__":
+    main()

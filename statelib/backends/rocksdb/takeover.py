@@ -1,0 +1,134 @@
+"""A copied RocksDB database made ready for a new owner: other key groups cut away, states added and dropped.
+
+Nothing here reads the entries that stay. Source: flink-formats.md section 8.3
+(RocksDBIncrementalCheckpointUtils.clipDBWithKeyGroupRange).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rocksdict import Rdict
+
+from statelib.backends.rocksdb.database import (
+    check_live_files,
+    column_families,
+    family_options,
+    open_readable,
+    open_writable,
+    rocksdb_errors,
+    without_wal,
+)
+from statelib.errors import CorruptStateError
+from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.state import StateStatistics
+
+_LIVE_BYTES = "rocksdb.live-sst-files-size"
+
+
+@dataclass(frozen=True)
+class TakenOver:
+    """A database as it lies in a directory. ``states`` and ``statistics``: what it holds, of the key
+    groups ``held``; the statistics cover at least those."""
+
+    directory: str
+    states: tuple[str, ...]
+    statistics: tuple[StateStatistics, ...]
+    held: KeyGroupRange
+    max_parallelism: int
+
+
+def check_database(database: TakenOver) -> None:
+    """Prove cheaply that the database is the one described: one seek a key group that holds anything.
+
+    Raises CorruptStateError: ``missing-state``, ``rocksdb-files-mismatch``, ``corrupt-rocksdb``,
+    ``restore-mismatch`` for a key group that is there and should not be, or the other way round.
+    What the entries themselves say is not looked at."""
+    present = column_families(database.directory)
+    missing = [name for name in database.states if name not in present]
+    if missing:
+        raise CorruptStateError(
+            f"RocksDB at {database.directory}: no column family for the states {missing}, found {sorted(present)}",
+            kind="missing-state",
+        )
+    db = open_readable(database.directory, sorted(present))
+    try:
+        check_live_files(db, database.directory)
+        for name, statistics in zip(database.states, database.statistics, strict=True):
+            with rocksdb_errors(database.directory, f"looking into state {name!r}"):
+                _check_key_groups(db.get_column_family(name), name, statistics, database)
+    finally:
+        db.close()
+
+
+def _check_key_groups(family: Rdict, name: str, statistics: StateStatistics, database: TakenOver) -> None:
+    width = prefix_width(database.max_parallelism)
+    cut = database.held.start - statistics.key_group_range.start
+    entries = statistics.entries[cut : cut + len(database.held)]
+    iterator = family.iter()
+    iterator.seek_to_first()
+    for group in (*(np.flatnonzero(entries) + database.held.start).tolist(), None):
+        found = int.from_bytes(iterator.key()[:width], "big") if iterator.valid() else None
+        iterator.status()
+        if found != group:
+            raise CorruptStateError(
+                f"state {name!r}: expected the next entries in key group {group}, found them in {found}"
+                " (None: at the end)",
+                kind="restore-mismatch",
+                hint="statelib verify names the damaged file; restore an older checkpoint",
+            )
+        if group is not None:
+            iterator.seek((group + 1).to_bytes(width, "big"))
+
+
+def take_over(database: TakenOver, wanted: KeyGroupRange, states: Sequence[str]) -> dict[str, int]:
+    """Cut the database to the key groups ``wanted`` and the states ``states``; new ones are empty.
+
+    Returns the bytes on disk of each state that was dropped. RocksDB itself rewrites the files that
+    hold both kept and foreign key groups, so that no range tombstone and nothing beneath one gets
+    into the next snapshot."""
+    dropped = [name for name in database.states if name not in states]
+    added = [name for name in states if name not in database.states]
+    foreign = list(_foreign(database.held, wanted))
+    if not (dropped or added or foreign):
+        return {}
+    present = sorted(column_families(database.directory))
+    db = open_writable(database.directory, present, create=False)
+    try:
+        sizes = _drop(db, database.directory, dropped)
+        with rocksdb_errors(database.directory, f"adding the states {added}"):
+            for name in added:
+                db.create_column_family(name, family_options())
+        for name in present:
+            if name not in dropped:
+                _cut(db.get_column_family(name), database, foreign)
+    finally:
+        with rocksdb_errors(database.directory, "closing it"):
+            db.close()
+    return sizes
+
+
+def _drop(db: Rdict, directory: str, names: Iterable[str]) -> dict[str, int]:
+    sizes = {}
+    with rocksdb_errors(directory, "dropping states"):
+        for name in names:
+            sizes[name] = db.get_column_family(name).property_int_value(_LIVE_BYTES) or 0
+            db.drop_column_family(name)
+    return sizes
+
+
+def _foreign(held: KeyGroupRange, wanted: KeyGroupRange) -> Iterable[tuple[int, int]]:
+    """The runs [start, stop) of key groups of ``held`` that are not wanted."""
+    if held.start < wanted.start:
+        yield held.start, wanted.start
+    if wanted.end < held.end:
+        yield wanted.end + 1, held.end + 1
+
+
+def _cut(family: Rdict, database: TakenOver, foreign: Iterable[tuple[int, int]]) -> None:
+    width = prefix_width(database.max_parallelism)
+    with rocksdb_errors(database.directory, "cutting it to its key groups"):
+        for start, stop in foreign:
+            first, end = start.to_bytes(width, "big"), stop.to_bytes(width, "big")
+            family.delete_range(first, end, without_wal())
+            family.compact_range(first, end)

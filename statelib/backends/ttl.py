@@ -1,0 +1,239 @@
+"""State that expires: :func:`expire` removes what is too old, :class:`TimedStates` keeps the time of what is new.
+
+Time stands still within a checkpoint (it is the end of its data interval), so that what has expired is
+removed once, before the first event is applied; from then on everything in the backend is alive.
+
+Source: Flink's StateTtlConfig, TtlUtils.expired (a value has expired when its age is the duration).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelib.backends.key_order import as_arrow
+from statelib.backends.keyed import KeyedStateBackend, StateScan, StateValues
+from statelib.errors import InvalidRequestError
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
+from statelib.model.ttl import TtlConfig, TtlUpdate
+from statelib.model.types import Ttl
+from statelib.serializers.registry import codec_of
+from statelib.serializers.rows import StateRows
+from statelib.serializers.spans import read_unsigned, require
+from statelib.serializers.ttl_type import TIMESTAMP_BYTES
+from statelib.serializers.values import value_arrow_type
+from statelib.serializers.walks import separated
+from statelib.wire.ragged import Ragged, concat
+
+Mask = npt.NDArray[np.bool_]
+Moments = npt.NDArray[np.int64]
+_ROWS_AT_ONCE = 1 << 20
+"""Expired entries that are gathered before they are removed."""
+
+
+def expire(backend: KeyedStateBackend, ttl: Mapping[str, TtlConfig], now_ms: int) -> int:
+    """Remove what has expired at ``now_ms``: values, elements of lists, entries of maps; how many entries
+    of the backend were removed or became shorter. One scan of each state in ``ttl``; only what expires
+    is decoded."""
+    return sum(_expire_state(backend, name, config, now_ms) for name, config in ttl.items())
+
+
+def _expire_state(backend: KeyedStateBackend, state: str, config: TtlConfig, now_ms: int) -> int:
+    descriptor, total, found, size = backend.schema.state(state), 0, list[Ragged](), 0
+    scan = backend.scan(state)
+    try:
+        for rows in scan:
+            old = np.flatnonzero(_with_expired(descriptor, rows.values, config, now_ms))
+            if len(old):
+                found.append(rows.keys.take(old))
+                size += len(old)
+            if size >= _ROWS_AT_ONCE:
+                _remove(backend, descriptor, concat(found), config, now_ms)
+                total, found, size = total + size, [], 0
+    finally:
+        scan.close()
+    if found:
+        _remove(backend, descriptor, concat(found), config, now_ms)
+    return total + size
+
+
+def _with_expired(descriptor: StateDescriptor, values: Ragged, config: TtlConfig, now_ms: int) -> Mask:
+    """Which entries hold anything that has expired, from their bytes."""
+    if descriptor.kind is not StateKind.LIST:
+        flag = 1 if descriptor.kind is StateKind.MAP else 0
+        return _expired(_moments(values, values.starts + flag, values.offsets[1:]), config, now_ms)
+    starts, offsets = separated(codec_of(descriptor.value_type), values)
+    old = _expired(_moments(values, starts, starts + TIMESTAMP_BYTES), config, now_ms)
+    owners = np.repeat(np.arange(len(values)), np.diff(offsets))
+    return np.bincount(owners[old], minlength=len(values)) > 0
+
+
+def _moments(values: Ragged, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Moments:
+    require(starts, TIMESTAMP_BYTES, ends, "time of the last access")
+    return read_unsigned(values.data, starts, TIMESTAMP_BYTES, "i8").astype(np.int64)
+
+
+def _expired(moments: Moments, config: TtlConfig, now_ms: int) -> Mask:
+    """``moment + duration <= now``, without overflow: a moment in the future has not expired."""
+    return np.asarray(moments <= now_ms - config.duration_ms, np.bool_)
+
+
+def _remove(
+    backend: KeyedStateBackend, descriptor: StateDescriptor, keys: Ragged, config: TtlConfig, now_ms: int
+) -> None:
+    before = backend.read(descriptor.name, keys)
+    if descriptor.kind is not StateKind.LIST:
+        backend.write(before, descriptor.name, before.values, pa.array(np.ones(len(keys), np.bool_)))
+        return
+    elements, owners = _elements(before.values)
+    kept = np.flatnonzero(~_expired(_column(elements), config, now_ms))
+    # an empty list is not stored at all: writing one removes the key
+    backend.write(before, descriptor.name, _lists(elements.take(pa.array(kept)), owners[kept], before.values))
+
+
+class TimedStates:
+    """A :class:`~statelib.backends.keyed.KeyedStateBackend` as state functions see it: the states in ``ttl``
+    hold plain values, and what is written gets the time ``now_ms``.
+
+    An element of a list that was there before keeps its time. ``load``, ``scan`` and ``statistics`` are
+    the backend's own."""
+
+    def __init__(self, backend: KeyedStateBackend, ttl: Mapping[str, TtlConfig], now_ms: int) -> None:
+        self._backend = backend
+        self._ttl = ttl
+        self._now_ms = now_ms
+        stored = backend.schema
+        self._schema = replace(stored, states=tuple(_plain(descriptor) for descriptor in stored.states))
+
+    @property
+    def schema(self) -> KeyedStateSchema:
+        return self._schema
+
+    @property
+    def key_group_range(self) -> KeyGroupRange:
+        return self._backend.key_group_range
+
+    def read(self, state: str, keys: Ragged) -> StateValues:
+        stored = self._backend.read(state, keys)
+        config = self._ttl.get(state)
+        if config is None:
+            return stored
+        if config.update is TtlUpdate.ON_READ_AND_WRITE:
+            stored = self._touched(state, stored)
+        return StateValues(keys, stored.present, plain_values(self._backend.schema.state(state), stored.values), stored)
+
+    def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
+        if state not in self._ttl:
+            self._backend.write(before, state, values, removed)
+            return
+        descriptor = self._schema.state(state)
+        if descriptor.kind is StateKind.MAP and values.null_count:
+            none = pa.array(np.zeros(len(values), np.bool_))
+            self._refuse_null_entries(descriptor, values, none if removed is None else removed)
+        stored = before.cookie if isinstance(before.cookie, StateValues) else self._backend.read(state, before.keys)
+        self._backend.write(stored, state, self._wrapped(state, stored.values, values), removed)
+
+    def _refuse_null_entries(self, descriptor: StateDescriptor, values: pa.Array, removed: pa.BooleanArray) -> None:
+        """Flink has no place for the time of a null in a map."""
+        if pc.any(pc.and_not(values.is_null(), removed)).as_py():
+            raise InvalidRequestError(
+                f"map state {descriptor.name!r} expires: expected no null values", kind="null-value"
+            )
+
+    def load(self, state: str, rows: StateRows) -> None:
+        self._backend.load(state, rows)
+
+    def scan(self, state: str) -> StateScan:
+        return self._backend.scan(state)
+
+    def statistics(self) -> tuple[StateStatistics, ...]:
+        return self._backend.statistics()
+
+    def close(self) -> None:
+        self._backend.close()
+
+    def _touched(self, state: str, stored: StateValues) -> StateValues:
+        """Everything that was found again, with the present time."""
+        there = np.flatnonzero(stored.present.to_numpy(zero_copy_only=False))
+        if not len(there):
+            return stored
+        found = self._backend.read(state, stored.keys.take(there))
+        plain = plain_values(self._backend.schema.state(state), found.values)
+        nothing = pa.nulls(len(plain), found.values.type)
+        self._backend.write(found, state, self._wrapped(state, nothing, plain))
+        return self._backend.read(state, stored.keys)
+
+    def _wrapped(self, state: str, old: pa.Array, new: pa.Array) -> pa.Array:
+        """``new`` with times; ``old`` are the stored values of the same keys."""
+        descriptor = self._backend.schema.state(state)
+        type_ = value_arrow_type(descriptor)
+        if descriptor.kind is not StateKind.LIST:
+            times = pa.array(np.full(len(new), self._now_ms, np.int64))
+            return pa.StructArray.from_arrays([times, new], fields=list(type_), mask=new.is_null())
+        elements, owners = _elements(new)
+        kept, kept_owners = _elements(old)
+        codec = codec_of(self._schema.state(state).value_type)
+        rows = [codec.encode(kept.field(1)), codec.encode(elements)]
+        times = np.full(len(elements), self._now_ms, np.int64)
+        there, again = _matches(concat(rows), np.concatenate([kept_owners, owners]), len(kept))
+        times[again] = _column(kept)[there]
+        timed = pa.StructArray.from_arrays([pa.array(times), elements], fields=list(type_.value_type))
+        return _lists(timed, owners, new)
+
+
+def plain_values(descriptor: StateDescriptor, values: pa.Array) -> pa.Array:
+    """A stored column without its times; other columns as they are."""
+    if not isinstance(descriptor.value_type, Ttl):
+        return values
+    if descriptor.kind is not StateKind.LIST:
+        return values.flatten()[1]
+    elements, owners = _elements(values)
+    return _lists(elements.field(1), owners, values)
+
+
+def _plain(descriptor: StateDescriptor) -> StateDescriptor:
+    type_ = descriptor.value_type
+    return replace(descriptor, value_type=type_.value) if isinstance(type_, Ttl) else descriptor
+
+
+def _column(timed: pa.StructArray) -> Moments:
+    return np.asarray(timed.field(0).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _elements(lists: pa.ListArray) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """All elements of a column of lists, null lists left out, and the row that each is of."""
+    owners = np.asarray(pc.list_parent_indices(lists).to_numpy(zero_copy_only=False), np.int64)
+    return lists.flatten(), owners
+
+
+def _lists(elements: pa.Array, owners: npt.NDArray[np.int64], rows: pa.Array) -> pa.Array:
+    """The inverse of :func:`_elements`; null where ``rows`` are."""
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(rows)))])
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements, mask=rows.is_null())
+
+
+def _matches(
+    values: Ragged, owners: npt.NDArray[np.int64], first: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Pairs of equal values of the same row, each used once: one of the ``first`` values, one of the rest."""
+    codes = as_arrow(values).dictionary_encode().indices.to_numpy().astype(np.int64)
+    groups = np.unique(np.stack([owners, codes]), axis=1, return_inverse=True)[1].reshape(-1)
+    place = np.concatenate([_place_in_group(groups[:first]), _place_in_group(groups[first:])])
+    slots = groups * (int(place.max(initial=-1)) + 1) + place
+    _, there, again = np.intersect1d(slots[:first], slots[first:], assume_unique=True, return_indices=True)
+    return there, again
+
+
+def _place_in_group(groups: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """How many equal ones stand before each."""
+    order = np.argsort(groups, kind="stable")
+    ordered = groups[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    sizes = np.diff(np.append(starts, len(ordered)))
+    place = np.empty(len(groups), np.int64)
+    place[order] = np.arange(len(ordered)) - np.repeat(starts, sizes)
+    return place

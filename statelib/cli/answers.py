@@ -1,0 +1,65 @@
+"""What each command prints with ``--json``: its keys, which are only ever added to. ``docs/reference/cli.md`` is made
+of it, and a test holds every command to it."""
+
+from dataclasses import dataclass, fields
+
+from statelib.catalog.history import CHECKPOINT_HISTORY
+from statelib.flows.inspection import Verification
+from statelib.flows.lifecycle import PipelineStatus
+from statelib.flows.orphans import Orphans, Why
+from statelib.model.record import CheckpointRecord, PipelineHead
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One object with ``keys``, or ``many`` of them in a list."""
+
+    keys: tuple[str, ...]
+    many: bool = False
+
+
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+_RECORD, _HEAD = _names(CheckpointRecord), _names(PipelineHead)
+_SNAPSHOT = (
+    "directory", "checkpoint_id", "metadata_version", "written_by", "operators", "left_out", "late_events",
+    "uploaded_bytes", "restored_from", "files",
+)  # fmt: skip
+
+ERROR = Answer(("error", "message", "hint"))
+"""Of any command that is refused, in place of its own; ``error`` is the kind."""
+CHECKED = Answer(("file", "operators"))
+"""Of ``bootstrap --check``."""
+
+ANSWERS = {
+    "run": Answer(("pipeline", "dry_run", "intervals", "checkpoints")),
+    "inspect": Answer(_SNAPSHOT),
+    "hexdump": Answer(("file", "size_bytes", "notes", "parts")),
+    "export": Answer(("files", "not_exported")),
+    "verify": Answer((*_names(Verification), "subset_seed"), many=True),
+    "gc": Answer(("dry_run", "retired", "collected")),
+    "orphans": Answer(_names(Orphans), many=True),
+    "why": Answer(_names(Why)),
+    "bootstrap": Answer(("directory", "entries")),
+    "history": Answer(tuple(CHECKPOINT_HISTORY), many=True),
+    "restore": Answer(("plan", "applied", "head", "next")),
+    "import-statestore": Answer(_RECORD),
+    "checkpoints list": Answer((*_RECORD, "in_head_lineage", "gate"), many=True),
+    "checkpoints show": Answer((*_RECORD, "quality", "snapshot")),
+    "checkpoints diff": Answer(("before", "after", "states", "files")),
+    "checkpoints release": Answer(_RECORD),
+    "checkpoints dispose": Answer(("dry_run", "collected")),
+    "pipelines list": Answer(("name", "path", "backend", "key", "states", "parallelism", "max_parallelism"), many=True),
+    "pipelines validate": Answer(("valid", "faults")),
+    "pipelines fork": Answer(_RECORD),
+    "pipelines status": Answer(_names(PipelineStatus)),
+    "pipelines cancel": Answer(_HEAD),
+    "pipelines resume": Answer(_HEAD),
+    "savepoint create": Answer(_RECORD),
+    "savepoint dispose": Answer(("dry_run", "collected")),
+    "savepoint rewrite": Answer(("directory",)),
+    "catalog migrate": Answer(("catalog",)),
+    "catalog rebuild": Answer(("applied", "pipelines", "left_out")),
+}

@@ -1,0 +1,118 @@
+"""``statelib run`` and ``statelib savepoint create``: the flows of the DAGs, without Airflow."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from statelib.cli import completion
+from statelib.cli.output import Column, Json, Steps, count, errors, line, note, print_json, size, table, when
+from statelib.cli.sparks import Master, Settings, session
+from statelib.definition.intervals import moment
+from statelib.errors import InvalidRequestError
+from statelib.flows.next_intervals import next_intervals
+from statelib.flows.savepoint import FORMATS
+from statelib.flows.wiring import deployment
+from statelib.model.record import CheckpointRecord
+
+OWNER, SAVEPOINT_OWNER = "statelib run", "statelib savepoint create"
+Name = Annotated[str, typer.Argument(help="Name of the pipeline.", autocompletion=completion.pipelines)]
+
+
+def run(
+    pipeline: Name,
+    *,
+    start: Annotated[
+        str | None, typer.Option("--start", help="Where the first interval begins; by default where the state ends.")
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--end", help="Apply all intervals that end by then; by default just one.")
+    ] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="The range is one interval, whatever the schedule.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="List the intervals, apply none.")] = False,
+    master: Master = "local[*]",
+    conf: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Apply data intervals to a pipeline's state without Airflow, one checkpoint each.
+
+    Begin, snapshot in Spark, check, register, as its DAG does. What fails is aborted, and nothing after it is run.
+    An interval that the state holds already is not applied again."""
+    with errors(as_json):
+        here = deployment()
+        definition = here.pipeline(pipeline)
+        bounds = [None if text is None else moment(text) for text in (start, end)]
+        chosen = next_intervals(here, definition, bounds[0], bounds[1], whole=whole)
+        done: list[tuple[CheckpointRecord, bool]] = []
+        if not dry_run:
+            with session(f"{pipeline} run", master, conf) as spark, Steps(len(chosen)) as steps:
+                from statelib.spark.whole_run import run_interval  # here, so that other commands start without Spark
+
+                for interval in chosen:
+                    step = steps.of(f"{pipeline} {when(interval.start_ms)[:16]}")
+                    done.append(run_interval(spark, here, definition, interval, owner=OWNER, step=step))
+    if as_json:
+        print_json({"pipeline": pipeline, "dry_run": dry_run, "intervals": chosen, "checkpoints": _told(done)})
+    elif dry_run:
+        for interval in chosen:
+            line(f"{when(interval.start_ms)} to {when(interval.end_ms)} UTC")
+        note(f"dry run: {count(len(chosen))} intervals would be applied")
+    else:
+        table(pipeline, _COLUMNS, [_row(record, before) for record, before in done])
+
+
+def _told(done: list[tuple[CheckpointRecord, bool]]) -> list[dict[str, Any]]:
+    return [asdict(record) | {"already_completed": before} for record, before in done]
+
+
+_COLUMNS = (
+    Column("id", right=True), Column("interval (UTC)"), Column("events", right=True), Column("entries", right=True),
+    Column("size", right=True), Column(""),
+)  # fmt: skip
+
+
+def _row(record: CheckpointRecord, before: bool) -> list[str]:
+    interval = when(record.interval.start_ms)[:16] if record.interval else "-"
+    events = count(record.events.applied) if record.events else "-"
+    told = "was there already" if before else "completed"
+    return [str(record.checkpoint_id), interval, events, count(record.entries), size(record.size_bytes), told]
+
+
+def create(
+    pipeline: Name,
+    *,
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="Directory or URI in which the savepoint gets its own.")
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="canonical, which any backend and Flink restore; or native.")
+    ] = "canonical",
+    remark: Annotated[str, typer.Option("--note", help="Kept with it: what it is for.")] = "",
+    master: Master = "local[*]",
+    conf: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Write a pipeline's present state once more, as a savepoint that belongs to you: no retention ever removes it."""
+    with errors(as_json):
+        if form not in FORMATS:
+            raise InvalidRequestError(f"format {form!r}: expected {' or '.join(FORMATS)}", kind="bad-format")
+        here = deployment()
+        definition = here.pipeline(pipeline)
+        place = None if target is None else _absolute(target)
+        with session(f"{pipeline} savepoint", master, conf) as spark, Steps(1) as steps:
+            from statelib.spark.whole_run import take_savepoint  # here, so that other commands start without Spark
+
+            record = take_savepoint(
+                spark, here, definition, form=form, target=place, note=remark, owner=SAVEPOINT_OWNER,
+                step=steps.of(f"savepoint of {pipeline}"),
+            )  # fmt: skip
+    if as_json:
+        print_json(record)
+        return
+    line(f"{pipeline}/{record.checkpoint_id} holds {count(record.entries)} entries, {size(record.size_bytes)}")
+    line(record.directory)
+
+
+def _absolute(target: str) -> str:
+    return target if ":" in target else str(Path(target).absolute())

@@ -1,0 +1,44 @@
+"""Spark within a command: this machine unless a master is named, quiet, with statelib and its user's code at hand."""
+
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from statelib.errors import InvalidRequestError
+
+Master = Annotated[str, typer.Option("--master", help="Of Spark: local[*] is this machine; or spark://..., yarn.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="Of Spark, as spark-submit takes it; repeatable."),
+]
+
+
+@contextmanager
+def session(name: str, master: str, settings: Sequence[str] | None = None) -> Iterator[Any]:
+    """The SparkSession that this process has already, else a new one. SIGTERM unwinds it, as in the jobs."""
+    _environment(settings or ())
+    from statelib.spark.session import borrowed_session  # here, so that other commands start without Spark
+    from statelib.spark.termination import unwound_by_sigterm
+
+    with borrowed_session(name, master) as spark, unwound_by_sigterm():
+        yield spark
+
+
+def _environment(settings: Sequence[str]) -> None:
+    for text in settings:
+        if not text.partition("=")[0] or "=" not in text:
+            raise InvalidRequestError(f"--conf {text!r}: expected NAME=VALUE", kind="bad-conf")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    places = [str(Path(__file__).parents[2]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
+    quiet = ("spark.log.level=ERROR", "spark.ui.enabled=false", "spark.ui.showConsoleProgress=false")
+    logging = f"-Dlog4j2.configurationFile={Path(__file__).with_name('spark-log4j2.properties').as_uri()}"
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, [logging, os.environ.get("SPARK_SUBMIT_OPTS", "")]))
+    words = [word for text in (*quiet, *settings) for word in ("--conf", text)]
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", shlex.join([*words, "pyspark-shell"]))

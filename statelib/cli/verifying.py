@@ -1,0 +1,143 @@
+"""``statelib verify``: prove that snapshots are whole."""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+from rich.progress import Progress
+
+from statelib.cli import completion
+from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
+from statelib.cli.output import Json, PipelineOption, count, err, errors, line, note, print_json, size
+from statelib.cli.snapshots import absolute, path_of
+from statelib.errors import InvalidRequestError
+from statelib.flows.inspection import (
+    Verification,
+    check_pipeline,
+    completed,
+    stored_record,
+    verify_at,
+    verify_sample,
+)
+from statelib.flows.opened import Checkpoint
+from statelib.flows.sampling import Sample, sample, seed_of
+from statelib.flows.wiring import Deployment, deployment, storage_root
+from statelib.model.types import StateType
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How much is read: every byte and entry, or a subset of the files (``chosen``), or nothing."""
+
+    data: bool
+    chosen: Sample | None
+
+    def of(self, seen: set[str]) -> Callable[[Checkpoint], Verification] | None:
+        chosen = self.chosen
+        return None if chosen is None else lambda opened: verify_sample(opened, chosen, seen)
+
+
+def verify_(
+    snapshot: Annotated[
+        str | None,
+        typer.Argument(help="<pipeline>/<id> or a path; all completed if absent.", autocompletion=completion.snapshots),
+    ] = None,
+    pipeline: PipelineOption = None,
+    *,
+    read_data: Annotated[bool, typer.Option(help="Read every byte and count every entry.")] = True,
+    subset: Annotated[
+        str | None,
+        typer.Option(
+            "--read-data-subset",
+            metavar="PERCENT|PART/PARTS",
+            help="Of all files read so many, such as 5%, or one part, such as 1/20: twenty runs then read all of them.",
+        ),
+    ] = None,
+    seed: Annotated[
+        str | None, typer.Option("--seed", help="Of the subset: the same one chooses the same files. Shown if absent.")
+    ] = None,
+    relocate: Relocate = None,
+    key_type: KeyType = None,
+    as_json: Json = False,
+) -> None:
+    """Prove that snapshots are whole: files, sizes, checksums, counts, digests. Exit status 1 if not."""
+    with errors(as_json):
+        reading = _reading(read_data, subset, seed)
+        results = _verify_all(snapshot, pipeline, reading, moves_of(relocate), type_of(key_type))
+    chosen = None if reading.chosen is None else reading.chosen.seed
+    if as_json:
+        print_json([asdict(result) | {"subset_seed": chosen} for result in results])
+    else:
+        _print_verified(results)
+        if reading.chosen is not None:
+            read = sum(result.files_read - 1 for result in results)
+            same = f"--read-data-subset {subset}" + (f" --seed {chosen}" if chosen else "")
+            note(f"{count(read)} files read; {same} reads the same ones")
+    if _damaged(results):
+        raise typer.Exit(1)
+
+
+def _reading(read_data: bool, subset: str | None, seed: str | None) -> _Reading:
+    if subset is None:
+        if seed is not None:
+            raise InvalidRequestError("--seed goes with --read-data-subset", kind="bad-subset")
+        return _Reading(read_data, None)
+    if not read_data:
+        raise InvalidRequestError("--no-read-data reads no subset either: expected one of them", kind="bad-subset")
+    return _Reading(False, sample(subset, seed_of(subset, secrets.token_hex(4)) if seed is None else seed))
+
+
+def _damaged(results: list[Verification]) -> int:
+    return sum(bool(result.problems) for result in results)
+
+
+def _verify_all(
+    snapshot: str | None, pipeline: str | None, reading: _Reading, moves: Mapping[str, str], key_type: StateType | None
+) -> list[Verification]:
+    if snapshot and pipeline:
+        raise InvalidRequestError(
+            f"both the snapshot {snapshot} and the pipeline {pipeline} are given: expected one of them",
+            kind="bad-target",
+        )
+    path = path_of(snapshot) if snapshot else ""
+    verified = reading.of(set())
+    if path:
+        told = verify_at(
+            path, own=False, read_data=reading.data, verified=verified, storage_root=storage_root(),
+            relocate=absolute(moves), key_type=key_type,
+        )  # fmt: skip
+        return [told]
+    if moves:
+        raise InvalidRequestError("--relocate goes with the path of one snapshot", kind="bad-relocation")
+    here = deployment()
+    targets = _targets(here, snapshot, pipeline)
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
+        return [
+            verify_at(
+                target, own=True, read_data=reading.data, verified=verified, scratch=here.scratch(),
+                storage_root=here.storage_root,
+            )
+            for target in progress.track(targets, description="verifying")
+        ]  # fmt: skip
+
+
+def _targets(here: Deployment, snapshot: str | None, pipeline: str | None) -> list[str]:
+    if snapshot:
+        return [stored_record(here, snapshot).directory]
+    records = completed(here, check_pipeline(here, pipeline) if pipeline else None)
+    return [r.directory for r in sorted(records, key=lambda r: (r.pipeline, r.checkpoint_id))]
+
+
+def _print_verified(results: list[Verification]) -> None:
+    for result in results:
+        state = "DAMAGED" if result.problems else "whole"
+        files = "file " if result.files == 1 else "files"
+        amounts = (
+            f"{count(result.files):>5} {files}  {size(result.size_bytes):>10}  {count(result.entries):>12} entries"
+        )
+        line(f"{state:<8}{amounts}  {result.directory}")
+        for problem in result.problems:
+            line(f"    {problem}")
+    note(f"{len(results)} verified, {_damaged(results)} damaged")

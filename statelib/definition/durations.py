@@ -1,0 +1,14 @@
+"""Durations as a pipeline file writes them: ``30d``, ``12h``, ``90s``."""
+
+import re
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
+
+
+def milliseconds(duration: str) -> int:
+    """Raises ValueError for what is not a duration."""
+    match = _DURATION.fullmatch(duration)
+    if match is None:
+        raise ValueError("a duration such as 500ms, 90s, 15m, 1h or 7d")
+    return int(match[1]) * _UNITS_MS[match[2]]

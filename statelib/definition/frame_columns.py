@@ -1,0 +1,81 @@
+"""A state as a table with a column for each thing that it says: how the columns are called, and where they come from.
+
+These are the names that checks use. Key columns come first, then the window, then a map's key, then the values.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from statelib.model.state import StateDescriptor, StateKind
+from statelib.model.types import INSTANT, TIME_WINDOW, ListOf, Row, StateType, Ttl, Tuple
+
+
+@dataclass(frozen=True)
+class FrameColumn:
+    """``source``: column of the state's plain table (``key``, ``namespace``, ``user_key``, ``value``); ``path``: the
+    fields in it, by index, that lead to the values. ``average``: the values are the quotient of the first two fields
+    there."""
+
+    name: str
+    type: StateType
+    source: str
+    path: tuple[int, ...] = ()
+    average: bool = False
+
+    @property
+    def is_key(self) -> bool:
+        """Whether it is part of what says which entry a row is."""
+        return self.source != "value"
+
+
+def frame_columns(key: tuple[str, ...], key_type: StateType, state: StateDescriptor) -> tuple[FrameColumn, ...]:
+    """All columns of a state, in order. ``key``: the pipeline's key columns.
+
+    A field of a value that has the name of a column before it is called ``value.<name>``."""
+    found = list(_key_columns(key, key_type, state))
+    taken = {column.name for column in found}
+    for column in _value_columns(state):
+        name = f"value.{column.name}" if column.name in taken else column.name
+        found.append(replace(column, name=name))
+    return tuple(found)
+
+
+def _key_columns(key: tuple[str, ...], key_type: StateType, state: StateDescriptor) -> Iterator[FrameColumn]:
+    if isinstance(key_type, Tuple):
+        for i, (name, type_) in enumerate(zip(key, key_type.fields, strict=True)):
+            yield FrameColumn(name, type_, "key", (i,))
+    else:
+        yield FrameColumn(key[0], key_type, "key")
+    if state.namespace_type == TIME_WINDOW:
+        yield FrameColumn("window_start", INSTANT, "namespace", (0,))
+        yield FrameColumn("window_end", INSTANT, "namespace", (1,))
+    if state.user_key_type is not None:
+        yield FrameColumn("user_key", state.user_key_type, "user_key")
+
+
+def _value_columns(state: StateDescriptor) -> Iterator[FrameColumn]:
+    type_, path = state.value_type, ()
+    if state.kind is StateKind.LIST:
+        yield FrameColumn("value", ListOf(type_), "value")
+        return
+    averages = {m.field for m in state.meanings if m.agg == "avg"}
+    inner: tuple[int, ...] = path
+    if isinstance(type_, Ttl):
+        type_, inner = type_.value, (1,)
+    if isinstance(type_, Row) and "" not in {m.field for m in state.meanings}:
+        for i, field in enumerate(type_.fields):
+            yield from _flat(field.name, field.type, (*inner, i), field.name in averages)
+    else:
+        yield from _flat("value", type_, inner, "" in averages)
+
+
+def _flat(name: str, type_: StateType, path: tuple[int, ...], average: bool) -> Iterator[FrameColumn]:
+    """An aggregate that keeps several things is several columns; the one called ``value`` has its name."""
+    if not isinstance(type_, Row):
+        yield FrameColumn(name, type_, "value", path)
+        return
+    if average:
+        yield FrameColumn(name, type_.fields[0].type, "value", path, average=True)
+    for i, field in enumerate(type_.fields):
+        own = name if field.name == "value" else f"{name}.{field.name}"
+        yield from _flat(own, field.type, (*path, i), average=False)

@@ -1,0 +1,111 @@
+"""What is wrong with ``checks:`` of a pipeline file: names that do not exist, parameters that do not fit."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from statelib.definition.expectations import COLUMN, COLUMNS, EXPECTATIONS, parameter_problem
+from statelib.definition.frame_columns import FrameColumn, frame_columns
+from statelib.definition.problems import Problem, Where, did_you_mean
+from statelib.definition.quality import Checks, Expectation
+from statelib.errors import StatelibError
+from statelib.model.types import ArrayOf, ListOf, StateType
+
+if TYPE_CHECKING:
+    from statelib.definition.pipeline import Pipeline
+
+Frames = Mapping[str, Mapping[str, FrameColumn]]
+"""Columns by name, by state."""
+PREFIX = "expect_"
+
+
+def check_checks(pipeline: "Pipeline") -> Iterator[Problem]:
+    """Asked only of a pipeline whose states have no problems: else nobody knows their columns."""
+    checks = pipeline.checks
+    if checks == Checks():
+        return
+    try:
+        frames = columns_by_state(pipeline)
+    except StatelibError:
+        return
+    for what, rules in (("null_rate", checks.drift.null_rate), ("distribution", checks.drift.distribution)):
+        for name in rules:
+            yield from _check_field(name, frames, ("checks", "drift", what, name), scalar=what == "distribution")
+    said = set()
+    for i, expectation in enumerate(checks.expectations):
+        where: Where = ("checks", "expectations", i)
+        yield from _check_expectation(expectation, frames, where)
+        if (expectation.state, expectation.describe()) in said:
+            yield Problem(where, f"{expectation.describe()} is there already")
+        said.add((expectation.state, expectation.describe()))
+
+
+def columns_by_state(pipeline: "Pipeline") -> Frames:
+    """The columns that checks may name, of the states in the file; timers have none."""
+    schema = pipeline.schema()
+    return {
+        name: {column.name: column for column in frame_columns(pipeline.key, schema.key_type, schema.state(name))}
+        for name in pipeline.states
+    }
+
+
+def split_field(name: str, states: Mapping[str, object]) -> tuple[str, str]:
+    """State and column of ``<state>.<column>``; either may have dots of its own. ('', '') where no state fits."""
+    cuts = [i for i, letter in enumerate(name) if letter == "."]
+    fitting = [(name[:i], name[i + 1 :]) for i in cuts if name[:i] in states]
+    return max(fitting, key=lambda found: len(found[0]), default=("", ""))
+
+
+def _check_field(name: str, frames: Frames, where: Where, *, scalar: bool) -> Iterator[Problem]:
+    state, column = split_field(name, frames)
+    if not state:
+        fields = [f"{s}.{c}" for s, columns in frames.items() for c in columns]
+        yield Problem(where, f"expected <state>.<column>{did_you_mean(name, fields)}; states are {', '.join(frames)}")
+    elif column not in frames[state]:
+        yield _unknown_column(column, state, frames, where)
+    elif scalar and _is_composite(frames[state][column].type):
+        yield Problem(
+            where, f"column {column!r} is {frames[state][column].type}: only single values have a distribution"
+        )
+
+
+def _is_composite(type_: StateType) -> bool:
+    return isinstance(type_, ListOf | ArrayOf)
+
+
+def _check_expectation(expectation: Expectation, frames: Frames, where: Where) -> Iterator[Problem]:
+    name = expectation.expect
+    known = EXPECTATIONS.get(name)
+    if known is None:
+        meant = did_you_mean(name.removeprefix(PREFIX), EXPECTATIONS)
+        yield Problem((*where, "expect"), f"unknown expectation {name!r}{meant}; docs/gate.md lists all")
+    if expectation.state not in frames:
+        meant = did_you_mean(expectation.state, frames)
+        yield Problem((*where, "state"), f"unknown state {expectation.state!r}{meant}; states are {', '.join(frames)}")
+    if known is None:
+        return
+    given = expectation.parameters
+    yield from (Problem(where, f"{name} needs {missing!r}") for missing in known.required if missing not in given)
+    for parameter, value in given.items():
+        form = known.parameters.get(parameter)
+        here = (*where, parameter)
+        if form is None:
+            meant = did_you_mean(parameter, known.parameters)
+            takes = ", ".join(known.parameters) or "none"
+            yield Problem(here, f"unknown parameter of {name}{meant or f', it takes {takes}'}")
+        elif problem := parameter_problem(form, value):
+            yield Problem(here, problem)
+        elif form in (COLUMN, COLUMNS) and expectation.state in frames:
+            yield from _check_columns(value, expectation.state, frames, here)
+
+
+def _check_columns(value: object, state: str, frames: Frames, where: Where) -> Iterator[Problem]:
+    names = [value] if isinstance(value, str) else value
+    assert isinstance(names, list | tuple)
+    yield from (_unknown_column(str(name), state, frames, where) for name in names if name not in frames[state])
+
+
+def _unknown_column(column: str, state: str, frames: Frames, where: Where) -> Problem:
+    known = frames[state]
+    return Problem(
+        where, f"state {state} has no column {column!r}{did_you_mean(column, known)}; it has {', '.join(known)}"
+    )

@@ -1,0 +1,66 @@
+"""What a snapshot's keyed state consists of: its streams by what they are, and entries by key group."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from statelib.flows.facts import read_statistics
+from statelib.flows.opened import Checkpoint
+from statelib.model.handles import (
+    ChangelogStateBackendHandleImpl,
+    IncrementalRemoteKeyedStateHandle,
+    KeyedStateHandle,
+    KeyGroupsSavepointStateHandle,
+    StreamStateHandle,
+    log_streams,
+    materialized_parts,
+)
+from statelib.model.types import Opaque
+
+Entries = npt.NDArray[np.int64]
+"""How many entries each state (row) has in each key group (column)."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One stream that a handle refers to. ``role``: what it holds."""
+
+    role: str
+    handle: StreamStateHandle
+
+
+def entries_by_key_group(part: Checkpoint, *, counted: bool = False, scratch: str | None = None) -> Entries | None:
+    """Of the selected operator: recorded in the manifest, or ``counted`` by reading all of it; None where neither."""
+    statistics = read_statistics(part, scratch) if counted else part.manifest.statistics if part.manifest else None
+    if not statistics:
+        return None
+    return np.stack([s.entries for s in statistics]).astype(np.int64)
+
+
+def streams_of(handle: KeyedStateHandle) -> Iterator[Stream]:
+    """Every stream of a handle, in the order in which a reader needs them."""
+    for part in materialized_parts(handle):
+        if isinstance(part, IncrementalRemoteKeyedStateHandle):
+            yield Stream("RocksDB meta", part.meta)
+            yield from (Stream(f"RocksDB shared {name}", stream) for name, stream in part.shared)
+            yield from (Stream(f"RocksDB private {name}", stream) for name, stream in part.private)
+        elif isinstance(part, KeyGroupsSavepointStateHandle):
+            yield Stream("canonical", part.stream)
+        else:
+            yield Stream("heap", part.stream)
+    if isinstance(handle, ChangelogStateBackendHandleImpl):
+        yield from (Stream("change log", stream) for stream in log_streams(handle))
+
+
+def opaque_types(type_: object) -> Iterator[Opaque]:
+    """The types within a type whose values only a user's code can read."""
+    if isinstance(type_, Opaque):
+        yield type_
+    elif isinstance(type_, tuple):
+        for item in type_:
+            yield from opaque_types(item)
+    elif is_dataclass(type_):
+        for field in fields(type_):
+            yield from opaque_types(getattr(type_, field.name))

@@ -1,0 +1,103 @@
+"""How a pipeline, as it is defined now, goes on from an older snapshot: which operator of it is its own, and what
+becomes of each state."""
+
+from dataclasses import dataclass, replace
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError
+from statelib.flows.opened import Checkpoint
+from statelib.formats.operator_id import operator_id
+from statelib.model.checkpoint import OperatorState
+from statelib.restore.evolution import Evolution, evolve
+from statelib.restore.plan import RestoreSource
+from statelib.restore.schemas import describe
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """``opened``: the snapshot with the pipeline's own operator selected; ``others``: operators with state
+    that no one restores, by name."""
+
+    opened: Checkpoint
+    evolution: Evolution
+    others: tuple[str, ...]
+    allow_non_restored: bool
+
+    def check(self) -> "Continuation":
+        """Itself, once it is sure that all can be restored, or may be left out.
+
+        Raises InvalidRequestError: ``state-schema-changed``, ``non-restored-state`` naming states or operators."""
+        self.evolution.check(allow_non_restored=self.allow_non_restored)
+        if self.others and not self.allow_non_restored:
+            raise InvalidRequestError(
+                f"{self.opened.directory}: state of the operators {', '.join(self.others)} belongs to no state of the"
+                " pipeline",
+                kind="non-restored-state",
+                hint="'allow_non_restored_state: true' in the pipeline file leaves it out",
+            )
+        return self
+
+    def sources(self) -> tuple[RestoreSource, ...]:
+        """What to restore from, as :meth:`Checkpoint.sources`."""
+        return tuple(replace(s, allow_non_restored=self.allow_non_restored) for s in self.opened.sources())
+
+    def resolutions(self) -> tuple[str, ...]:
+        """One line a state of the pipeline."""
+        return tuple(map(str, self.evolution.resolutions))
+
+    def non_restored(self) -> tuple[str, ...]:
+        """One line a state or operator that is left out, with its entries where they are known."""
+        schema, manifest = self.evolution.found, self.opened.manifest
+        entries = {} if manifest is None else {
+            d.name: f", {s.total_entries:,} entries" for d, s in zip(schema.states, manifest.statistics, strict=True)
+        }  # fmt: skip
+        states = (f"state {n!r} ({describe(schema.state(n))}){entries.get(n, '')}" for n in self.evolution.non_restored)
+        return (*states, *(f"operator {name}" for name in self.others))
+
+
+def continuation(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
+    """Match the snapshot with the pipeline; judges nothing but what concerns all states.
+
+    Raises InvalidRequestError: ``other-operator`` if none of the snapshot's operators is the pipeline's,
+    ``max-parallelism-changed``, ``state-schema-changed`` for another key type."""
+    own = _own_operator(pipeline, opened)
+    selected = replace(opened, selected=own.operator_id)
+    if own.max_parallelism != pipeline.max_parallelism:
+        raise InvalidRequestError(
+            f"{opened.directory} was written with max_parallelism {own.max_parallelism}, "
+            f"pipeline {pipeline.name} has {pipeline.max_parallelism}: key groups cannot be moved between the two",
+            kind="max-parallelism-changed",
+            hint="set max_parallelism back; it is fixed for the life of a state",
+        )
+    others = tuple(opened.operator_name(o) for o in opened.operators if o is not own and _has_state(o))
+    return Continuation(
+        selected, evolve(pipeline.schema(), selected.schema()), others, pipeline.allow_non_restored_state
+    )
+
+
+def own_operator_id(pipeline: Pipeline) -> bytes:
+    """The id under which the pipeline's state is written: ``uid_hash`` if given, else that of its uid."""
+    return bytes.fromhex(pipeline.uid_hash) or operator_id(own_uid(pipeline))
+
+
+def own_uid(pipeline: Pipeline) -> str:
+    return pipeline.uid or pipeline.name
+
+
+def _own_operator(pipeline: Pipeline, opened: Checkpoint) -> OperatorState:
+    former = (operator_id(name) for name in (own_uid(pipeline), *pipeline.renamed_from))
+    there = {operator.operator_id: operator for operator in opened.operators}
+    for known in (own_operator_id(pipeline), *former):
+        if known in there:
+            return there[known]
+    names = ", ".join(map(opened.operator_name, opened.operators)) or "none"
+    raise InvalidRequestError(
+        f"{opened.directory}: no operator has the uid {own_uid(pipeline)!r} of pipeline {pipeline.name}; there are"
+        f" {names}",
+        kind="other-operator",
+        hint="say in the pipeline file what it was: 'renamed_from' (a name or uid), or 'uid_hash' (an id)",
+    )
+
+
+def _has_state(operator: OperatorState) -> bool:
+    return any(state.keyed or state.operator or state.raw_keyed or state.raw_operator for _, state in operator.subtasks)

@@ -1,0 +1,101 @@
+"""Operator state of a snapshot, put together from what its subtasks hold."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+
+from statelib.errors import CorruptStateError, NotFoundError
+from statelib.flows.opened import Checkpoint, located
+from statelib.formats.operator_state import OperatorStateContent, OperatorStream
+from statelib.formats.typed_json import operator_lines
+from statelib.model.checkpoint import OperatorState
+from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
+
+OperatorLines = Callable[[str, OperatorStateDescriptor, Iterable[bytes]], Iterator[str]]
+"""(operator, state, its serialized parts) -> lines."""
+
+
+def operator_contents(opened: Checkpoint, operator: OperatorState) -> tuple[OperatorStateContent, ...]:
+    """Each operator state once: the elements of all subtasks in their order, or a broadcast state's first copy.
+
+    Raises CorruptStateError, NotFoundError (``missing-file``), UnsupportedError (``unknown-serializer``)."""
+    parts: dict[str, list[OperatorStateContent]] = {}
+    for stream in _streams(opened, operator):
+        for content in stream.contents():
+            parts.setdefault(content.descriptor.name, []).append(content)
+    return tuple(_whole(held) for held in parts.values())
+
+
+def _streams(opened: Checkpoint, operator: OperatorState) -> Iterator[OperatorStream]:
+    """That of each subtask; what goes wrong while it is looked at names it."""
+    reader = opened.reader()
+    for subtask, state in operator.subtasks:
+        if state.operator is not None:
+            with located(f"{opened.directory}: operator state of {opened.operator_name(operator)}, subtask {subtask}"):
+                yield OperatorStream(state.operator, reader.read(state.operator.stream))
+
+
+def _whole(held: list[OperatorStateContent]) -> OperatorStateContent:
+    descriptor = held[0].descriptor
+    if descriptor.mode is OperatorStateMode.BROADCAST:
+        return held[0]
+    return OperatorStateContent(descriptor, pa.concat_arrays([content.values for content in held]))
+
+
+def stored_operator_states(
+    opened: Checkpoint, operator: OperatorState
+) -> Iterator[tuple[OperatorStateDescriptor, tuple[bytes, ...]]]:
+    """As :func:`operator_contents`, but the serialized parts: nothing in them is lost or refused."""
+    parts: dict[OperatorStateDescriptor, list[tuple[bytes, ...]]] = {}
+    for stream in _streams(opened, operator):
+        for descriptor in stream.descriptors:
+            parts.setdefault(descriptor, []).append(stream.stored(descriptor))
+    for descriptor, held in parts.items():
+        broadcast = descriptor.mode is OperatorStateMode.BROADCAST
+        yield descriptor, held[0] if broadcast else tuple(part for found in held for part in found)
+
+
+def export_operator_lines(
+    opened: Checkpoint, state: str | None, lines_of: OperatorLines = operator_lines
+) -> Iterator[str]:
+    """Every element of operator state as a line of JSON, of every operator unless one is selected.
+
+    Raises CorruptStateError, NotFoundError (``missing-file``), UnsupportedError (``unknown-serializer``,
+    ``opaque-entries``)."""
+    for operator in opened.operators:
+        if opened.selected in (None, operator.operator_id):
+            name = opened.operator_name(operator)
+            for descriptor, parts in stored_operator_states(opened, operator):
+                if state in (None, descriptor.name):
+                    with located(f"{opened.directory}: operator state of {name}"):
+                        yield from lines_of(name, descriptor, parts)
+
+
+def unreadable(opened: Checkpoint) -> list[str]:
+    """What is wrong with the operator state of a snapshot; empty when all of it can be read."""
+    problems = []
+    for operator in opened.operators:
+        try:
+            operator_contents(opened, operator)
+        except (CorruptStateError, NotFoundError) as error:
+            problems.append(error.message)
+    return problems
+
+
+def left_out(opened: Checkpoint) -> list[str]:
+    """What a snapshot holds besides the state that can be read, for people; statelib itself writes none of it."""
+    told = []
+    for operator in opened.operators:
+        name, states = opened.operator_name(operator), [state for _, state in operator.subtasks]
+        buffers = sum(state.channel_handles for state in states)
+        if buffers:
+            size = sum(state.channel_bytes for state in states)
+            told.append(
+                f"{name}: {buffers} handles of records in flight, {size} bytes (an unaligned checkpoint), not read"
+            )
+        raw = sum(state.raw_operator is not None for state in states)
+        if raw:
+            told.append(f"{name}: raw operator state of {raw} subtasks, which only its own code can read")
+        if operator.coordinator is not None:
+            told.append(f"{name}: state of its coordinator, {operator.coordinator.size_bytes} bytes, opaque")
+    return told

@@ -1,0 +1,107 @@
+"""What a user function returned, checked: rows to write and timers to set, both for keys that it was given."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.errors import InvalidRequestError
+from statelib.functions.grouping import group_rows, one_array
+from statelib.serializers.columns import numbers
+from statelib.serializers.windows import MOMENT
+
+DOMAIN_COLUMNS = ("event_time", "processing_time")
+"""By number of the time domain, as in ``functions.timers``."""
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionResult:
+    """``key_arrays``: the key columns of the keys that the function was given, each key once.
+
+    Everything raises InvalidRequestError (``bad-function-result``)."""
+
+    state: str
+    reference: str
+    key_columns: tuple[str, ...]
+    key_arrays: Sequence[pa.Array]
+    with_timers: bool
+
+    def parts(self, answer: object) -> tuple[object, object]:
+        """(rows, timers or None) of ``rows`` or ``(rows, timers)``."""
+        if not isinstance(answer, tuple):
+            return answer, None
+        if not self.with_timers:
+            raise self.bad("expected a pyarrow.Table, found a tuple: only a state with 'on_timer' has timers")
+        if len(answer) != 2:
+            raise self.bad(f"expected (rows, timers), found a tuple of {len(answer)}")
+        return answer[0], answer[1]
+
+    def checked_rows(self, result: object, expected: pa.Schema) -> pa.Table:
+        table = self._table(result)
+        if sorted(table.column_names) != sorted(expected.names):
+            raise self.bad(f"expected the columns {expected.names}, found {table.column_names}")
+        return self._cast(table, expected)
+
+    def timers(self, result: object) -> tuple[Rows, npt.NDArray[np.int8], Rows]:
+        """(row of the key, time domain, epoch ms) of each timer."""
+        table = self._table(result)
+        domains = [name for name in DOMAIN_COLUMNS if name in table.column_names]
+        if not domains or sorted(table.column_names) != sorted([*self.key_columns, *domains]):
+            wanted = [*self.key_columns, *DOMAIN_COLUMNS]
+            raise self.bad(f"timers: expected the columns {wanted}, one time or both, found {table.column_names}")
+        keys = zip(self.key_columns, self.key_arrays, strict=True)
+        fields = [(name, array.type) for name, array in keys] + [(name, MOMENT) for name in domains]
+        table = self._cast(table, pa.schema(fields))
+        owners = self.rows_of(table, once=False)
+        found = []
+        for name in domains:
+            column = one_array(table[name])
+            at = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            moments = np.asarray(numbers(column.drop_null(), "i8"), np.int64)
+            found.append((owners[at], np.full(len(at), DOMAIN_COLUMNS.index(name), np.int8), moments))
+        rows, numbered, moments = (np.concatenate(part) for part in zip(*found, strict=True))
+        return rows, numbered, moments
+
+    def rows_of(self, result: pa.Table, *, once: bool) -> Rows:
+        """For each row of the result the row of its key; refuses strange keys, and repeated ones if ``once``."""
+        size = len(self.key_arrays[0])
+        returned = [one_array(result[name]) for name in self.key_columns]
+        pairs = zip(self.key_arrays, returned, strict=True)
+        rows = group_rows([pa.concat_arrays(pair) for pair in pairs]).codes[size:]
+        problem = ""
+        if (rows >= size).any():
+            at, problem = int(np.argmax(rows >= size)), f"is not among the {size} keys of this batch"
+        elif once and (np.bincount(rows, minlength=size) > 1).any():
+            counts = np.bincount(rows)[rows]
+            at, problem = int(np.argmax(counts)), f"is there {counts.max()} times, expected once"
+        if problem:
+            key = ", ".join(f"{name}={result[name][at].as_py()!r}" for name in self.key_columns)
+            raise self.bad(f"key {key} {problem}")
+        return rows
+
+    def bad(self, problem: str) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"result of function {self.reference} for state {self.state}: {problem}", kind="bad-function-result"
+        )
+
+    def _table(self, result: object) -> pa.Table:
+        if not isinstance(result, pa.Table):
+            raise self.bad(f"expected a pyarrow.Table, found {type(result).__name__}")
+        return result
+
+    def _cast(self, table: pa.Table, expected: pa.Schema) -> pa.Table:
+        try:
+            cast: pa.Table = table.select(expected.names).cast(expected)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise self.bad(f"expected the types {_types(expected)}, found {_types(table.schema)}: {error}") from error
+        for name in self.key_columns:
+            if cast[name].null_count:
+                raise self.bad(f"key column {name} is null in {cast[name].null_count} rows")
+        return cast
+
+
+def _types(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name}: {field.type}" for field in schema)

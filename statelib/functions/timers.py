@@ -1,0 +1,112 @@
+"""Timers of a batch: set, found due, and taken out again, on columns. Where they are kept is ``model.state``'s.
+
+Finding those that are due reads all timers of the service once an interval.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.backends.key_order import as_arrow
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.functions.grouping import group_rows
+from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS
+from statelib.serializers.columns import number_array, numbers
+from statelib.serializers.keys import DecodedKeys, decode_keys, encode_keys
+from statelib.serializers.windows import MOMENT
+from statelib.wire.ragged import Ragged, concat
+
+Moments = npt.NDArray[np.int64]
+"""Epoch milliseconds."""
+DOMAINS = (EVENT_TIMERS, PROCESSING_TIMERS)
+"""By number: 0 event time, 1 processing time."""
+
+
+@dataclass(frozen=True, eq=False)
+class Timers:
+    """Timers of one service, one a row; ``namespaces`` None: void. ``domains`` index :data:`DOMAINS`."""
+
+    domains: npt.NDArray[np.int8]
+    moments: Moments
+    keys: pa.Array
+    groups: npt.NDArray[np.int32]
+    namespaces: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.moments)
+
+    def take(self, rows: npt.NDArray[np.integer]) -> "Timers":
+        at = pa.array(rows)
+        spaces = None if self.namespaces is None else self.namespaces.take(at)
+        return Timers(self.domains[rows], self.moments[rows], self.keys.take(at), self.groups[rows], spaces)
+
+    def with_void(self, other: "Timers") -> "Timers":
+        """Both together, each timer once; of timers without namespaces."""
+        keys = pa.concat_arrays([self.keys, other.keys])
+        moments = np.concatenate([self.moments, other.moments])
+        domains = np.concatenate([self.domains, other.domains])
+        both = Timers(domains, moments, keys, np.concatenate([self.groups, other.groups]))
+        if not len(both):
+            return both
+        return both.take(group_rows([keys, pa.array(moments), pa.array(domains)]).first)
+
+
+def register(backend: KeyedStateBackend, service: str, timers: Timers) -> None:
+    """Set timers; one that is set already stays as it is."""
+    for domain, prefix in enumerate(DOMAINS):
+        some = timers.take(np.flatnonzero(timers.domains == domain))
+        if len(some):
+            _add(backend, prefix + service, some)
+
+
+def _add(backend: KeyedStateBackend, name: str, timers: Timers) -> None:
+    schema, moments = backend.schema, number_array(timers.moments, MOMENT)
+    rows = encode_keys(
+        schema, schema.state(name), timers.keys, timers.groups, namespaces=timers.namespaces, timestamps=moments
+    )
+    rows = rows.take(group_rows([as_arrow(rows)]).first)
+    before = backend.read(name, rows)
+    absent = np.flatnonzero(~before.present.to_numpy(zero_copy_only=False))
+    if not len(absent):
+        return
+    if len(absent) < len(rows):
+        before = backend.read(name, rows.take(absent))
+    backend.write(before, name, pa.nulls(len(absent)))
+
+
+def take_due(backend: KeyedStateBackend, service: str, domain: int, until_ms: int) -> Timers | None:
+    """The timers up to and with ``until_ms``, which are taken out; None if there are none.
+
+    In ascending order of key group, then of time."""
+    name = DOMAINS[domain] + service
+    descriptor = backend.schema.state(name)
+    found = []
+    for rows in backend.scan(name):
+        moments = _moments(decode_keys(backend.schema, descriptor, rows.keys))
+        found.append(rows.keys.take(np.flatnonzero(moments <= until_ms)))
+    if not sum(map(len, found)):
+        return None
+    keys = concat(found)
+    remove(backend, name, keys)
+    decoded = decode_keys(backend.schema, descriptor, keys)
+    moments = _moments(decoded)
+    domains = np.full(len(moments), domain, np.int8)
+    return Timers(domains, moments, decoded.keys, decoded.key_groups, decoded.namespaces)
+
+
+def _moments(timers: DecodedKeys) -> Moments:
+    return np.asarray(numbers(timers.timestamps, "i8"), np.int64)
+
+
+def remove(backend: KeyedStateBackend, state: str, keys: Ragged) -> None:
+    """Delete those of the serialized keys, each there once, that the state holds."""
+    before = backend.read(state, keys)
+    present = np.flatnonzero(before.present.to_numpy(zero_copy_only=False))
+    if not len(present):
+        return
+    if len(present) < len(keys):
+        before = backend.read(state, keys.take(present))
+    nothing = pa.nulls(len(present), before.values.type)
+    backend.write(before, state, nothing, pa.array(np.ones(len(present), np.bool_)))

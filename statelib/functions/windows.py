@@ -1,0 +1,150 @@
+"""Declared states in windows of event time: each event goes to its windows, and a timer ends each window.
+
+The watermark moves between intervals only, so an event is late by what the intervals before it
+have reached, never by its neighbours: results do not depend on the order of events.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelib.backends.key_order import as_arrow
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.operator import OperatorStateBackend
+from statelib.errors import InvalidRequestError
+from statelib.functions.declared import AggregateFunction
+from statelib.functions.grouping import group_rows, one_array
+from statelib.functions.state_function import Progress
+from statelib.functions.timers import Timers, register, remove, take_due
+from statelib.model.state import StateDescriptor, StateKind
+from statelib.model.types import TIME_WINDOW
+from statelib.serializers.columns import number_array, numbers
+from statelib.serializers.keys import encode_keys, split_keys
+from statelib.serializers.registry import codec_of
+from statelib.serializers.windows import MOMENT
+from statelib.wire.ragged import Ragged, concat, gather
+
+Longs = npt.NDArray[np.int64]
+_NANOS = 1_000_000
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """Windows [start, start + size) at every multiple of ``slide_ms`` since the epoch; tumbling ones slide by
+    their size. ``column``: the events' time. A window takes events until the watermark has passed its
+    last moment by ``lateness_ms``; what it holds stays for another ``retain_ms``."""
+
+    column: str
+    size_ms: int
+    slide_ms: int
+    lateness_ms: int
+    retain_ms: int
+
+    def assign(self, times: Longs) -> tuple[Longs, Longs]:
+        """(row, start of a window) for every window that each of the times (epoch ms) lies in."""
+        most = -(-self.size_ms // self.slide_ms)
+        last = times - times % self.slide_ms
+        starts = (last[:, None] - self.slide_ms * np.arange(most, dtype=np.int64)).reshape(-1)
+        rows = np.repeat(np.arange(len(times), dtype=np.int64), most)
+        inside = starts + self.size_ms > times[rows]
+        return rows[inside], starts[inside]
+
+    def closes_ms(self, starts: Longs) -> Longs:
+        """The watermark by which a window takes no more events."""
+        return starts + (self.size_ms - 1 + self.lateness_ms)
+
+
+@dataclass(frozen=True)
+class WindowedFunction:
+    """An aggregate function whose state has a namespace: the window."""
+
+    inner: AggregateFunction
+    window: WindowSpec
+
+    @property
+    def state(self) -> str:
+        return self.inner.state
+
+    def apply(
+        self,
+        backend: KeyedStateBackend,
+        events: pa.Table,
+        keys: pa.Array,
+        groups: npt.NDArray[np.int32],
+        progress: Progress,
+        *,
+        operator: OperatorStateBackend | None = None,  # noqa: ARG002 - aggregates are of keys only
+    ) -> int:
+        rows, starts = self.window.assign(self._times(events))
+        in_time = self.window.closes_ms(starts) > progress.before_ms
+        rows, starts = rows[in_time], starts[in_time]
+        late = len(events) - len(np.unique(rows))
+        if not len(rows):
+            return late
+        at = pa.array(rows)
+        keys, groups, windows = keys.take(at), groups[rows], _windows(starts, self.window.size_ms)
+        needed = events.select(sorted({self.window.column, *self.inner.columns}))  # sliding windows copy events
+        self.inner.merge(backend, needed.take(at), keys, groups, windows)
+        self._set_timers(backend, keys, groups, windows, starts)
+        return late
+
+    def advance(
+        self,
+        backend: KeyedStateBackend,
+        progress: Progress,
+        *,
+        operator: OperatorStateBackend | None = None,  # noqa: ARG002
+    ) -> None:
+        ended = take_due(backend, self.state, 0, progress.after_ms)
+        if ended is not None:
+            remove(backend, self.state, _contents(backend, backend.schema.state(self.state), ended))
+
+    def _times(self, events: pa.Table) -> Longs:
+        column = one_array(events[self.window.column])
+        if column.null_count:
+            raise InvalidRequestError(
+                f"state {self.state}: {column.null_count} of {len(events)} events have no {self.window.column}, "
+                "the time that says which window they belong to",
+                kind="null-event-time",
+                hint="leave such events out of the source",
+            )
+        return np.asarray(numbers(column.cast(pa.timestamp("ns", "UTC")), "i8"), np.int64) // _NANOS
+
+    def _set_timers(
+        self,
+        backend: KeyedStateBackend,
+        keys: pa.Array,
+        groups: npt.NDArray[np.int32],
+        windows: pa.Array,
+        starts: Longs,
+    ) -> None:
+        first = group_rows([keys, pa.array(starts)]).first
+        moments = self.window.closes_ms(starts[first]) + self.window.retain_ms
+        domains = np.zeros(len(first), np.int8)
+        at = pa.array(first)
+        register(backend, self.state, Timers(domains, moments, keys.take(at), groups[first], windows.take(at)))
+
+
+def _windows(starts: Longs, size_ms: int) -> pa.Array:
+    bounds = [number_array(bound, MOMENT) for bound in (starts, starts + size_ms)]
+    return pa.StructArray.from_arrays(bounds, fields=list(codec_of(TIME_WINDOW).arrow_type))
+
+
+def _contents(backend: KeyedStateBackend, descriptor: StateDescriptor, ended: Timers) -> Ragged:
+    """Serialized keys of all that the state may hold for the keys and windows of the timers."""
+    plain = replace(descriptor, kind=StateKind.VALUE, user_key_type=None)
+    owners = encode_keys(backend.schema, plain, ended.keys, ended.groups, namespaces=ended.namespaces)
+    if descriptor.kind is not StateKind.MAP:
+        return owners
+    wanted = as_arrow(owners)
+    found = [owners.take(np.empty(0, np.int64))]
+    for rows in backend.scan(descriptor.name):  # which user keys there are, only the state itself knows
+        user_keys = split_keys(backend.schema, descriptor, rows.keys).user_keys
+        assert user_keys is not None
+        begins = gather(rows.keys.data, rows.keys.starts, rows.keys.lengths - user_keys.lengths)
+        ending = pc.is_in(as_arrow(begins), value_set=wanted).to_numpy(zero_copy_only=False)
+        found.append(rows.keys.take(np.flatnonzero(ending)))
+    return concat(found)

@@ -1,0 +1,54 @@
+"""Which old RocksDB database a backend goes on with: the others only add entries to it.
+
+Source: flink-formats.md section 8.3 (RocksDBIncrementalCheckpointUtils.chooseTheBestStateHandleForInitial).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from statelib.model.handles import IncrementalRemoteKeyedStateHandle
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import KeyedStateSchema
+from statelib.restore.evolution import keeps_database
+from statelib.restore.logged import logged_database
+from statelib.restore.plan import RestoreSource
+
+
+@dataclass(frozen=True)
+class Base:
+    """``number``: its place among the sources."""
+
+    number: int
+    source: RestoreSource
+    handle: IncrementalRemoteKeyedStateHandle
+
+
+def choose_base(
+    schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
+) -> Base | None:
+    """The source whose files hold most of the wanted key groups, of those the one that holds fewest others,
+    of those the first. None where entries have to be loaded: no RocksDB handle, none with statistics
+    (nothing would notice a database that opens shorter than it was), or values that must be migrated."""
+    best: Base | None = None
+    best_score = (0, 0.0)
+    for number, source in enumerate(sources):
+        handle = source.handle
+        if not isinstance(handle, IncrementalRemoteKeyedStateHandle) or source.statistics is None:
+            continue
+        overlap = len(handle.key_group_range.intersection(key_group_range))
+        score = (overlap, overlap / max(len(handle.key_group_range), 1))
+        if overlap and score > best_score and keeps_database(schema, source):
+            best, best_score = Base(number, source, handle), score
+    return best
+
+
+def restored_in_place(
+    schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
+) -> IncrementalRemoteKeyedStateHandle | None:
+    """The handle whose files a RocksDB backend goes on with as they are; None where any of them is rewritten,
+    or entries are added from elsewhere."""
+    if len(sources) != 1 or sources[0].handle.key_group_range != key_group_range:
+        return None
+    logged = logged_database(schema, key_group_range, sources)
+    base = choose_base(schema, key_group_range, sources)
+    return logged.files if logged else base.handle if base else None

@@ -1,0 +1,106 @@
+"""A run from begin to register in one process: what the DAG's tasks do one by one, for the command line."""
+
+import re
+from collections.abc import Callable
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from statelib import errors
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import RetryableError, StatelibError
+from statelib.flows.checkpoint import Begun, abort, begin, check, register
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.wiring import Deployment, new_attempt
+from statelib.model.checkpoint import DataInterval
+from statelib.model.failure import CheckpointFailureReason
+from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointRecord
+from statelib.spark.driver import run_snapshot
+
+Step = Callable[[str], None]
+"""Is told the name of each step when it begins."""
+
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit): ")
+"""The last line of a Python traceback."""
+
+
+def run_interval(
+    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, interval: DataInterval, *, owner: str, step: Step
+) -> tuple[CheckpointRecord, bool]:
+    """The completed checkpoint of one data interval, and whether it was there already.
+
+    Raises as the flows do, each error of a Spark task as statelib's own; whatever fails is aborted."""
+    step("begin")
+    begun = begin(deployment, pipeline, interval, owner)
+    return _finished(spark, deployment, pipeline, begun, step), begun.already_completed
+
+
+def take_savepoint(
+    spark: SparkSession,
+    deployment: Deployment,
+    pipeline: Pipeline,
+    *,
+    form: str,
+    target: str | None,
+    note: str,
+    owner: str,
+    step: Step,
+) -> CheckpointRecord:
+    """A completed savepoint of the pipeline's present state. Raises as :func:`run_interval`."""
+    step("begin")
+    key = new_attempt()
+    begun = begin_savepoint(deployment, pipeline, format=form, target=target, note=note, owner=owner, key=key)
+    return _finished(spark, deployment, pipeline, begun, step)
+
+
+def _finished(
+    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, begun: Begun, step: Step
+) -> CheckpointRecord:
+    number = begun.checkpoint_id
+    if begun.already_completed:
+        return deployment.catalog().get(PipelineName(pipeline.name), number)
+    reason = CheckpointFailureReason.TASK_FAILURE
+    try:
+        step("snapshot")
+        run_snapshot(spark, deployment, pipeline, number)
+        reason = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
+        step("check_completeness")
+        report = check(deployment, pipeline, number)
+        step("register")
+        return register(deployment, pipeline, number, report.report_uri)
+    except (KeyboardInterrupt, SystemExit):
+        stopped = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
+        abort(deployment, pipeline.name, number, "stopped by its user", stopped)
+        raise
+    except Exception as error:
+        told = as_own(error)
+        abort(deployment, pipeline.name, number, str(told or error), reason)
+        if told is None or told is error:
+            raise
+        raise told from error
+
+
+def as_own(error: Exception) -> StatelibError | None:
+    """What a Spark job failed of, in statelib's words: its own error if a task raised one; else what the Python worker
+    raised, or what Spark says first (RetryableError, ``spark-failed``). None for what is no error of Spark's."""
+    if isinstance(error, StatelibError):
+        return error
+    if not isinstance(error, PySparkException):
+        return None
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in lines:
+        name, _, message = line.removeprefix(f"{errors.__name__}.").partition(": ")
+        kind = getattr(errors, name, None) if line.startswith(f"{errors.__name__}.") else None
+        if isinstance(kind, type) and issubclass(kind, StatelibError):
+            return kind(message, kind="task-failed")
+    said = _raised(lines) or (lines[0] if lines else type(error).__name__)
+    return RetryableError(f"the Spark job failed: {said}", kind="spark-failed", hint="the same call may be repeated")
+
+
+def _raised(lines: list[str]) -> str | None:
+    """The exception at the end of a Python worker's traceback, if there is one in what Spark says."""
+    if "Traceback (most recent call last):" not in lines:
+        return None
+    below = lines[lines.index("Traceback (most recent call last):") + 1 :]
+    return next((line for line in below if _EXCEPTION.match(line)), None)

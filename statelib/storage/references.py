@@ -1,0 +1,31 @@
+"""References to storage locations as bytes: what a trigger ships, and workers do not look into (R86 to R88).
+
+Source: CheckpointStorageLocationReference, AbstractFsCheckpointStorageAccess.encodePathAsReference.
+"""
+
+from statelib.errors import InvalidRequestError
+from statelib.storage.views import DEFAULT_REFERENCE, StorageReference
+
+_MAGIC = bytes.fromhex("055f3f18")
+"""In front of a directory's URI in UTF-8; no bytes at all are the default reference."""
+
+
+def encode_reference(reference: StorageReference, default: StorageReference = DEFAULT_REFERENCE) -> bytes:
+    """Opaque bytes; none for the ``default`` location, which a worker computes by itself."""
+    return b"" if reference in (default, DEFAULT_REFERENCE) else _MAGIC + reference.directory.encode()
+
+
+def decode_reference(data: bytes) -> StorageReference:
+    """Inverse of :func:`encode_reference`. Raises InvalidRequestError (``bad-reference``) for other bytes."""
+    if not data:
+        return DEFAULT_REFERENCE
+    try:
+        if not data.startswith(_MAGIC) or data == _MAGIC:
+            raise ValueError("no storage location")
+        return StorageReference(data.removeprefix(_MAGIC).decode())
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"reference of {len(data)} bytes, {data[:8].hex()}...: expected the location of a checkpoint",
+            kind="bad-reference",
+            hint="driver and executors must run the same statelib",
+        ) from error

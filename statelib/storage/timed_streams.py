@@ -1,0 +1,89 @@
+"""How long the streams of a snapshot waited on storage: a clock around the port, two readings a call."""
+
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+
+from statelib.model.handles import StreamStateHandle
+from statelib.storage.views import (
+    CheckpointedStateScope,
+    CheckpointOutputStream,
+    CheckpointStreamFactory,
+    PhysicalFile,
+    WrittenStream,
+)
+
+
+class StorageClock:
+    """The time in which at least one call was under way: several threads that wait at once count once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running = 0
+        self._since_ns = 0
+        self._total_ns = 0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with self._lock:
+            if not self._running:
+                self._since_ns = time.monotonic_ns()
+            self._running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._running -= 1
+                if not self._running:
+                    self._total_ns += time.monotonic_ns() - self._since_ns
+
+    @property
+    def total_ms(self) -> int:
+        """Of the calls that are over."""
+        with self._lock:
+            return self._total_ns // 1_000_000
+
+
+class TimedStreams:
+    """A :class:`~statelib.storage.views.CheckpointStreamFactory` around another one. ``clock`` runs while a stream is
+    opened, written or finished, and while everything is made durable; copies on the own disk are outside of it."""
+
+    def __init__(self, streams: CheckpointStreamFactory) -> None:
+        self._streams = streams
+        self.clock = StorageClock()
+
+    def create_stream(self, scope: CheckpointedStateScope) -> CheckpointOutputStream:
+        with self.clock.running():
+            return _TimedStream(self._streams.create_stream(scope), self.clock)
+
+    def flush(self) -> Mapping[str, PhysicalFile]:
+        with self.clock.running():
+            return self._streams.flush()
+
+    def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
+        return self._streams.reusable(earlier)
+
+    def discard(self, handle: StreamStateHandle) -> None:
+        self._streams.discard(handle)
+
+
+class _TimedStream:
+    def __init__(self, stream: CheckpointOutputStream, clock: StorageClock) -> None:
+        self._stream = stream
+        self._clock = clock
+
+    def position(self) -> int:
+        return self._stream.position()
+
+    def write(self, data: bytes | memoryview) -> None:
+        with self._clock.running():
+            self._stream.write(data)
+
+    def close_and_get_handle(self) -> WrittenStream:
+        with self._clock.running():
+            return self._stream.close_and_get_handle()
+
+    def close(self) -> None:
+        """Not on the clock: whoever cancels does not wait for what it ends."""
+        self._stream.close()

@@ -1,0 +1,89 @@
+"""An Azure Blob endpoint for tests: Azurite, in a process of its own.
+
+``python -m statelib.testing.azure_endpoint <main.js of Azurite>`` starts it, says its port, and ends it when its
+standard input ends, so also when the test was killed.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from email.utils import formatdate
+from pathlib import Path
+
+from statelib.testing.said_port import said_port
+
+ACCOUNT = "devstoreaccount1"
+KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The account of every Azurite, as its documentation says: no secret."""
+
+_VERSION = "2021-08-06"
+_LISTENS = re.compile(r"listens on http://127\.0\.0\.1:(\d+)")
+_STOP_TIMEOUT_S = 10
+
+
+@dataclass(frozen=True)
+class AzureEndpoint:
+    url: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to use the endpoint."""
+        return {
+            "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
+            "AZURE_STORAGE_ACCOUNT_KEY": KEY,
+            "AZURE_STORAGE_ENDPOINT": self.url,
+        }
+
+    def make_container(self, name: str) -> None:
+        headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": _VERSION}
+        signed = "\n".join(f"{header}:{value}" for header, value in headers.items())
+        text = "PUT" + "\n" * 12 + f"{signed}\n/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
+        signature = hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
+        headers["Authorization"] = f"SharedKey {ACCOUNT}:{base64.b64encode(signature).decode()}"
+        request = urllib.request.Request(  # noqa: S310 - our own loopback URL
+            f"{self.url}/{name}?restype=container", b"", {**headers, "Content-Type": ""}, method="PUT"
+        )
+        with urllib.request.urlopen(request, timeout=30):  # noqa: S310
+            return
+
+
+@contextmanager
+def azure_endpoint(main_js: Path) -> Iterator[AzureEndpoint]:
+    """A new, empty endpoint, gone afterwards."""
+    command = [sys.executable, "-m", "statelib.testing.azure_endpoint", str(main_js)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+        assert process.stdin
+        assert process.stdout
+        try:
+            port = process.stdout.readline().strip()
+            if not port:
+                raise RuntimeError(f"the Azure endpoint did not start with {main_js}")
+            yield AzureEndpoint(f"http://127.0.0.1:{port}/{ACCOUNT}")
+        finally:
+            process.stdin.close()
+            process.wait(_STOP_TIMEOUT_S)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run it until standard input ends."""
+    where = ["--blobHost", "127.0.0.1", "--blobPort", "0", "--inMemoryPersistence"]
+    command = ["node", arguments[0], *where, "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
+        assert server.stdout
+        try:
+            sys.stdout.write(f"{said_port(server.stdout, _LISTENS)}\n")
+            sys.stdout.flush()
+            sys.stdin.read()
+        finally:
+            server.kill()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,16 @@
+"""The port that a server process says on one of its streams."""
+
+import re
+import threading
+from typing import IO
+
+
+def said_port(lines: IO[str], pattern: re.Pattern[str]) -> int:
+    """The first group of the first line in which ``pattern`` is found; what is said afterwards is thrown away, lest
+    the server waits for a reader."""
+    for line in lines:
+        found = pattern.search(line)
+        if found:
+            threading.Thread(target=lines.read, daemon=True).start()
+            return int(found[1])
+    raise RuntimeError("the server ended before it listened")

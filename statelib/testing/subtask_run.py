@@ -1,0 +1,107 @@
+"""A pipeline in several subtasks that is checkpointed and restored as it goes: for tests of time and rescaling.
+
+As ``local_run``, without Spark, Airflow and the catalog, but with real storage, strategies and restores.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from statelib.backends.heap.backend import HeapKeyedStateBackend
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.coordinator.state_assignment import assign
+from statelib.definition.columns import key_array
+from statelib.definition.pipeline import Pipeline
+from statelib.model.ids import CheckpointId
+from statelib.model.key_groups import subtask_ranges
+from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.plan import RestoreSource
+from statelib.serializers.keys import key_groups
+from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategy import SnapshotResult, take_snapshot
+from statelib.storage.closeables import CloseableRegistry
+from statelib.testing.checkpoint_chain import CheckpointChain
+from statelib.testing.local_run import LocalRun
+
+UID = "5a7b0000-0000-0000-0000-000000000000"
+
+
+class SubtaskRun:
+    """``backend`` and ``strategy`` as in a pipeline file; they may change with every restore."""
+
+    def __init__(self, pipeline: Pipeline, root: Path, backend: str = "heap", parallelism: int = 1) -> None:
+        self.pipeline = pipeline
+        self._root = root
+        self._chain = CheckpointChain(root / "storage")
+        self._number = 0
+        self._watermark_ms = -(2**63)
+        self.late: dict[str, int] = {}
+        self._subtasks = self._restored((), backend, parallelism)
+
+    def apply(self, events: pa.Table, end_ms: int) -> None:
+        """The events of one interval, each applied by the subtask that owns its key."""
+        schema = self._subtasks[0].backend.schema
+        groups = key_groups(schema, key_array(self.pipeline, events))
+        for subtask in self._subtasks:
+            owned = subtask.backend.key_group_range
+            mine = np.flatnonzero((groups >= owned.start) & (groups <= owned.end))
+            subtask.apply(events.take(pa.array(mine)), end_ms)
+            self._watermark_ms = subtask.watermark_ms
+
+    def checkpoint(self, strategy: str, backend: str, parallelism: int) -> None:
+        """Take a checkpoint, forget everything, and restore it."""
+        self._number += 1
+        sources = []
+        for number, subtask in enumerate(self._subtasks):
+            result = self._snapshot(subtask.backend, strategy, number)
+            sources.append(self._chain.source(self._number, result, subtask.backend))
+        self.close()
+        self._subtasks = self._restored(sources, backend, parallelism)
+
+    def state(self, name: str) -> dict[object, object]:
+        """As :meth:`LocalRun.state`, of all subtasks."""
+        found: dict[object, object] = {}
+        for subtask in self._subtasks:
+            part = subtask.state(name)
+            assert not found.keys() & part.keys()
+            found |= part
+        return found
+
+    def close(self) -> None:
+        for subtask in self._subtasks:
+            for state, events in subtask.late.items():
+                self.late[state] = self.late.get(state, 0) + events
+            subtask.backend.close()
+
+    def _snapshot(self, backend: KeyedStateBackend, strategy: str, subtask: int) -> SnapshotResult:
+        checkpoint_id, registry = CheckpointId(self._number), CloseableRegistry()
+        streams = self._chain.streams(self._number, subtask)
+        if strategy == "canonical":
+            return take_snapshot(CanonicalSnapshotStrategy(backend), checkpoint_id, streams, registry)
+        if isinstance(backend, HeapKeyedStateBackend):
+            return take_snapshot(HeapNativeSnapshotStrategy(backend, UID), checkpoint_id, streams, registry)
+        assert isinstance(backend, RocksDBKeyedStateBackend)
+        if strategy == "full":
+            return take_snapshot(RocksDBFullSnapshotStrategy(backend, UID), checkpoint_id, streams, registry)
+        return take_snapshot(RocksDBIncrementalSnapshotStrategy(backend, UID), checkpoint_id, streams, registry)
+
+    def _restored(self, sources: Sequence[RestoreSource], backend: str, parallelism: int) -> list[LocalRun]:
+        schema, ranges = self.pipeline.schema(), subtask_ranges(parallelism, self.pipeline.max_parallelism)
+        handles = [(source.handle.key_group_range, source) for source in sources]
+        assigned = assign(handles, parallelism, self.pipeline.max_parallelism) if handles else ((),) * parallelism
+        runs = []
+        for subtask, (owned, mine) in enumerate(zip(ranges, assigned, strict=True)):
+            directory = str(self._root / f"live-{self._number}-{subtask}")
+            live: KeyedStateBackend = (
+                restore_heap(schema, owned, mine, directory)
+                if backend == "heap"
+                else restore_rocksdb(schema, owned, mine, directory, UID)
+            )
+            runs.append(LocalRun(self.pipeline, live, self._watermark_ms))
+        return runs
