@@ -2,16 +2,16 @@
 
 from datetime import UTC, datetime, timedelta
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG
 
-from plugins.statelib_airflow import cleanup_tasks
+from plugins.statelib_airflow import cleanup_tasks, forms
 
 ABOUT = """\
 ### state_cleanup
 Keeps the checkpoint storage at what its checkpoints need.
 
-- `retention` lets go of the checkpoints that `checkpoint.retain` of their pipeline file does not keep. Heads,
-  savepoints, and what a restore is reading or a run builds on are never touched.
+- `retention` lets go of the checkpoints that `checkpoint.retain` of their pipeline file does not keep, by count and
+  by age. Heads, savepoints, and what a restore is reading or a run builds on are never touched.
 - `gc` deletes what only those checkpoints needed: first condemned in a transaction, then `_metadata`, then data.
 - `orphans` looks for files that aborted or crashed attempts left behind. It only reports them, unless the DAG is
   triggered with `dry_run` off.
@@ -29,17 +29,6 @@ with DAG(
     tags=["statelib"],
     doc_md=ABOUT,
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
-    params={
-        "dry_run": Param(
-            True, type="boolean", title="Only report orphans", description="off: delete the orphans that are found"
-        ),
-        "grace_hours": Param(
-            168,
-            type="integer",
-            minimum=24,
-            title="Grace period in hours",
-            description="how old a file must be that the catalog knows nothing of",
-        ),
-    },
+    params=forms.cleanup_form(),
 ) as dag:
     cleanup_tasks.retention() >> cleanup_tasks.gc() >> cleanup_tasks.orphans()

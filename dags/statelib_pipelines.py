@@ -1,4 +1,4 @@
-"""The DAGs of every pipeline file in ``dags/pipelines``: checkpoint, savepoint and restore.
+"""The DAGs of every pipeline file in ``dags/pipelines``: checkpoint, savepoint, restore and dispose.
 
 Files that do not load are left out here and reported by ``statelib_pipeline_errors.py``: Airflow
 stops scheduling every DAG of a file that has an import error, so the good ones live in a file without.
@@ -8,16 +8,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param, get_parsing_context
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, TaskGroup, TriggerRule, get_parsing_context
+from airflow.sdk.definitions.callback import SyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from plugins.statelib_airflow import tasks
-from plugins.statelib_airflow.places import job, pipelines_directory
+from plugins.statelib_airflow import disposing, forms, observing, restoring, tasks
+from plugins.statelib_airflow.links import link_checkpoint
+from plugins.statelib_airflow.notifications import StatelibNotifier
+from plugins.statelib_airflow.operators import StatelibSparkOperator
+from plugins.statelib_airflow.places import pipelines_directory
+from plugins.statelib_airflow.steps import state_asset
+from statelib.definition.durations import milliseconds
 from statelib.definition.pipeline import Pipeline, load_pipelines
 
-PLACE = r"((file:)?/[^\x00-\x1f]+|s3://[a-z0-9.-]{3,63}(/[^\x00-\x1f?#]*)?)"
-CHECKPOINT_ID_OR_PATH = rf"^([1-9][0-9]{{0,18}}|{PLACE})$"
-ABSOLUTE_PATH = rf"^{PLACE}$"
+SPARK_STARTS_AND_ENDS = timedelta(minutes=5)
+"""What Airflow allows beyond ``checkpoint.timeout_s``: the job ends itself in time, and says why, if it can."""
+ANSWER_WITHIN = timedelta(hours=23)
+"""Less than a planned restore holds its checkpoint (``statelib.flows.restore.HOLD_MS``)."""
 
 
 def checkpoint_dag(pipeline: Pipeline, file: str) -> DAG:
@@ -29,104 +36,128 @@ def checkpoint_dag(pipeline: Pipeline, file: str) -> DAG:
         start_date=schedule.start if schedule else None,
         end_date=schedule.end if schedule else None,
         catchup=schedule.catchup if schedule else False,
+        deadline=_deadline(pipeline),
         doc_md=_document(pipeline, "applies one data interval of events and checkpoints the state.", _CHECKPOINT_DOC),
         **_common(pipeline),
     )
     with dag:
-        state = Asset(name=f"{pipeline.name}.state", uri=f"statelib://{pipeline.name}/state")
-        _snapshot_chain(pipeline, file, tasks.begin_checkpoint(file), outlets=[state])
+        begun = tasks.BeginOperator(task_id="begin", pipeline_file=file)
+        _snapshot_chain("checkpoint", pipeline, file, begun, outlets=[state_asset(pipeline.name)])
     return dag
 
 
 def savepoint_dag(pipeline: Pipeline, file: str) -> DAG:
     """By hand: the present state, written once more to where its user wants it."""
-    params = {
-        "format": Param(
-            "canonical",
-            type="string",
-            enum=["canonical", "native"],
-            title="Format",
-            description="canonical: readable by every backend and by Flink; native: the backend's own form",
-        ),
-        "target": Param(
-            None,
-            type=["null", "string"],
-            pattern=ABSOLUTE_PATH,
-            title="Target directory",
-            description="absolute path, file: URI or s3://bucket/prefix; empty: the storage's savepoints directory",
-        ),
-        "note": Param("", type="string", maxLength=500, title="Note", description="why it was taken"),
-    }
-    about = _document(pipeline, "writes a savepoint of the present state.", "")
+    about = _document(pipeline, "writes a savepoint of the present state.", _SAVEPOINT_DOC)
+    params = forms.savepoint_form()
     dag = DAG(f"{pipeline.name}.savepoint", schedule=None, params=params, doc_md=about, **_common(pipeline))
     with dag:
-        _snapshot_chain(pipeline, file, tasks.begin_savepoint(file), outlets=[])
+        _snapshot_chain("savepoint", pipeline, file, tasks.begin_savepoint(file), outlets=[])
     return dag
 
 
 def restore_dag(pipeline: Pipeline, file: str) -> DAG:
     """By hand: put the state back to a checkpoint or savepoint, also with another parallelism."""
-    params = {
-        "checkpoint": Param(
-            type="string",
-            pattern=CHECKPOINT_ID_OR_PATH,
-            title="Checkpoint",
-            description="id of a completed checkpoint, or absolute path or URI of a checkpoint or savepoint",
-        ),
-        "claim_mode": Param(
-            "NO_CLAIM",
-            type="string",
-            enum=["NO_CLAIM", "CLAIM"],
-            title="Claim mode",
-            description="CLAIM makes statelib the owner of the restored files",
-        ),
-        "parallelism": Param(
-            None,
-            type=["null", "integer"],
-            minimum=1,
-            maximum=pipeline.max_parallelism,
-            title="Parallelism",
-            description="empty: as now",
-        ),
-    }
     about = _document(pipeline, "makes another checkpoint the state that the next run builds on.", _RESTORE_DOC)
+    params = forms.restore_form(pipeline.max_parallelism)
     dag = DAG(f"{pipeline.name}.restore", schedule=None, params=params, doc_md=about, **_common(pipeline))
     with dag:
-        planned: Any = tasks.plan(file)
-        rehearse = _spark_job("rehearse", pipeline, "rehearse_restore.py", planned["arguments"])
-        planned >> rehearse >> tasks.switch(file, planned["plan"])
+        checkpoint_dag_id = f"{pipeline.name}.checkpoint"
+        with _group("decision", "what would happen, and whether it shall: nothing is changed yet"):
+            planned: Any = restoring.plan(file, checkpoint_dag_id)
+            approve = restoring.ApprovePlanOperator(
+                task_id="approve",
+                subject=f"Restore {pipeline.name} to " + "{{ params.checkpoint }}?",
+                body=restoring.PLAN,
+                response_timeout=ANSWER_WITHIN,
+                retries=0,
+            )
+        with _group("restore", "proven to restore, then made the state that the next run builds on"):
+            rehearse = _spark_job("rehearse", pipeline, "rehearse_restore.py", planned["arguments"])
+            rehearse.trigger_rule = TriggerRule.NONE_FAILED  # an approval that nobody asked for is skipped
+            switched = restoring.switch(file, planned["plan"])
+        replay = restoring.ReplayOperator(
+            task_id="replay",
+            pipeline=pipeline.name,
+            checkpoint_dag=checkpoint_dag_id,
+            poke_interval=tasks.LOOKS_AGAIN_S,
+        )
+        planned >> approve >> rehearse >> switched >> replay
     return dag
 
 
-def _snapshot_chain(pipeline: Pipeline, file: str, begun: Any, outlets: list[Asset]) -> None:
-    """begin -> snapshot -> check_completeness -> register, and abort as a teardown: it runs however
+def dispose_dag(pipeline: Pipeline, _file: str) -> DAG:
+    """By hand: delete a savepoint, once somebody has confirmed it."""
+    about = _document(pipeline, "deletes a savepoint for good.", _DISPOSE_DOC)
+    params = forms.dispose_form()
+    dag = DAG(f"{pipeline.name}.dispose", schedule=None, params=params, doc_md=about, **_common(pipeline))
+    with dag:
+        disposing.preview(pipeline.name) >> disposing.dispose(pipeline.name)
+    return dag
+
+
+def _snapshot_chain(what: str, pipeline: Pipeline, file: str, begun: Any, outlets: list[Asset]) -> None:
+    """begin -> [snapshot -> check_completeness -> register], and abort as a teardown: it runs however
     the others end, and does not count when Airflow decides whether the run succeeded."""
     arguments = ["--pipeline", file, "--checkpoint-id", tasks.CHECKPOINT_ID_TEMPLATE]
-    snapshot = _spark_job("snapshot", pipeline, "snapshot.py", arguments)
-    report: Any = tasks.check_completeness(file)
-    registered = tasks.register.override(outlets=outlets)(file, report)
+    longest = timedelta(seconds=pipeline.checkpoint.timeout_s) + SPARK_STARTS_AND_ENDS
+    with _group(what, f"the {what}: written by Spark, proven complete, registered"):
+        snapshot = _spark_job("snapshot", pipeline, "snapshot.py", arguments, longest)
+        report: Any = tasks.check_completeness(file)
+        registered = tasks.register.override(outlets=outlets)(file, report)
     begun >> snapshot >> report
-    registered >> tasks.abort(pipeline.name).as_teardown()
+    aborted: Any = tasks.abort(pipeline.name)
+    registered >> aborted.as_teardown()
+    link_checkpoint(begun, snapshot, report, registered, aborted)
 
 
-def _spark_job(task_id: str, pipeline: Pipeline, script: str, arguments: Any) -> SparkSubmitOperator:
+def _group(group_id: str, tooltip: str) -> TaskGroup:
+    """Tasks that the graph shows as one, and that may be cleared as one. Their ids stay as they are."""
+    return TaskGroup(group_id, prefix_group_id=False, tooltip=tooltip)
+
+
+def _spark_job(
+    task_id: str, pipeline: Pipeline, script: str, arguments: Any, longest: timedelta | None = None
+) -> StatelibSparkOperator:
     """Master, deploy mode and resources come from the connection ``spark_default`` and Spark's own configuration."""
-    return SparkSubmitOperator(
+    return StatelibSparkOperator(
+        execution_timeout=longest,
         task_id=task_id,
         conn_id="spark_default",
-        application=job(__file__, script),
+        script=script,
         application_args=arguments,
         name=f"{pipeline.name}.{task_id}",
+        pre_execute=observing.job_in_log,
     )
 
 
 def _common(pipeline: Pipeline) -> dict[str, Any]:
+    """One run of each DAG at a time; between the DAGs of a pipeline, the catalog's epoch decides."""
     retries = pipeline.retries
     return {
         "max_active_runs": 1,
         "tags": ["statelib", pipeline.name],
-        "default_args": {"retries": retries.count, "retry_delay": timedelta(seconds=retries.delay_s)},
+        "default_args": {
+            "retries": retries.count,
+            "retry_delay": timedelta(seconds=retries.delay_s),
+            "on_failure_callback": [StatelibNotifier(**who) for who in _told(pipeline)],
+        },
     }
+
+
+def _told(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Arguments of the notifiers of ``alerts.notify``; the log, if there are none."""
+    chosen = [{"notifier": n.notifier, "arguments": dict(n.arguments)} for n in pipeline.alerts.notify]
+    return [{"pipeline": pipeline.name, **who} for who in chosen or [{}]]
+
+
+def _deadline(pipeline: Pipeline) -> list[DeadlineAlert] | None:
+    """Counted from when the run was queued: intervals of a backfill lie in the past."""
+    if pipeline.alerts.deadline is None:
+        return None
+    longest = timedelta(milliseconds=milliseconds(pipeline.alerts.deadline))
+    told = (SyncCallback(StatelibNotifier, kwargs=who) for who in _told(pipeline))
+    return [DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, longest, callback) for callback in told]
 
 
 def _document(pipeline: Pipeline, does: str, more: str) -> str:
@@ -140,13 +171,25 @@ def _document(pipeline: Pipeline, does: str, more: str) -> str:
 
 
 _CHECKPOINT_DOC = """\
+A checkpoint that is not complete within `checkpoint.timeout_s` is aborted; after more than
+`checkpoint.tolerable_failures` in a row, `begin` refuses until `statelib pipelines resume`.
 `begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the result from
 storage, `register` is the commit point. `abort` gives an unfinished checkpoint up and is skipped otherwise.
-Clearing a run is safe: an interval that the state holds already is not applied again.
+Clearing a run is safe: an interval that the state holds already is not applied again. A backfill is applied in
+order: `begin` waits while the run before it is under way, and refuses if that one has failed.
+"""
+_SAVEPOINT_DOC = """\
+It applies no events and does not change what the next checkpoint builds on. It belongs to you: retention never deletes
+it, the `dispose` DAG does.
 """
 _RESTORE_DOC = """\
-`plan` says what would happen, `rehearse` proves with Spark that the checkpoint restores, `switch` makes it the
-head. Afterwards clear the runs of the intervals after it, or backfill them with reprocess behaviour `completed`.
+`plan` says what would happen and changes nothing; `approve` waits for a person, if `approval` is on; `rehearse` proves
+with Spark that the checkpoint restores; `switch` makes it the head; `replay`, if on, runs the intervals after it
+again, oldest first. Nothing is changed in the group `decision`. Without it, clear their runs from the oldest on.
+"""
+_DISPOSE_DOC = """\
+`preview` says what would go. `dispose` deletes it if `confirm` is on, and is skipped otherwise. Files that another
+checkpoint needs stay, and a savepoint that the present state was restored from is refused.
 """
 
 
@@ -157,7 +200,7 @@ def _wanted(pipeline: Pipeline) -> bool:
 
 
 for _pipeline in filter(_wanted, load_pipelines(pipelines_directory(__file__))[0]):
-    _file = str(Path(_pipeline.path).resolve())
-    for _make in (checkpoint_dag, savepoint_dag, restore_dag):
-        _dag = _make(_pipeline, _file)
+    _path = str(Path(_pipeline.path).resolve())
+    for _make in (checkpoint_dag, savepoint_dag, restore_dag, dispose_dag):
+        _dag = _make(_pipeline, _path)
         globals()[_dag.dag_id] = _dag

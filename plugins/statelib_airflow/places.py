@@ -9,6 +9,6 @@ def pipelines_directory(dag_file: str) -> Path:
     return Path(os.environ.get("STATELIB_PIPELINES") or Path(dag_file).parent / "pipelines").resolve()
 
 
-def job(dag_file: str, script: str) -> str:
-    """Absolute path of a spark-submit entry point: ``jobs/`` lies beside the DAG file's directory."""
-    return str(Path(dag_file).resolve().parent.parent / "jobs" / script)
+def job(script: str) -> str:
+    """Absolute path of a spark-submit entry point: ``jobs/`` lies beside ``plugins/``."""
+    return str(Path(__file__).resolve().parents[2] / "jobs" / script)

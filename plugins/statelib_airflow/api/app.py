@@ -1,0 +1,19 @@
+"""The FastAPI app of the page "State"; Airflow mounts it at ``/statelib``."""
+
+from functools import cache
+
+from fastapi import FastAPI
+
+from plugins.statelib_airflow.api import pages, routes
+from plugins.statelib_airflow.api.answers import Headers, handle_errors
+
+
+@cache
+def page_app() -> FastAPI:
+    """The app of this process. Its routers carry the rights, and it documents itself to nobody."""
+    app = FastAPI(title="State", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.include_router(routes.router)
+    app.include_router(pages.router)
+    app.add_middleware(Headers)
+    handle_errors(app)
+    return app

@@ -1,0 +1,105 @@
+"""What the flows give, as the JSON that the page expects."""
+
+from dataclasses import asdict
+from typing import Any
+
+from plugins.statelib_airflow.addresses import run_page
+from statelib.catalog.browsing import Entry, Standing
+from statelib.catalog.storage_use import Usage
+from statelib.definition.pipeline import Pipeline
+from statelib.flows.anatomy import Portrait, state_type
+from statelib.flows.comparison import Comparison
+from statelib.flows.overview import View
+
+Json = dict[str, Any]
+_ANATOMY = ("max_parallelism", "states", "states_total", "subtasks", "files", "files_total", "operator_state")
+MAX_SENTENCES = 20
+
+
+def pipeline_json(view: View, trigger: bool, path: str) -> Json:
+    """``path``: Airflow's own, '' or ``/airflow``."""
+    return {
+        "name": view.name,
+        **_definition(view.definition),
+        **_standing(view.standing, path),
+        "error": view.error,
+        "may": {"read": True, "trigger": trigger},
+    }
+
+
+def _definition(file: Pipeline | None) -> Json:
+    return {
+        "description": file.description if file else "",
+        "schedule": file.schedule.cron if file and file.schedule else None,
+        "backend": file.backend if file else None,
+        "strategy": file.checkpoint.strategy if file else None,
+        "parallelism": file.parallelism if file else None,
+        "max_parallelism": file.max_parallelism if file else None,
+        "states": [{"name": d.name, "kind": d.kind, "type": state_type(d)} for d in file.schema().states]
+        if file
+        else [],
+    }
+
+
+def _standing(standing: Standing | None, path: str) -> Json:
+    head, pending = (standing.head, standing.pending) if standing else (None, None)
+    return {
+        "head": checkpoint_json(head, path) if head else None,
+        "pending": checkpoint_json(pending, path) if pending else None,
+        "quarantined": standing.quarantined if standing else 0,
+        "failures_in_a_row": standing.failures if standing else 0,
+        "cancelled": standing.cancelled if standing else False,
+        "generation": standing.generation if standing else 0,
+    }
+
+
+def checkpoint_json(entry: Entry, path: str) -> Json:
+    """One row of a history."""
+    events = entry.events
+    told = {name: value for name, value in vars(entry).items() if name not in ("begun_by", "events")}
+    return {
+        **told,
+        "duration_ms": entry.duration_ms,
+        "interval": asdict(entry.interval) if entry.interval else None,
+        "events": {"read": events.read, "applied": events.applied, "null_key": events.null_key} if events else None,
+        "gate": {"passed": entry.gate.passed, **asdict(entry.gate)} if entry.gate else None,
+        "report": bool(entry.report),
+        "run": run_json(entry.begun_by, path),
+    }
+
+
+def run_json(begun_by: str, path: str) -> Json | None:
+    """The DAG run of ``dag_id/run_id/task_id/try_number``; None for what a shell began."""
+    dag_id, _, rest = begun_by.partition("/")
+    run_id, *task = rest.rsplit("/", 2)
+    if len(task) != 2 or not task[1].isdecimal():
+        return None
+    return {"dag_id": dag_id, "run_id": run_id, "href": path + run_page(dag_id, run_id)}
+
+
+def portrait_json(portrait: Portrait, path: str) -> Json:
+    """A checkpoint with all that is known of it; what ``_metadata`` would tell is null where it cannot be read."""
+    anatomy = asdict(portrait.anatomy) if portrait.anatomy else dict.fromkeys(_ANATOMY)
+    quality = [asdict(row) for row in portrait.quality]
+    return {
+        **checkpoint_json(portrait.entry, path),
+        **anatomy,
+        "lineage": [asdict(ancestor) for ancestor in portrait.lineage],
+        "quality": [{**row, "sentences": row["sentences"][:MAX_SENTENCES]} for row in quality],
+        "problem": portrait.problem,
+    }
+
+
+def comparison_json(comparison: Comparison, path: str) -> Json:
+    return {
+        "left": checkpoint_json(comparison.left, path),
+        "right": checkpoint_json(comparison.right, path),
+        "states": None if comparison.states is None else [asdict(state) for state in comparison.states],
+        "files": asdict(comparison.files) if comparison.files else None,
+        "command": comparison.command,
+        "problem": comparison.problem,
+    }
+
+
+def usage_json(usage: Usage) -> Json:
+    return {**asdict(usage), "amplification": usage.amplification}

@@ -1,0 +1,24 @@
+"""Tasks of the dispose DAG: say what would be deleted, and delete it if that was confirmed."""
+
+from typing import Any
+
+from airflow.sdk import get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
+
+from plugins.statelib_airflow import cleaning
+from plugins.statelib_airflow.hooks import StatelibHook
+
+
+@task(task_id="preview")
+def preview(pipeline: str) -> dict[str, Any]:
+    """What deleting the savepoint would delete; refuses what is no savepoint, or is needed."""
+    return cleaning.dispose(StatelibHook(), pipeline, get_current_context()["params"]["savepoint"], dry_run=True)
+
+
+@task(task_id="dispose")
+def dispose(pipeline: str) -> dict[str, Any]:
+    """Delete it."""
+    params = get_current_context()["params"]
+    if not params["confirm"]:
+        raise AirflowSkipException("not confirmed: nothing was deleted")
+    return cleaning.dispose(StatelibHook(), pipeline, params["savepoint"], dry_run=False)

@@ -1,0 +1,145 @@
+"""The trigger forms of the DAGs that people start by hand: JSON schema, which Airflow checks before a run exists."""
+
+from collections.abc import Sequence
+
+from airflow.sdk import Param
+
+BUCKET = r"((s3|gs|az)://[a-z0-9._-]{3,222}|abfss://[a-z0-9-]{3,63}@[a-z0-9]{3,24}\.dfs\.core\.windows\.net)"
+PLACE = rf"((file:)?/[^\x00-\x1f]+|{BUCKET}(/[^\x00-\x1f?#]*)?)"
+CHECKPOINT_ID_OR_PATH = rf"^([1-9][0-9]{{0,18}}|{PLACE})$"
+ABSOLUTE_PATH = rf"^{PLACE}$"
+CHECKPOINT_ID = r"^[1-9][0-9]{0,18}$"
+SUBSET = r"^((?!0+(\.0+)?%)([0-9]{1,2}(\.[0-9]{1,6})?|100)%|[1-9][0-9]{0,5}/[1-9][0-9]{0,5})$"
+"""As ``statelib verify --read-data-subset`` takes it."""
+
+
+def savepoint_form() -> dict[str, Param]:
+    labels = {"canonical": "canonical: every backend and Flink read it", "native": "native: the backend's own form"}
+    return {
+        "format": Param(
+            "canonical",
+            type="string",
+            enum=list(labels),
+            values_display=labels,
+            title="Format",
+            description="canonical: readable by every backend and by Flink; native: the backend's own form",
+        ),
+        "target": Param(
+            None,
+            type=["null", "string"],
+            pattern=ABSOLUTE_PATH,
+            examples=["/srv/savepoints", "s3://bucket/savepoints"],
+            title="Target directory",
+            description="absolute path, file:, s3:, gs:, az: or abfss: URI; empty: the storage's savepoints directory",
+        ),
+        "note": Param(
+            "",
+            type=["null", "string"],
+            maxLength=500,
+            examples=["before release 2.4", "before the parallelism is doubled"],
+            title="Note",
+            description="why it was taken",
+        ),
+    }
+
+
+def restore_form(max_parallelism: int) -> dict[str, Param]:
+    modes = {"NO_CLAIM": "NO_CLAIM: its files stay its owner's", "CLAIM": "CLAIM: statelib may delete them in time"}
+    return {
+        "checkpoint": Param(
+            type="string",
+            pattern=CHECKPOINT_ID_OR_PATH,
+            examples=[
+                "1",
+                "/srv/state/aircraft_activity/chk-41",
+                "s3://bucket/savepoints/savepoint-aircraft_activity-7",
+            ],
+            title="Checkpoint",
+            description="id of a completed checkpoint, or absolute path or URI of a checkpoint or savepoint",
+        ),
+        "claim_mode": Param(
+            "NO_CLAIM",
+            type="string",
+            enum=list(modes),
+            values_display=modes,
+            title="Claim mode",
+            description="CLAIM makes statelib the owner of the restored files",
+        ),
+        "parallelism": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            maximum=max_parallelism,
+            title="Parallelism",
+            description="empty: as now",
+        ),
+        "allow_non_restored_state": Param(
+            False,
+            type="boolean",
+            title="Allow non-restored state",
+            description="leave out states that the pipeline has no more; the pipeline file must say so too",
+        ),
+        "approval": Param(
+            False,
+            type="boolean",
+            title="Ask before the switch",
+            description="show the plan, and wait up to 23 hours until somebody approves it",
+        ),
+        "replay": Param(
+            False,
+            type="boolean",
+            title="Replay",
+            description="afterwards run the intervals after the restored one again, oldest first",
+        ),
+    }
+
+
+def dispose_form() -> dict[str, Param]:
+    return {
+        "savepoint": Param(
+            type="string", pattern=CHECKPOINT_ID, examples=["7"], title="Savepoint", description="id of a savepoint"
+        ),
+        "confirm": Param(
+            False,
+            type="boolean",
+            title="Yes, delete it for good",
+            description="off: only say what would be deleted",
+        ),
+    }
+
+
+def cleanup_form() -> dict[str, Param]:
+    return {
+        "dry_run": Param(
+            True, type="boolean", title="Only report orphans", description="off: delete the orphans that are found"
+        ),
+        "grace_hours": Param(
+            168,
+            type="integer",
+            minimum=24,
+            title="Grace period in hours",
+            description="how old a file must be that the catalog knows nothing of",
+        ),
+    }
+
+
+def verify_form(pipelines: Sequence[str]) -> dict[str, Param]:
+    """``pipelines``: names to choose from; another one that the catalog knows may be entered."""
+    return {
+        "read_data_subset": Param(
+            "10%",
+            type="string",
+            pattern=SUBSET,
+            examples=["5%", "10%", "25%", "100%", "1/20"],
+            title="Files to read",
+            description="5%: others in each run; 1/20: one part of twenty; 100%: all, and every entry is counted",
+        ),
+        "pipeline": Param(
+            None,
+            type=["null", "string"],
+            minLength=1,
+            examples=list(pipelines),
+            title="Pipeline",
+            description="empty: all",
+        ),
+    }

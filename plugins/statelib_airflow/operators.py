@@ -1,0 +1,203 @@
+"""Operators for a team's own DAGs: a checkpoint, a savepoint, a restore, a cleanup and a verification, each one task.
+
+They go through the steps that the generated DAGs have a task each for (:mod:`plugins.statelib_airflow.steps`).
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from plugins.statelib_airflow import cleaning, runs, steps
+from plugins.statelib_airflow.hooks import StatelibHook, is_path
+from plugins.statelib_airflow.places import job
+
+if TYPE_CHECKING:
+    from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+    from airflow.sdk import Context
+
+    from statelib.flows.checkpoint import Begun
+
+
+class StatelibSparkOperator(SparkSubmitOperator):
+    """One of statelib's Spark jobs. Everything else is as in SparkSubmitOperator: master, deploy mode and resources
+    come from its connection (``conn_id``, by default ``spark_default``), its arguments and Spark's own configuration.
+
+    The driver's environment gets what the statelib connection says when the task runs; it is in no template field,
+    and so never shown."""
+
+    def __init__(self, *, script: str, statelib_conn_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(application=job(script), **kwargs)
+        self.statelib_conn_id = statelib_conn_id
+
+    @property
+    def statelib(self) -> StatelibHook:
+        return StatelibHook(self.statelib_conn_id)
+
+    def _get_hook(self) -> "SparkSubmitHook":
+        hook = super()._get_hook()
+        hook._env_vars = {**(self.env_vars or {}), **self.statelib.settings()} or None
+        return hook
+
+
+class CheckpointOperator(StatelibSparkOperator):
+    """Apply the run's data interval to a pipeline's state and checkpoint it: begin, spark-submit, check, register; a
+    failure that is final gives the checkpoint up. Returns ``id``, ``bytes``, ``keys`` and ``duration_ms``, which go
+    along with the asset event too.
+
+    ``pipeline``: its name, or the path of its file. Safe to retry and to clear: a retry begins a checkpoint that
+    supersedes the one of the try before, and an interval that the state holds is not applied again. Give the DAG a
+    timetable with data intervals (CronDataIntervalTimetable) and ``max_active_runs=1``."""
+
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipeline")
+
+    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+        kwargs.setdefault("name", "statelib.{{ task.pipeline }}.{{ task.task_id }}")
+        super().__init__(script="snapshot.py", **kwargs)
+        self.pipeline = pipeline
+        if type(self).updates_asset and not is_path(pipeline) and not self.outlets:
+            self.outlets.append(steps.state_asset(pipeline))
+
+    updates_asset = True
+
+    def begin(self, context: "Context") -> "Begun":
+        begun = steps.begin_checkpoint(self.statelib, self.pipeline, context)
+        if begun is None:
+            raise AirflowException("the run before this one is under way: set max_active_runs=1 on the DAG")
+        return begun
+
+    def execute(self, context: "Context") -> Any:
+        hook = self.statelib
+        pipeline = hook.pipeline(self.pipeline)
+        begun = self.begin(context)
+        if begun.already_completed:
+            return steps.announce_again(hook, pipeline.name, begun.checkpoint_id, context)
+        self.application_args = ["--pipeline", pipeline.path, "--checkpoint-id", str(begun.checkpoint_id)]
+        failing = "snapshot"
+        try:
+            super().execute(context)
+            failing = "check_completeness"
+            report = steps.check(hook, self.pipeline, begun.checkpoint_id)
+            failing = "register"
+            return steps.register(hook, self.pipeline, begun.checkpoint_id, report, context)
+        except Exception as error:
+            if isinstance(error, AirflowFailException) or runs.is_last_try(context):
+                steps.abort(hook, pipeline.name, begun.checkpoint_id, [failing], context)
+            raise
+
+
+class SavepointOperator(CheckpointOperator):
+    """Write the pipeline's present state once more: ``format`` canonical (every backend and Flink read it) or native,
+    to the directory ``target`` (None: the storage's own place for savepoints). Its user's to delete."""
+
+    template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "format", "target", "note")
+    updates_asset = False
+
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        format: str = "canonical",  # noqa: A002 - Flink's word for it
+        target: str | None = None,
+        note: str = "",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pipeline=pipeline, **kwargs)
+        self.format, self.target, self.note = format, target, note
+
+    def begin(self, context: "Context") -> "Begun":
+        request = {"format": self.format, "target": self.target, "note": self.note}
+        return steps.begin_savepoint(self.statelib, self.pipeline, request, context)
+
+
+class RestoreOperator(StatelibSparkOperator):
+    """Put a pipeline's state back to ``checkpoint`` (an id, or an absolute path or URI): plan, prove with Spark that it
+    restores (unless ``rehearse`` is off), make it the head. Returns the head. It holds the checkpoint while it works,
+    against retention and gc; a retry plans anew."""
+
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipeline", "checkpoint", "parallelism")
+
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        checkpoint: str,
+        claim_mode: str = "NO_CLAIM",
+        parallelism: int | str | None = None,
+        allow_non_restored_state: bool = False,
+        rehearse: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("name", "statelib.{{ task.pipeline }}.{{ task.task_id }}")
+        super().__init__(script="rehearse_restore.py", **kwargs)
+        self.pipeline, self.checkpoint, self.claim_mode = pipeline, checkpoint, claim_mode
+        self.parallelism, self.allow_non_restored_state = parallelism, allow_non_restored_state
+        self.rehearse = rehearse
+
+    def execute(self, context: "Context") -> Any:
+        hook = self.statelib
+        wanted = int(self.parallelism) if self.parallelism not in (None, "", "None") else None
+        request = steps.RestoreRequest(str(self.checkpoint), self.claim_mode, wanted, self.allow_non_restored_state)
+        plan = steps.plan_restore(hook, self.pipeline, request, context)
+        try:
+            if self.rehearse:
+                self.application_args = request.rehearsal(hook.pipeline(self.pipeline).path, plan.parallelism)
+                super().execute(context)
+            return steps.switch(hook, self.pipeline, plan, context)
+        except BaseException:
+            with suppress(Exception):  # what has failed says more, and the hold ends by itself in a day
+                steps.release(hook, plan, context)
+            raise
+
+
+class CleanupOperator(BaseOperator):
+    """Apply ``checkpoint.retain`` of the pipeline files, delete what nothing needs any more, and look for orphans;
+    those are deleted only with ``delete_orphans``. ``pipeline`` None: of all pipelines."""
+
+    template_fields: Sequence[str] = ("pipeline",)
+
+    def __init__(
+        self,
+        *,
+        pipeline: str | None = None,
+        delete_orphans: bool = False,
+        grace_hours: int = 168,
+        statelib_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.pipeline, self.statelib_conn_id = pipeline, statelib_conn_id
+        self.delete_orphans, self.grace_hours = delete_orphans, grace_hours
+
+    def execute(self, context: "Context") -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
+        hook = StatelibHook(self.statelib_conn_id)
+        retired = cleaning.retention(hook, self.pipeline)
+        collected = cleaning.gc(hook, self.pipeline)
+        found = cleaning.orphans(hook, self.pipeline, grace_hours=self.grace_hours, dry_run=not self.delete_orphans)
+        return {"retention": retired, "gc": collected, "orphans": found}
+
+
+class VerifyOperator(BaseOperator):
+    """Verify every completed checkpoint of a pipeline: all files and their sizes, and the bytes of a subset of them, as
+    ``statelib verify --read-data-subset`` writes it: ``5%``, or one part, such as ``1/20``; with ``100%`` every entry
+    too. Fails if anything is damaged; the report is its XCom ``report`` either way."""
+
+    template_fields: Sequence[str] = ("pipeline", "read_data_subset")
+
+    def __init__(
+        self, *, pipeline: str, read_data_subset: str = "100%", statelib_conn_id: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.pipeline, self.read_data_subset, self.statelib_conn_id = pipeline, read_data_subset, statelib_conn_id
+
+    def execute(self, context: "Context") -> dict[str, Any]:
+        hook = StatelibHook(self.statelib_conn_id)
+        report = cleaning.verify(hook, self.pipeline, self.read_data_subset, runs.run_id(context))
+        context["ti"].xcom_push("report", report)
+        if report["problems"]:
+            damaged = "\n".join(report["problems"])
+            raise AirflowFailException(f"{self.pipeline}: {len(report['problems'])} damaged:\n{damaged}")
+        return report

@@ -1,0 +1,38 @@
+import { useState } from "react";
+import type { Ancestor, Checkpoint } from "../../api";
+import { grouped, interval } from "../../format";
+import { StateBadge, STATES, Tags } from "../../parts/badge";
+import { Id, Time } from "../../parts/text";
+
+const FIRST = 8;
+
+/** Itself, its base, the base of that, back to the one that began from nothing. */
+export function Lineage({ pipeline, lineage, run }: { pipeline: string; lineage: Ancestor[]; run: Checkpoint["run"] }) {
+  const [all, setAll] = useState(lineage.length <= FIRST + 2);
+  const shown = all ? lineage : lineage.slice(0, FIRST);
+  return (
+    <>
+      <ol className="lineage">
+        {shown.map((one, at) => (
+          <li key={one.checkpoint_id} data-tone={STATES[one.state].tone} aria-current={at === 0 ? "true" : undefined}>
+            {at === 0 ? <span className="id">{one.checkpoint_id}</span> : <Id pipeline={pipeline} id={one.checkpoint_id} />}
+            <Tags checkpoint={{ head: false, kind: one.kind }} />
+            <span className="nowrap">{one.interval ? interval(one.interval) : <span className="none">no interval</span>}</span>
+            {one.state !== "COMPLETED" && <StateBadge state={one.state} />}
+            <Time ms={one.completed_at_ms} absolute={false} />
+            {at === 0 && run && (
+              <a target="_top" href={run.href}>
+                DAG run
+              </a>
+            )}
+          </li>
+        ))}
+      </ol>
+      {!all && (
+        <button type="button" className="button small" onClick={() => setAll(true)}>
+          Show all {grouped(lineage.length)}
+        </button>
+      )}
+    </>
+  );
+}

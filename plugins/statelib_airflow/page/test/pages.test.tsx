@@ -1,0 +1,156 @@
+// The pages over made-up answers: what is said, what is offered, what is refused.
+import { QueryClientProvider } from "@tanstack/react-query";
+import { cleanup, configure, fireEvent, render, screen, waitFor, within } from "@testing-library/react";
+import userEvent from "@testing-library/user-event";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { detailOf, HISTORIES, NOW, pipelines } from "../mock/data.ts";
+import { App } from "../src/app";
+import { newClient } from "../src/queries";
+
+configure({ asyncUtilTimeout: 20_000 });
+
+let asked: string[] = [];
+let answers: (path: string) => [number, unknown];
+
+const history = (name: string) => [...(HISTORIES.get(name) ?? [])].reverse();
+
+function usual(path: string): [number, unknown] {
+  if (path === "pipelines") return [200, { pipelines: pipelines(), now_ms: NOW }];
+  const found = /^pipelines\/(\w+)\/checkpoints(?:\/(\d+))?/.exec(path);
+  const rows = history(found?.[1] ?? "");
+  const one = rows.find((row) => row.checkpoint_id === Number(found?.[2]));
+  if (one) return [200, detailOf(one)];
+  if (found?.[2]) return [404, { kind: "no-checkpoint", message: "There is none.", hint: "statelib checkpoints list" }];
+  if (found) return [200, { total: rows.length, checkpoints: rows.slice(0, 10), now_ms: NOW }];
+  return [404, { kind: "no-route", message: path, hint: "" }];
+}
+
+beforeEach(() => {
+  asked = [];
+  answers = usual;
+  window.scrollTo = () => {};
+  vi.stubGlobal("fetch", async (url: string) => {
+    const path = url.split("/api/")[1] ?? "";
+    asked.push(path);
+    const [status, body] = answers(path);
+    return new Response(JSON.stringify(body), { status });
+  });
+});
+
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+});
+
+function show(hash: string): void {
+  window.history.replaceState(null, "", hash);
+  render(
+    <QueryClientProvider client={newClient()}>
+      <App />
+    </QueryClientProvider>,
+  );
+}
+
+describe("overview", () => {
+  it("puts what needs somebody first", async () => {
+    show("#/");
+    const table = await screen.findByRole("table", { name: "Pipelines" });
+    const names = within(table).getAllByRole("rowheader").map((cell) => cell.querySelector("a")?.textContent);
+    expect(names).toEqual(["gate_turnarounds", "route_delays", "aircraft_activity", "carrier_streaks"]);
+    expect(within(table).getByText(/no column 'air_tme'/)).toBeTruthy();
+  });
+
+  it("offers triggers only to those who may", async () => {
+    show("#/");
+    const row = async (name: string) => within((await screen.findByRole("link", { name })).closest("tr") as HTMLElement);
+    const savepoint = (await row("aircraft_activity")).getByRole("link", { name: "Savepoint…" });
+    expect(savepoint.getAttribute("target")).toBe("_top");
+    expect(new URL((savepoint as HTMLAnchorElement).href).pathname).toBe("/dags/aircraft_activity.savepoint");
+    expect((await row("carrier_streaks")).getByRole("link", { name: "Savepoint…" }).getAttribute("aria-disabled")).toBe("true");
+  });
+
+  it("filters, and keeps the filter in the address", async () => {
+    show("#/");
+    await userEvent.type(await screen.findByRole("searchbox"), "streak");
+    expect(screen.getAllByRole("rowheader")).toHaveLength(1);
+    expect(window.location.hash).toBe("#/?q=streak");
+  });
+});
+
+describe("history", () => {
+  it("asks the API to sort and filter", async () => {
+    show("#/p/aircraft_activity");
+    await userEvent.click(await screen.findByRole("button", { name: "Duration" }));
+    await userEvent.selectOptions(screen.getByLabelText("Status"), "ABORTED");
+    await waitFor(() => expect(asked.at(-1)).toBe("pipelines/aircraft_activity/checkpoints?limit=25&offset=0&order=desc&sort=duration_ms&state=ABORTED"));
+    expect(screen.getByRole("columnheader", { name: "Duration" }).getAttribute("aria-sort")).toBe("descending");
+  });
+
+  it("compares two, no more", async () => {
+    show("#/p/aircraft_activity");
+    for (const id of [143, 140]) await userEvent.click(await screen.findByRole("checkbox", { name: `Choose ${id} for comparing` }));
+    expect(screen.getByRole("link", { name: "Compare" }).getAttribute("href")).toBe("#/p/aircraft_activity/compare?left=140&right=143");
+    expect((screen.getByRole("checkbox", { name: "Choose 139 for comparing" }) as HTMLInputElement).disabled).toBe(true);
+  });
+
+  it("restores only to what is complete", async () => {
+    show("#/p/route_delays");
+    const restore = await screen.findByRole("link", { name: "Restore… to 55" });
+    expect(restore.title).toBe("Opens route_delays.restore: press Trigger there and enter checkpoint 55");
+    for (const id of [58, 57, 49]) expect(screen.queryByRole("link", { name: `Restore… to ${id}` })).toBeNull();
+  });
+
+  it("walks its chart by keys, and has its numbers as a table", async () => {
+    show("#/p/aircraft_activity");
+    const chart = await screen.findByRole("slider");
+    const before = chart.getAttribute("aria-valuetext");
+    fireEvent.keyDown(chart, { key: "ArrowLeft" });
+    expect(chart.getAttribute("aria-valuetext")).not.toBe(before);
+    await userEvent.click(within(screen.getByRole("figure")).getByRole("button", { name: "Table" }));
+    expect(within(screen.getByRole("figure")).getByRole("table", { name: "Timeline" })).toBeTruthy();
+  });
+});
+
+describe("one checkpoint", () => {
+  it("says why it is held back, and offers no restore", async () => {
+    show("#/p/route_delays/c/57");
+    expect(await screen.findByText(/nothing builds on it/)).toBeTruthy();
+    expect(screen.getByText(/expected at most 7.4 %, found 41.2 %/)).toBeTruthy();
+    expect(screen.queryByRole("link", { name: /Restore…/ })).toBeNull();
+  });
+
+  it("lets a savepoint be disposed of by its DAG", async () => {
+    show("#/p/aircraft_activity/c/138");
+    const dispose = await screen.findByRole("link", { name: "Dispose…" });
+    expect(dispose.title).toBe("Opens aircraft_activity.dispose: press Trigger there and enter savepoint 138");
+    expect(screen.getByRole("heading", { level: 1 }).textContent).toBe("Savepoint 138");
+  });
+
+  it("shows what is known of one whose files are gone", async () => {
+    show("#/p/aircraft_activity/c/40");
+    expect(await screen.findByText(/_metadata does not exist/)).toBeTruthy();
+    expect(within(screen.getByLabelText("Facts")).getByText("2013-02-09")).toBeTruthy();
+  });
+});
+
+describe("trouble", () => {
+  it("is told with its hint, and can be tried again", async () => {
+    show("#/p/aircraft_activity/c/999");
+    expect(await screen.findByText("statelib checkpoints list")).toBeTruthy();
+    answers = () => [200, detailOf(history("aircraft_activity")[0]!)];
+    await userEvent.click(screen.getByRole("button", { name: "Retry" }));
+    expect(await screen.findByLabelText("Facts")).toBeTruthy();
+  });
+
+  it("leads to the login when nobody is signed in", async () => {
+    answers = () => [401, { detail: "Not authenticated" }];
+    show("#/");
+    const login = await screen.findByRole("link", { name: "Sign in" });
+    expect(login.getAttribute("target")).toBe("_top");
+  });
+
+  it("has a page for addresses that lead nowhere", () => {
+    show("#/p/x/nothing");
+    expect(screen.getByRole("heading", { level: 1 }).textContent).toBe("No such page");
+  });
+});

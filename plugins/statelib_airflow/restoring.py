@@ -1,0 +1,128 @@
+"""Tasks of the restore DAG: plan, ask, (rehearse), switch, replay."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import BaseSensorOperator, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from plugins.statelib_airflow import airflow_runs, steps
+from plugins.statelib_airflow.hooks import StatelibHook
+from plugins.statelib_airflow.runs import epoch_ms
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.sdk.api.datamodels._generated import DagRun
+
+    from statelib.flows.restore import RestorePlan
+
+PLAN = "{{ ti.xcom_pull(task_ids='plan', key='description') }}"
+log = logging.getLogger(__name__)
+
+
+@task(task_id="plan", multiple_outputs=True)
+def plan(pipeline_file: str, checkpoint_dag: str) -> dict[str, Any]:
+    """Dry run of the restore that the params ask for; returns the plan and the rehearsal's arguments."""
+    context = get_current_context()
+    params = context["params"]
+    if params["replay"] and airflow_runs.is_paused(checkpoint_dag):
+        raise AirflowFailException(
+            f"{checkpoint_dag} is paused, so nothing would be replayed: unpause it, or replay off"
+        )
+    request = steps.RestoreRequest(
+        params["checkpoint"], params["claim_mode"], params["parallelism"], params["allow_non_restored_state"]
+    )
+    planned = steps.plan_restore(StatelibHook(), pipeline_file, request, context)
+    if params["replay"] and planned.replay_from_ms is None:
+        raise AirflowFailException(f"{planned.directory} does not say where its events end: replay by a backfill")
+    arguments = request.rehearsal(pipeline_file, planned.parallelism)
+    return {"plan": planned.to_json(), "description": planned.describe(), "arguments": arguments}
+
+
+class ApprovePlanOperator(ApprovalOperator):
+    """Shows the plan and waits for a person, if the param ``approval`` is on; else it is skipped. A plan that is
+    rejected, or not answered in time, changes nothing."""
+
+    def execute(self, context: "Context") -> Any:
+        if not context["params"]["approval"]:
+            raise AirflowSkipException("nobody asked for an approval")
+        return super().execute(context)
+
+    def execute_complete(self, context: "Context", event: dict[str, Any]) -> Any:
+        answer = super().execute_complete(context, event)
+        if self.APPROVE not in answer["chosen_options"]:
+            steps.release(StatelibHook(), _plan(context), context)
+        return answer
+
+
+@task(task_id="switch")
+def switch(pipeline_file: str, plan_json: str) -> dict[str, int | None]:
+    """Make the planned checkpoint the pipeline's head; returns the head."""
+    from statelib.flows.restore import RestorePlan
+
+    return steps.switch(StatelibHook(), pipeline_file, RestorePlan.from_json(plan_json), get_current_context())
+
+
+class ReplayOperator(BaseSensorOperator):
+    """Run the DAG runs of the intervals after the restored one again, oldest first, each once the one before it is
+    registered; if the param ``replay`` is on, else it is skipped.
+
+    What is done is asked of the catalog, what is under way of Airflow; nothing is remembered. So it may die anywhere,
+    and clearing it goes on with the first interval that the state does not hold. In between it needs no worker."""
+
+    template_fields: Sequence[str] = ("checkpoint_dag",)
+
+    def __init__(self, *, pipeline: str, checkpoint_dag: str, **kwargs: Any) -> None:
+        super().__init__(mode="reschedule", **kwargs)
+        self.pipeline, self.checkpoint_dag = pipeline, checkpoint_dag
+
+    def poke(self, context: "Context") -> bool:
+        if not context["params"]["replay"]:
+            raise AirflowSkipException("nobody asked for a replay: clear the runs after the restored one, or backfill")
+        since = context["ti"].get_first_reschedule_date(context) or datetime.now(UTC)
+        start_ms = _plan(context).replay_from_ms
+        for run in reversed(list(self._runs(start_ms or 0))):
+            if not self._is_applied(run):
+                self._go_on(run, since)
+                return False
+        return True
+
+    def _runs(self, start_ms: int) -> Iterator["DagRun"]:
+        """Those of intervals from there on, newest first."""
+        for run in airflow_runs.newest_first(self.checkpoint_dag):
+            if run.data_interval_start is None or run.data_interval_end is None:
+                continue
+            if epoch_ms(run.data_interval_start) < start_ms:
+                return
+            yield run
+
+    def _is_applied(self, run: "DagRun") -> bool:
+        from statelib.model.checkpoint import DataInterval
+        from statelib.model.ids import PipelineName
+
+        assert run.data_interval_start is not None
+        assert run.data_interval_end is not None
+        interval = DataInterval(epoch_ms(run.data_interval_start), epoch_ms(run.data_interval_end))
+        return StatelibHook().deployment().catalog().applied(PipelineName(self.pipeline), interval) is not None
+
+    def _go_on(self, run: "DagRun", since: datetime) -> None:
+        """Let the oldest run that is not applied run again, unless it is about to, or has failed to."""
+        if run.state not in airflow_runs.ENDED:
+            log.info("waiting for %s, which is %s (of a cancelled backfill it never runs)", run.run_id, run.state)
+        elif run.start_date is not None and run.start_date >= since:
+            raise AirflowFailException(
+                f"the replay stops at {run.run_id}: {self.checkpoint_dag} ended as {run.state} and did not apply its"
+                " interval; mend what its log says, then clear this task"
+            )
+        else:
+            log.info("running %s again", run.run_id)
+            airflow_runs.clear(run)
+
+
+def _plan(context: "Context") -> "RestorePlan":
+    from statelib.flows.restore import RestorePlan
+
+    return RestorePlan.from_json(context["ti"].xcom_pull(task_ids="plan", key="plan"))
