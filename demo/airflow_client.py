@@ -1,6 +1,7 @@
 """The few calls of Airflow's REST API that the demonstration and the tests make."""
 
 import json
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -43,21 +44,34 @@ class Run:
 
 
 class AirflowClient:
-    """Talks to an API server that lets everybody in (127.0.0.1 only)."""
+    """Talks to an API server on 127.0.0.1: to one that lets everybody in, or with the ``token`` of who is signed in."""
 
-    def __init__(self, url: str, check_alive: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, url: str, check_alive: Callable[[], None] = lambda: None, token: str = "") -> None:
         """``check_alive`` raises when a part of that Airflow has ended: no request waits for the dead."""
         self.url = url
+        self._signed_in = {"Authorization": f"Bearer {token}"} if token else {}
         self._check_alive = check_alive
+        self._one_at_a_time = threading.Lock()
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """From now on every call, on any thread, raises AirflowRequestError."""
+        self._stopped.set()
+
+    def check(self) -> None:
+        """Raises when a part of that Airflow has ended, or after :meth:`stop`."""
+        if self._stopped.is_set():
+            raise AirflowRequestError("stopped")
+        self._check_alive()
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """JSON of the answer. Raises AirflowRequestError for every status but 2xx."""
-        self._check_alive()
+        self.check()
         request = urllib.request.Request(  # noqa: S310
             f"{self.url}/api/v2{path}",
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "Accept": "application/json"},
+            headers={"Content-Type": "application/json", "Accept": "application/json", **self._signed_in},
         )
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
@@ -89,21 +103,24 @@ class AirflowClient:
                 raise AirflowRequestError(f"no DAG {', '.join(sorted(missing))} after {patience_s:.0f} s: {errors}")
             time.sleep(0.3)
 
-    def backfill(self, dag_id: str, first: str, last: str) -> int:
-        """Create a run for each interval from ``first`` to ``last`` (dates, both included), in order.
+    def backfill(self, dag_id: str, first: str, last: str, at_once: int = 1) -> int:
+        """Create a run for each interval from ``first`` to ``last`` (dates, both included), in order; Airflow starts
+        ``at_once`` of them side by side.
         Waits while an older backfill of the DAG is closing. Runs that ended are run again with
-        :meth:`clear`: on SQLite, a backfill that replaces their rows can end the scheduler."""
+        :meth:`clear`: on SQLite, a backfill that replaces their rows can end the scheduler. Two at once would lock
+        each other out of it."""
         body: dict[str, Any] = {
             "dag_id": dag_id,
             "from_date": f"{first}T00:00:00Z",
             "to_date": f"{last}T00:00:00Z",
             "reprocess_behavior": "none",
-            "max_active_runs": 1,
+            "max_active_runs": at_once,
             "run_backwards": False,
             "dag_run_conf": {},
         }
         self.wait_for_backfills(dag_id)
-        return int(self._write("/backfills", body, self._open_backfill, dag_id)["id"])
+        with self._one_at_a_time:
+            return int(self._write("/backfills", body, self._open_backfill, dag_id)["id"])
 
     def _open_backfill(self, dag_id: str) -> Any:
         """The one open backfill of a DAG; None if there is none."""
@@ -164,6 +181,24 @@ class AirflowClient:
             time.sleep(0.4)
         return run
 
+    def question(self, run: Run, task_id: str) -> dict[str, Any]:
+        """What a task that awaits input asks a person: subject, Markdown body, options."""
+        return dict(self.call("GET", f"{_path(run.dag_id, run.run_id)}/{task_id}/-1/hitlDetails"))
+
+    def answer(self, run: Run, task_id: str, option: str) -> None:
+        """Answer as a person would in Airflow's UI."""
+        path = f"{_path(run.dag_id, run.run_id)}/{task_id}/-1/hitlDetails"
+        for _ in range(BUSY_TRIES):
+            try:
+                self.call("PATCH", path, {"chosen_options": [option], "params_input": {}})
+                return
+            except AirflowRequestError as error:
+                if error.status == HTTPStatus.CONFLICT:
+                    return  # the try before was heard
+                if error.status not in BUSY:
+                    raise
+            time.sleep(0.5)
+
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         return {task["task_id"]: task["state"] for task in self._tasks(dag_id, run_id)}
 
@@ -183,7 +218,8 @@ class AirflowClient:
         """The end of the log of the task that failed, for people."""
         for task in self._tasks(run.dag_id, run.run_id):
             if task["state"] == "failed":
-                path = f"{_path(run.dag_id, run.run_id)}/{task['task_id']}/logs/{task['try_number']}?full_content=true"
+                path = f"{_path(run.dag_id, run.run_id)}/{task['task_id']}/logs/{task['try_number']}"
+                path += f"?full_content=true&map_index={task['map_index']}"
                 text = list(_log_lines(self.call("GET", path)["content"]))
                 return "\n".join([f"task {task['task_id']}, try {task['try_number']}:", *text[-lines:]])
         return "no task failed"

@@ -1,22 +1,24 @@
 """Airflow's components as processes that are started together and stopped one by one."""
 
 import fcntl
+import itertools
 import os
-import socket
 import subprocess
+import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-import psutil
-
 from demo.airflow_client import AirflowClient
 from demo.places import Places, Ports, environment
+from demo.processes import family, kill, unused_ports
 
-COMPONENTS = ("api-server", "scheduler", "dag-processor")
+SCHEDULER = "scheduler"
+COMPONENTS = ("api-server", SCHEDULER, "dag-processor")
 STOP_AFTER_S = 20.0
 
 
@@ -34,26 +36,19 @@ class RunningAirflow:
 
 def free_ports() -> Ports:
     """Three ports that nobody listens on right now."""
-    sockets = [socket.socket() for _ in range(3)]
-    try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return Ports(*(s.getsockname()[1] for s in sockets))
-    finally:
-        for s in sockets:
-            s.close()
+    return Ports(*unused_ports(3))
 
 
 def migrate(places: Places) -> None:
-    """Create Airflow's database, or bring it up to date. Takes about 5 s of CPU."""
+    """Create Airflow's database and statelib's catalog, or bring them up to date. Takes about 5 s of CPU."""
     places.make_directories()
-    command = [_airflow_binary(places), "db", "migrate"]
     env = environment(places, Ports())
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # noqa: S603
-    (places.airflow / "migrate.log").write_bytes(done.stdout)
-    if done.returncode:
-        tail = done.stdout.decode(errors="replace")[-2000:]
-        raise AirflowStartError(f"airflow db migrate ended with status {done.returncode}:\n{tail}")
+    with (places.airflow / "migrate.log").open("wb") as log:
+        for command in ([_airflow_binary(places), "db"], [sys.executable, "-m", "statelib", "catalog"]):
+            done = subprocess.run([*command, "migrate"], env=env, stdout=log, stderr=log, check=False)  # noqa: S603
+            if done.returncode:
+                tail = Path(log.name).read_text(errors="replace")[-2000:]
+                raise AirflowStartError(f"{' '.join(command)} migrate ended with status {done.returncode}:\n{tail}")
 
 
 @contextmanager
@@ -65,23 +60,29 @@ def exclusive(places: Places) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise AirflowStartError(
-                f"another `make demo` or `make up` runs over {places.work}: stop it first"
+                f"another `make demo`, `make up` or `make cluster` runs over {places.work}: stop it first"
             ) from None
         yield
 
 
 @contextmanager
 def airflow(
-    places: Places, ports: Ports, components: Sequence[str] = COMPONENTS, patience_s: float = 120.0
+    places: Places,
+    ports: Ports,
+    components: Sequence[str] = COMPONENTS,
+    patience_s: float = 120.0,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[RunningAirflow]:
-    """A migrated Airflow, healthy when this yields; every process is gone when the block ends.
+    """A migrated Airflow, healthy when this yields; every process is gone when the block ends. ``settings``: more
+    variables of its environment.
 
     Raises AirflowStartError. Logs of the components lie in ``<airflow>/<component>.log``.
     """
-    env = environment(places, ports)
+    env = environment(places, ports) | dict(settings or {})
     url = f"http://127.0.0.1:{ports.api}"
     processes: dict[str, subprocess.Popen[bytes]] = {}
-    client = AirflowClient(url, lambda: _check_alive(places, processes))
+    supervisor = Supervisor(processes, lambda name: _start(places, name, env), lambda name: log_file(places, name))
+    client = AirflowClient(url, supervisor.check)
     try:
         for name in components:
             processes[name] = _start(places, name, env)
@@ -102,7 +103,7 @@ def log_file(places: Places, component: str) -> Path:
 def _start(places: Places, component: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
     """In a session of its own, so that Ctrl-C reaches only us and we end the components in order."""
     log: IO[bytes]
-    with log_file(places, component).open("wb") as log:
+    with log_file(places, component).open("ab") as log:
         return subprocess.Popen(  # noqa: S603
             [_airflow_binary(places), component],
             env=env,
@@ -129,17 +130,38 @@ def _wait_until_healthy(
         time.sleep(0.3)
 
 
-def _check_alive(places: Places, processes: dict[str, subprocess.Popen[bytes]]) -> None:
-    for name, process in processes.items():
-        if process.poll() is not None:
-            tail = log_file(places, name).read_text(errors="replace")[-2000:]
-            raise AirflowStartError(f"Airflow: {name} ended; log {log_file(places, name)}:\n{tail}")
+class Supervisor:
+    """Looks after the components, as a service manager would: a scheduler that ended is started again, because on
+    SQLite it can meet rows of a write that was rolled back (ObjectDeletedError). Nothing else may end."""
+
+    def __init__(
+        self,
+        processes: dict[str, subprocess.Popen[bytes]],
+        start: Callable[[str], subprocess.Popen[bytes]],
+        log_of: Callable[[str], Path],
+        restarts: int = 3,
+    ) -> None:
+        self._processes, self._start, self._log_of, self._left = processes, start, log_of, restarts
+        self._lock = threading.Lock()
+
+    def check(self) -> None:
+        """Raises AirflowStartError with the end of the log."""
+        with self._lock:
+            for name, process in list(self._processes.items()):
+                if process.poll() is None:
+                    continue
+                if name != SCHEDULER or not self._left:
+                    tail = self._log_of(name).read_text(errors="replace")[-2000:]
+                    raise AirflowStartError(f"Airflow: {name} ended; log {self._log_of(name)}:\n{tail}")
+                self._left -= 1
+                print(f"Airflow's {name} ended and is started again; log {self._log_of(name)}", flush=True)
+                self._processes[name] = self._start(name)
 
 
 def stop(processes: dict[str, subprocess.Popen[bytes]], patience_s: float = STOP_AFTER_S) -> None:
     """SIGTERM to each process singly (a signal to the group hangs the scheduler); the API server goes
     last, because tasks report to it. What has not ended after ``patience_s`` is killed with its children."""
-    known = {name: _family(process.pid) for name, process in processes.items()}
+    known = {name: family(process.pid) for name, process in processes.items()}
     deadline = time.monotonic() + patience_s
     others = [name for name in processes if name != "api-server"]
     for batch in (others, [name for name in processes if name == "api-server"]):
@@ -149,25 +171,8 @@ def stop(processes: dict[str, subprocess.Popen[bytes]], patience_s: float = STOP
             try:
                 processes[name].wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                known[name] += _family(processes[name].pid)
-    for member in (m for family in known.values() for m in family):
-        _kill(member)
+                known[name] += family(processes[name].pid)
+    for member in itertools.chain.from_iterable(known.values()):
+        kill(member)
     for process in processes.values():
         process.wait()
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    try:
-        root = psutil.Process(pid)
-        return [*root.children(recursive=True), root]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _kill(member: psutil.Process) -> None:
-    """psutil compares start times, so that a reused process id is not hit."""
-    try:
-        if member.is_running() and member.status() != psutil.STATUS_ZOMBIE:
-            member.kill()
-    except psutil.NoSuchProcess:
-        pass

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Make .work/venv hold exactly what requirements-dev.txt pins, and .work/endpoint what requirements-endpoint.txt
-# pins. Does nothing when it does already.
+# pins, and .work/azurite what tests/azurite pins. Does nothing when it does already.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -9,7 +9,7 @@ venv="$work/venv"
 ready="$venv/.ready"
 
 checksum() {
-    cat "$root/requirements-dev.txt" "$root/demo/bootstrap.txt" "$root/demo/bootstrap.sh" "$root/requirements-endpoint.txt" | cksum
+    cat "$root/requirements-dev.txt" "$root/demo/bootstrap.txt" "$root/demo/bootstrap.sh" "$root/requirements-endpoint.txt" "$root/tests/azurite/package-lock.json" | cksum
 }
 
 if [ -f "$ready" ] && [ "$(cat "$ready")" = "$(checksum) $root" ]; then
@@ -34,6 +34,14 @@ rm -f "$ready"
 # The S3 endpoint of the tests, apart: what it needs does not go together with the rest.
 "$python" -m venv --without-pip "$work/endpoint"
 "$venv/bin/uv" pip sync --quiet --python "$work/endpoint/bin/python" --require-hashes "$root/requirements-endpoint.txt"
+
+# Azurite, the Azure endpoint of the tests, where there is npm; where there is none, those tests skip and say why.
+if command -v npm >/dev/null 2>&1; then
+    mkdir -p "$work/azurite"
+    cp "$root/tests/azurite/package.json" "$root/tests/azurite/package-lock.json" "$work/azurite/"
+    npm ci --prefix "$work/azurite" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null ||
+        echo "npm could not install Azurite: the tests of Azure will be skipped" >&2
+fi
 
 # The checkout itself: on the path of every process of this environment, Spark's workers included.
 site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')

@@ -4,21 +4,23 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-FOREIGN = ("AIRFLOW", "SPARK_", "PYSPARK_", "STATELIB_", "PYTHON")
+FOREIGN = ("AIRFLOW", "AWS_", "SPARK_", "PYSPARK_", "STATELIB_", "PYTHON")
 """Variables that start so are not passed on: another installation must not leak into this one."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Directories of one deployment on this machine. ``pipelines`` may lie elsewhere in tests."""
+    """Directories of one deployment on this machine. ``pipelines`` may lie elsewhere in tests. ``settings`` are the
+    variables in which a cluster differs from a laptop, and nothing else does."""
 
     work: Path = CHECKOUT / ".work"
     checkout: Path = CHECKOUT
     pipelines: Path = CHECKOUT / "dags" / "pipelines"
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def airflow(self) -> Path:
@@ -71,6 +73,7 @@ def environment(places: Places, ports: Ports, base: Mapping[str, str] = os.envir
         **statelib_settings(places),
         **_spark(places),
         **_airflow(places, ports),
+        **places.settings,
     }
 
 
