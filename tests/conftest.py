@@ -1,17 +1,34 @@
-"""What tests of several kinds share: an S3 endpoint on loopback, one for each test process."""
+"""What tests of several kinds share, one for each test process: endpoints of object storages on loopback, Spark."""
 
+import os
+import shutil
+import sys
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from extent import examples
+from hypothesis import settings
+from worlds import CHECKOUT
 
+from statelib.testing.azure_endpoint import AzureEndpoint, azure_endpoint
 from statelib.testing.s3_endpoint import S3Endpoint, s3_endpoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 INTERPRETER = Path(__file__).resolve().parents[1] / ".work" / "endpoint" / "bin" / "python"
 """Made by ``make setup`` from requirements-endpoint.txt."""
+AZURITE = INTERPRETER.parents[2] / "azurite" / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+"""Made by ``make setup`` from azurite/package-lock.json, where there is npm."""
 
 _buckets = count()
+
+# no deadline: what an example takes is the machine's business
+settings.register_profile("statelib", max_examples=examples(100), deadline=None)
+settings.load_profile("statelib")
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +54,41 @@ def bucket(s3: S3Endpoint) -> str:
     name = f"bucket-{next(_buckets)}"
     s3.make_bucket(name)
     return name
+
+
+@pytest.fixture(scope="session")
+def running_azure() -> Iterator[AzureEndpoint]:
+    if not AZURITE.exists() or shutil.which("node") is None:
+        pytest.skip("no Azurite in .work/azurite: install Node.js with npm, then make setup")
+    with azure_endpoint(AZURITE) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def container(running_azure: AzureEndpoint, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A new container of Azure's, and this process set up to use it."""
+    for name, value in running_azure.environment.items():
+        monkeypatch.setenv(name, value)
+    name = f"container-{next(_buckets)}"
+    running_azure.make_container(name)
+    return name
+
+
+@pytest.fixture(scope="session")
+def spark() -> "Iterator[SparkSession]":
+    from pyspark.sql import SparkSession
+
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    os.environ["PYTHONPATH"] = str(CHECKOUT)
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.extraJavaOptions", options)
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()

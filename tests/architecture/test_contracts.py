@@ -48,11 +48,13 @@ def test_contracts_hold() -> None:
         ("statelib/restore/new.py", "rocksdict", "rocksdict lives"),
         ("statelib/flows/new.py", "sqlalchemy.orm", "SQL lives"),
         ("statelib/functions/new.py", "pandas", "Great Expectations and pandas live"),
-        ("statelib/cli/new.py", "yaml", "pydantic and YAML live"),
+        ("statelib/cli/new.py", "yaml", "pydantic, YAML and cron expressions live"),
         ("statelib/flows/new.py", "pyspark.sql", "Spark lives"),
         ("statelib/flows/new.py", "rich.table", "typer and rich live"),
+        ("statelib/flows/new.py", "opentelemetry.metrics", "OpenTelemetry lives"),
         ("statelib/storage/new.py", "pytest", "test tools live"),
         ("jobs/new.py", "airflow.sdk", "Airflow lives"),
+        ("dags/new.py", "fastapi", "FastAPI lives"),
     ],
 )
 def test_contracts_can_be_broken(tmp_path: Path, module: str, imported: str, contract: str) -> None:

@@ -8,11 +8,12 @@ import pytest
 from repository import ROOT
 
 DOCUMENTS = sorted(ROOT.glob("*.md"))
+EVERY = sorted([*DOCUMENTS, *(ROOT / "docs").rglob("*.md")])
 
 
 def rooms() -> list[str]:
     inside = [f"statelib/{path.name}" for path in (ROOT / "statelib").iterdir() if (path / "__init__.py").exists()]
-    beside = [f"{name}/" for name in ("dags", "plugins", "jobs", "demo", "bench", "tests")]
+    beside = [f"{name}/" for name in ("dags", "plugins", "jobs", "demo", "tests")]
     return sorted([*inside, *beside])
 
 
@@ -28,10 +29,26 @@ def test_every_verb_is_explained() -> None:
     assert {verb for verb in verbs if f"make {verb}" not in said} <= {"help", "setup", "format"}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_to_files(document: Path) -> None:
-    targets = re.findall(r"\]\(([^)#:]+)\)", document.read_text())
-    assert [target for target in targets if not (document.parent / target).exists()] == []
+@pytest.mark.parametrize("document", EVERY, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(document: Path) -> None:
+    dead = []
+    for place, anchor in re.findall(r"\]\(([^)#:\s]*)(?:#([^)\s]+))?\)", document.read_text()):
+        target = (document.parent / place).resolve() if place else document
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(f"{place}#{anchor}")
+    assert dead == []
+
+
+def anchors(document: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_document_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = {(index.parent / place).resolve() for place in re.findall(r"\]\(([^)#:\s]+)", index.read_text())}
+    assert [path.name for path in EVERY if path.parent != ROOT and path != index and path not in linked] == []
 
 
 def test_every_direct_dependency_has_a_reason() -> None:

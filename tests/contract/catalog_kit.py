@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from postgresql_server import DATABASE_USER, NoServer, postgresql_server
 from sqlalchemy import Select, create_engine, text
 
 from statelib.catalog.catalog import Catalog
@@ -15,6 +14,7 @@ from statelib.model.checkpoint import DataInterval, EventCounts, FileRecord, Sna
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import BeginRequest, CheckpointRecord, CommitFacts
+from statelib.testing.postgresql_server import DATABASE_USER, NoServer, postgresql_server
 
 PIPE = PipelineName("flights")
 DAY_MS = 86_400_000
@@ -32,18 +32,23 @@ def postgresql() -> Iterator[str]:
         yield directory
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a new, empty database of each kind."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/catalog.db"
-    directory, name = request.getfixturevalue("postgresql"), f"t{uuid.uuid4().hex}"
+def new_database(directory: str) -> str:
+    """The URL of a new, empty database of the cluster with its socket there."""
+    name = f"t{uuid.uuid4().hex}"
     server = f"postgresql+psycopg://{DATABASE_USER}@"
     admin = create_engine(f"{server}/postgres?host={directory}", isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name}"))
     admin.dispose()
     return f"{server}/{name}?host={directory}"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a new, empty database of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/catalog.db"
+    return new_database(request.getfixturevalue("postgresql"))
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
-"""Both backends keep the contract of the port."""
+"""Every backend keeps the contract of the port."""
 
 from pathlib import Path
 
+from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
@@ -18,3 +19,25 @@ class TestHeap(KeyedStateBackendSuite):
 class TestRocksDB(KeyedStateBackendSuite):
     def make(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path) -> KeyedStateBackend:
         return RocksDBKeyedStateBackend(schema, key_group_range, str(directory), "5a7b0000-0000-0000-0000-000000000000")
+
+
+class _Logging:
+    """With a log of the changes around it; ``limit_bytes``: 0 keeps none, as where no snapshot can be continued."""
+
+    limit_bytes = 1 << 20
+
+    def make(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path) -> KeyedStateBackend:
+        inner = super().make(schema, key_group_range, directory)  # type: ignore[misc]
+        return ChangelogKeyedStateBackend(inner, self.limit_bytes)
+
+
+class TestHeapWithLog(_Logging, TestHeap):
+    pass
+
+
+class TestRocksDBWithLog(_Logging, TestRocksDB):
+    pass
+
+
+class TestRocksDBWithoutLog(_Logging, TestRocksDB):
+    limit_bytes = 0

@@ -1,6 +1,7 @@
 """The catalog's contract, on each kind of database it runs on."""
 
 import multiprocessing
+from dataclasses import replace
 
 import catalog_kit
 import pytest
@@ -137,6 +138,19 @@ def test_begin_after_a_crash_aborts_the_older_pending_one(url: str, catalog: Cat
     old = catalog.get(PIPE, crashed.checkpoint_id)
     assert (old.state, old.reason) == (CheckpointState.ABORTED, "superseded by checkpoint 2 of retry")
     assert rows(url, select(ATTEMPT.c.attempt, ATTEMPT.c.state)) == [(attempt(1), "ABORTED")]
+
+
+def test_begin_is_refused_where_the_pipeline_stands_elsewhere_by_now(catalog: Catalog):
+    first = complete(catalog, 0)
+    complete(catalog, 1)
+    seen = catalog.head(PIPE)
+    catalog.restore(PIPE, first.checkpoint_id, None, "somebody else")
+    with pytest.raises(ConflictError, match="was to stand on 2 in generation 0") as refusal:
+        catalog.begin(replace(request(2), decided_at=seen), locate)
+    assert refusal.value.kind == "head-moved"
+    assert catalog.list(PIPE, {CheckpointState.PENDING}) == []
+    again = catalog.begin(replace(request(1, key="again"), decided_at=catalog.head(PIPE)), locate)
+    assert (again.base, again.generation) == (first.checkpoint_id, 1)
 
 
 def test_pipelines_do_not_disturb_each_other(catalog: Catalog):

@@ -93,6 +93,20 @@ def test_gc_condemns_what_nobody_refers_to_any_more(url: str, catalog: Catalog):
     assert [r.checkpoint_id for r in catalog.lineage(PIPE, CheckpointId(3))] == [3, 2, 1], "the history stays known"
 
 
+def test_what_is_let_go_of_between_the_phases_waits_for_the_next_gc(url: str, catalog: Catalog):
+    commit(catalog, catalog.begin(request(0), locate), "a")
+    commit(catalog, catalog.begin(request(1), locate), "b")
+    catalog.cleanup.condemn(PIPE, "one run")
+    let_go(catalog, 1)  # by another process
+    doomed = catalog.cleanup.doomed(PIPE)
+    assert (doomed.checkpoints, doomed.files) == ((), ())
+    catalog.cleanup.condemn(PIPE, "the next run")
+    doomed = catalog.cleanup.doomed(PIPE)
+    assert [record.checkpoint_id for record in doomed.checkpoints] == [1]
+    assert [file.uri.rpartition("/")[2] for file in doomed.files] == ["a"]
+    assert states(url) == {"a": "CONDEMNED", "b": "LIVE"}
+
+
 def test_a_condemned_file_cannot_come_back(url: str, catalog: Catalog):
     commit(catalog, catalog.begin(request(0), locate), "a")
     commit(catalog, catalog.begin(request(1), locate), "b")

@@ -3,25 +3,60 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+from extent import TEST_ALL
+
+from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.handles import (
+    ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
 )
+from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
-from statelib.snapshots.strategy import SnapshotStrategy
-from statelib.storage.views import CheckpointedStateScope
-from statelib.testing.strategy_suite import SnapshotStrategySuite
+from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.memory import MemoryCheckpointStorage
+from statelib.storage.views import CheckpointedStateScope, FileMergingSettings
+from statelib.testing.strategy_suite import MEMORY, SnapshotStrategySuite
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
+
+
+SAMPLED = ("file", "memory", "s3") if TEST_ALL else ("file", "memory")
+EVERYWHERE = ("file", "memory", "s3")
+
+
+class _Suite(SnapshotStrategySuite):
+    """On every storage."""
+
+    @pytest.fixture(params=SAMPLED)
+    def storage_root(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+        return root_of(request, tmp_path)
+
+
+class _EverywhereSuite(SnapshotStrategySuite):
+    """On S3 also where only a sample is run."""
+
+    @pytest.fixture(params=EVERYWHERE)
+    def storage_root(self, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+        return root_of(request, tmp_path)
+
+
+def root_of(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "s3":
+        return f"s3://{request.getfixturevalue('bucket')}/root"
+    return MEMORY if request.param == "memory" else str(tmp_path / "storage")
 
 
 class _HeapBackend:
@@ -38,28 +73,28 @@ class _RocksDBBackend:
         return RocksDBKeyedStateBackend(schema, key_group_range, str(directory), UID)
 
 
-class TestCanonicalOfHeap(_HeapBackend, SnapshotStrategySuite):
+class TestCanonicalOfHeap(_HeapBackend, _EverywhereSuite):
     handle_type = KeyGroupsSavepointStateHandle
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
         return CanonicalSnapshotStrategy(backend)
 
 
-class TestCanonicalOfHeapUncompressed(_HeapBackend, SnapshotStrategySuite):
+class TestCanonicalOfHeapUncompressed(_HeapBackend, _Suite):
     handle_type = KeyGroupsSavepointStateHandle
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
         return CanonicalSnapshotStrategy(backend, compressed=False)
 
 
-class TestCanonicalOfRocksDB(_RocksDBBackend, SnapshotStrategySuite):
+class TestCanonicalOfRocksDB(_RocksDBBackend, _Suite):
     handle_type = KeyGroupsSavepointStateHandle
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
         return CanonicalSnapshotStrategy(backend)
 
 
-class TestFullOfRocksDB(_RocksDBBackend, SnapshotStrategySuite):
+class TestFullOfRocksDB(_RocksDBBackend, _Suite):
     handle_type = IncrementalRemoteKeyedStateHandle
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
@@ -67,7 +102,7 @@ class TestFullOfRocksDB(_RocksDBBackend, SnapshotStrategySuite):
         return RocksDBFullSnapshotStrategy(backend, UID)
 
 
-class TestNativeOfHeap(_HeapBackend, SnapshotStrategySuite):
+class TestNativeOfHeap(_HeapBackend, _Suite):
     handle_type = KeyGroupsStateHandle
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
@@ -75,7 +110,7 @@ class TestNativeOfHeap(_HeapBackend, SnapshotStrategySuite):
         return HeapNativeSnapshotStrategy(backend, UID)
 
 
-class TestNativeOfHeapUncompressed(_HeapBackend, SnapshotStrategySuite):
+class TestNativeOfHeapUncompressed(_HeapBackend, _Suite):
     handle_type = KeyGroupsStateHandle
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
@@ -83,10 +118,94 @@ class TestNativeOfHeapUncompressed(_HeapBackend, SnapshotStrategySuite):
         return HeapNativeSnapshotStrategy(backend, UID, compressed=False)
 
 
-class TestIncrementalOfRocksDB(_RocksDBBackend, SnapshotStrategySuite):
+class TestIncrementalOfRocksDB(_RocksDBBackend, _EverywhereSuite):
     handle_type = IncrementalRemoteKeyedStateHandle
     scopes = frozenset(CheckpointedStateScope)
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
         assert isinstance(backend, RocksDBKeyedStateBackend)
         return RocksDBIncrementalSnapshotStrategy(backend, UID)
+
+
+class TestCanonicalOfHeapMerged(TestCanonicalOfHeap):
+    merging = FileMergingSettings()
+
+
+class TestNativeOfHeapMerged(TestNativeOfHeap):
+    merging = FileMergingSettings()
+
+
+class TestFullOfRocksDBMerged(TestFullOfRocksDB):
+    merging = FileMergingSettings()
+
+
+class TestIncrementalOfRocksDBMerged(TestIncrementalOfRocksDB):
+    """No physical file holds much, and large streams have files of their own."""
+
+    merging = FileMergingSettings(max_file_size_bytes=2000)
+
+
+LIMITS = MaterializationLimits(1 << 20, 3)
+
+
+class _Logging:
+    """A backend with a log around those of another base class."""
+
+    handle_type = ChangelogStateBackendHandleImpl
+    scopes = frozenset({CheckpointedStateScope.SHARED})
+
+    def make_backend(
+        self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path
+    ) -> KeyedStateBackend:
+        inner = super().make_backend(schema, key_group_range, directory)  # type: ignore[misc]
+        return ChangelogKeyedStateBackend(inner, 1 << 20)
+
+    def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
+        assert isinstance(backend, ChangelogKeyedStateBackend)
+        materializer: SnapshotStrategy[Any]
+        if isinstance(backend.inner, RocksDBKeyedStateBackend):
+            scope = CheckpointedStateScope.SHARED
+            materializer = RocksDBIncrementalSnapshotStrategy(backend.inner, UID, private_scope=scope)
+        else:
+            materializer = CanonicalSnapshotStrategy(backend.inner, scope=CheckpointedStateScope.SHARED)
+        return ChangelogSnapshotStrategy(backend, UID, materializer, LIMITS)
+
+
+class TestMaterialisationOfHeap(_Logging, _HeapBackend, _Suite):
+    pass
+
+
+class TestMaterialisationOfRocksDB(_Logging, _RocksDBBackend, _Suite):
+    pass
+
+
+class _OverEmptyState(_Logging):
+    """The state was materialised before it had an entry: all that the suite writes is in the log."""
+
+    def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
+        strategy = super().make_strategy(backend)
+        assert isinstance(strategy, ChangelogSnapshotStrategy)
+        storage = MemoryCheckpointStorage(PipelineName("suite"))
+        number = CheckpointId(0)
+        streams = storage.resolve_checkpoint_storage_location(
+            number, storage.initialize_location(number), AttemptId("f" * 32), 0
+        )
+        take_snapshot(strategy, number, streams, CloseableRegistry())
+        strategy.notify_checkpoint_complete(number)
+        return strategy
+
+
+class TestLogOverHeap(_OverEmptyState, _HeapBackend, _Suite):
+    pass
+
+
+class TestLogOverRocksDB(_OverEmptyState, _RocksDBBackend, _Suite):
+    pass
+
+
+class TestMaterialisationOfRocksDBMerged(TestMaterialisationOfRocksDB):
+    merging = FileMergingSettings()
+
+
+class TestLogOverRocksDBMerged(TestLogOverRocksDB):
+    merging = FileMergingSettings()

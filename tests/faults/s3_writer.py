@@ -4,8 +4,8 @@ import sys
 import time
 from collections.abc import Iterator
 
+from statelib.storage.objects_bucket import PART_BYTES, Bucket
 from statelib.storage.retries import IMPATIENT
-from statelib.storage.s3_objects import PART_BYTES, S3Objects
 
 
 def content() -> Iterator[bytes]:
@@ -15,4 +15,4 @@ def content() -> Iterator[bytes]:
     time.sleep(600)
 
 
-S3Objects(sys.argv[1], IMPATIENT).put(sys.argv[2], 4 * PART_BYTES, content)
+Bucket(f"s3://{sys.argv[1]}", IMPATIENT).put(sys.argv[2], 4 * PART_BYTES, content)

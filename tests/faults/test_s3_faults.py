@@ -22,15 +22,15 @@ from statelib.errors import (
 )
 from statelib.model.handles import RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.storage.objects import LOCATION_NAME, ObjectCheckpointStorage, ObjectStreamFactory
+from statelib.storage.objects_bucket import PART_BYTES, Bucket
+from statelib.storage.objects_inventory import list_objects
+from statelib.storage.objects_reader import ObjectReader
 from statelib.storage.retries import IMPATIENT, Retries
-from statelib.storage.s3 import LOCATION_NAME, S3CheckpointStorage, S3StreamFactory
-from statelib.storage.s3_inventory import s3_list_files
-from statelib.storage.s3_objects import PART_BYTES, S3Objects
-from statelib.storage.s3_reader import S3Reader
-from statelib.storage.views import CheckpointedStateScope, StorageReference
+from statelib.storage.views import DEFAULT_REFERENCE, CheckpointedStateScope, FileMergingSettings, StorageReference
 from statelib.testing.fault_proxy import Fault, Kind
 from statelib.testing.s3_endpoint import CANARY, S3Endpoint
-from statelib.testing.storage_suite import content
+from statelib.testing.storage_case import content
 from statelib.wire.checksum import crc32c
 
 ID = CheckpointId(7)
@@ -43,10 +43,10 @@ class Begun:
     def __init__(self, bucket: str, delays: tuple[float, ...] = (1, 2, 3)) -> None:
         self.waited: list[float] = []
         self.retries = Retries(delays, self.waited.append)
-        self.storage = S3CheckpointStorage(f"s3://{bucket}/root", PipelineName("flights"), self.retries, 0)
+        self.storage = ObjectCheckpointStorage(f"s3://{bucket}/root", PipelineName("flights"), self.retries, 0)
         self.reference: StorageReference = self.storage.initialize_location(ID)
 
-    def streams(self) -> S3StreamFactory:
+    def streams(self) -> ObjectStreamFactory:
         return self.storage.resolve_checkpoint_storage_location(ID, self.reference, ATTEMPT, 0)
 
     def write(self, data: bytes) -> RelativeFileStateHandle:
@@ -57,10 +57,10 @@ class Begun:
         return handle
 
     def names(self) -> set[str]:
-        return {file.path for file in s3_list_files(self.reference.directory, self.retries)} - {LOCATION_NAME}
+        return {file.path for file in list_objects(self.reference.directory, self.retries)} - {LOCATION_NAME}
 
-    def reader(self, handle: RelativeFileStateHandle, data: bytes) -> S3Reader:
-        return S3Reader(self.reference.directory, self.retries, {handle.path: (len(data), crc32c(data))})
+    def reader(self, handle: RelativeFileStateHandle, data: bytes) -> ObjectReader:
+        return ObjectReader(self.reference.directory, self.retries, {handle.path: (len(data), crc32c(data))})
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ def test_racing_publishers_agree_on_one_winner(begun: Begun) -> None:
 
 def test_racing_processes_agree_on_one_winner(s3: S3Endpoint, begun: Begun, bucket: str) -> None:
     program = (
-        "import sys; from statelib.storage.retries import IMPATIENT; from statelib.storage.s3 import *;"
-        f"s = S3CheckpointStorage('s3://{bucket}/root', 'flights', IMPATIENT);"
+        "import sys; from statelib.storage.retries import IMPATIENT; from statelib.storage.objects import *;"
+        f"s = ObjectCheckpointStorage('s3://{bucket}/root', 'flights', IMPATIENT);"
         f"r = StorageReference('{begun.reference.directory}'); sys.stdin.read(1);"
         "print(s.publish_metadata(r, sys.argv[1].encode()).decode())"
     )
@@ -143,6 +143,7 @@ WRITING = [
     pytest.param([Fault("status", "PUT", f"{ATTEMPT}-0-0", 3)], id="503"),
     pytest.param([Fault("lost", "POST", f"{ATTEMPT}-0-0")], id="creation-lost"),
     pytest.param([Fault("lost", "POST", "uploadId=")], id="completion-lost"),
+    pytest.param([Fault("error-body", "POST", "uploadId=", 2)], id="completion-200-with-an-error"),
     pytest.param([Fault("status", "PUT", "partNumber=2", 2)], id="second-part-503"),
     pytest.param([Fault("status", "HEAD", f"{ATTEMPT}-0-0", 2)], id="503-on-looking"),
 ]
@@ -278,7 +279,7 @@ def test_a_killed_writer_leaves_at_most_an_upload_that_can_be_aborted(s3: S3Endp
         time.sleep(0.05)
     writer.kill()
     writer.communicate()
-    assert S3Objects(bucket, IMPATIENT).list("root") == []
+    assert Bucket(f"s3://{bucket}", IMPATIENT).list("root") == []
     ((key, upload),) = s3.unfinished_uploads(bucket)
     assert key == "root/a"
     s3.abort_upload(bucket, key, upload)
@@ -288,8 +289,8 @@ def test_a_killed_writer_leaves_at_most_an_upload_that_can_be_aborted(s3: S3Endp
 @pytest.mark.parametrize("end", ["", "raise RuntimeError('boom')", "sys.exit(3)"])
 def test_a_process_with_an_open_stream_ends_and_publishes_nothing(begun: Begun, bucket: str, end: str) -> None:
     program = (
-        "import sys; from statelib.storage.retries import IMPATIENT; from statelib.storage.s3 import *;"
-        f"s = S3CheckpointStorage('s3://{bucket}/root', 'flights', IMPATIENT, 0);"
+        "import sys; from statelib.storage.retries import IMPATIENT; from statelib.storage.objects import *;"
+        f"s = ObjectCheckpointStorage('s3://{bucket}/root', 'flights', IMPATIENT, 0);"
         f"f = s.resolve_checkpoint_storage_location(7, StorageReference('{begun.reference.directory}'), 'b' * 32, 0);"
         f"o = f.create_stream(CheckpointedStateScope.EXCLUSIVE); o.write(bytes(20_000_000)); {end}"
     )
@@ -334,3 +335,24 @@ def test_a_published_location_is_taken_also_when_the_reply_was_lost(s3: S3Endpoi
     begun.storage.publish_metadata(begun.reference, b"x")
     with pytest.raises(ConflictError):
         begun.storage.initialize_location(ID)
+
+
+def test_a_merged_object_that_cannot_be_sent_leaves_nothing(s3: S3Endpoint, begun: Begun) -> None:
+    """Not before the flush is any of it sent; what a lost answer leaves, goes with the segments."""
+    worker = begun.storage.to_file_merging_storage(FileMergingSettings())
+    streams = worker.resolve_checkpoint_storage_location(CheckpointId(7), DEFAULT_REFERENCE, AttemptId("c" * 32), 0)
+    written = []
+    for size in (500, 700):
+        stream = streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
+        stream.write(content(size))
+        written.append(stream.close_and_get_handle())
+    assert begun.names() == set()
+    s3.break_next(Fault("lost", "PUT", "c" * 32, 9))
+    with pytest.raises(RetryableError):
+        streams.flush()
+    s3.break_next()
+    assert len(begun.names()) == 1, "it arrived, only nobody was told"
+    for each in written:
+        streams.discard(each.handle)
+    assert begun.names() == set()
+    assert streams.flush() == {}

@@ -9,21 +9,31 @@ from typing import Any
 
 import pyarrow as pa
 
+from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.formats.canonical import iter_canonical, read_header
 from statelib.formats.keyed_header import KeyedHeader
 from statelib.formats.metadata import decode_metadata
 from statelib.model.checkpoint import CheckpointMetadata
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle, StreamStateHandle
 from statelib.model.state import StateDescriptor, StateKind
-from statelib.model.types import ArrayOf, ListOf, Row, Scalar, StateType, Tuple
+from statelib.model.types import ArrayOf, ListOf, Row, Scalar, StateType, Ttl, Tuple
 from statelib.serializers.keys import decode_keys, key_groups
 from statelib.serializers.rows import StateRows
 from statelib.serializers.values import decode_values
 
 ROOT = Path(__file__).parent / "flink"
-FIXTURES = sorted(f"{path.parent.parent.name}/{path.parent.name}" for path in ROOT.glob("*/*/metadata.json"))
-"""Those with the snapshot itself; of some others only the truth is kept."""
-KEYED_KINDS = {kind.value for kind in StateKind}
+_COLUMNS = {
+    "1.20.5": (
+        "compressed-hashmap-canonical", "empty-state-hashmap-canonical", "keys-long-hashmap-canonical",
+        "keys-row-hashmap-canonical", "keys-string-hashmap-canonical", "keys-tuple2-hashmap-canonical",
+        "kinds-hashmap-canonical-p1", "kinds-hashmap-canonical-p4-files", "kinds-rocksdb-canonical-p1",
+        "maxpar32768-hashmap-canonical", "opstate-canonical-p2", "ttl-hashmap-canonical", "ttl-rocksdb-canonical",
+    ),
+    "2.3.0": ("kinds-rocksdb-canonical-p1", "opstate-canonical-p2", "ttl-hashmap-canonical"),
+}  # fmt: skip
+FIXTURES = [f"{version}/{name}" for version, names in _COLUMNS.items() for name in names]
+"""Canonical savepoints of types that columns hold as the truth says them; all others: ``test_flink_exports.py``."""
+KEYED_KINDS = {kind.value for kind in StateKind if kind is not StateKind.TIMERS}
 Json = dict[str, Any]
 Entry = tuple[Any, ...]
 """(state, kind, key, key group, user key or list index or None, value)."""
@@ -61,6 +71,18 @@ def load(fixture: str) -> Snapshot:
     lines = (folder / snapshot["truth"]).read_text().splitlines()
     assert len(lines) == snapshot["truthLines"]
     return Snapshot(folder / snapshot["path"], about, facts, [json.loads(line) for line in lines])
+
+
+def opened(folder: Path, path: str = "", key_type: StateType | None = None) -> Checkpoint:
+    """A snapshot of a fixture, the newest one unless ``path`` says which; what its paths call
+    ``/flink-data/<version>/<version>/<fixture>`` is the fixture's folder."""
+    path = path or json.loads((folder / "about.json").read_text())["snapshots"][-1]["path"]
+    version = folder.parent.name
+    return open_checkpoint(
+        str(folder / path),
+        relocate={f"file:///flink-data/{version}/{version}/{folder.name}": str(folder)},
+        key_type=key_type,
+    )
 
 
 def keyed_handles(snapshot: Snapshot) -> Iterator[tuple[str, int, KeyGroupsSavepointStateHandle]]:
@@ -134,6 +156,8 @@ def normal(type_: StateType, value: Any) -> Any:
         return tuple(normal(field.type, value[field.name]) for field in type_.fields)
     if isinstance(type_, ListOf | ArrayOf):
         return tuple(normal(type_.element, item) for item in value)
+    if isinstance(type_, Ttl):
+        return normal(type_.value, value["value"])
     assert isinstance(type_, Scalar), type_
     if type_.name == "double":
         return struct.pack(">d", value).hex()

@@ -16,9 +16,10 @@ from flink_fixtures import (
 
 from statelib.formats.canonical import iter_canonical, read_header
 from statelib.formats.canonical_encoder import encode_canonical
-from statelib.formats.keyed_header import KeyedHeader, MetaKind
+from statelib.formats.keyed_header import KeyedHeader
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import StateKind
 from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import concat, from_list
 
@@ -71,9 +72,9 @@ def test_header_lists_the_job_s_states_and_its_timers(snapshot: Snapshot) -> Non
     (operator,) = snapshot.about["operators"]
     for _, max_parallelism, handle in keyed_handles(snapshot):
         header = read_header(snapshot.read_range(handle.stream), handle, max_parallelism)
-        found = {state.name: state.kind.value for state in header.schema.states}
+        found = {s.name: s.kind.value for s in header.schema.states if s.kind is not StateKind.TIMERS}
         assert found == {state["name"]: state["kind"] for state in operator["states"]}
-        timers = {state.name for state in header.states if state.kind is MetaKind.PRIORITY_QUEUE}
+        timers = {state.name for state in header.schema.states if state.kind is StateKind.TIMERS}
         assert timers == {"_timer_state/processing_user-timers", "_timer_state/event_user-timers"}
         assert header.compressed == snapshot.directory.parent.name.startswith("compressed")
 
@@ -110,7 +111,7 @@ def test_rocksdb_s_groups_are_written_byte_for_byte(version: str) -> None:
     snapshot = load(f"{version}/kinds-rocksdb-canonical-p1")
     ((_, max_parallelism, handle),) = keyed_handles(snapshot)
     header = read_header(snapshot.read_range(handle.stream), handle, max_parallelism)
-    assert header.schema_index == (0, 1, 2, 3, 4, 5, None, None)
+    assert [state.kind is StateKind.TIMERS for state in header.schema.states] == [False] * 6 + [True] * 2
     states = read_states(snapshot, handle, header)
     pieces, offsets = encode_canonical(header.schema, handle.key_group_range, states, False)
     ours = b"".join(pieces)
@@ -125,7 +126,7 @@ def test_registered_but_empty_states() -> None:
     for max_parallelism, handle in handles:
         header = read_header(snapshot.read_range(handle.stream), handle, max_parallelism)
         assert header.size_bytes == handle.stream.size_bytes == 3281
-        assert len(header.schema.states) == 6
+        assert len(header.schema.states) == 6 + 2  # two of them for timers
         assert list(iter_canonical(snapshot.read_range(handle.stream), handle, header)) == []
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from flink_fixtures import FIXTURES, Json, Snapshot, load
 
-from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.errors import CorruptStateError
 from statelib.formats.manifest import read_checkpoint_file
 from statelib.formats.metadata import decode_metadata, encode_metadata
 from statelib.formats.operator_id import operator_id
@@ -33,7 +33,7 @@ def snapshot(request: pytest.FixtureRequest) -> Snapshot:
 
 
 def test_all_fixtures_are_here() -> None:
-    assert len(FIXTURES) == 13
+    assert len(FIXTURES) == 16
 
 
 def test_equals_what_flink_reports(snapshot: Snapshot) -> None:
@@ -158,10 +158,3 @@ def test_operator_state_of_a_source(version: str) -> None:
     assert (name, offset) == ("SourceReaderState", header.size_bytes)
     assert [(info.name, info.serializers) for info in header.states] == [(name, {"VALUE_SERIALIZER": BYTES})]
     assert int.from_bytes(data[offset : offset + 4], "big") == len(data) - offset - 4
-
-
-@pytest.mark.parametrize("uid", ["opstate", "broadcast"])
-def test_a_serializer_that_is_not_known_is_named(uid: str) -> None:
-    for _, data in operator_streams(load("2.3.0/opstate-canonical-p2"), uid):
-        with pytest.raises(UnsupportedError, match="PojoSerializerSnapshot"):
-            decode_operator_header(data)

@@ -1,7 +1,7 @@
 """A deployment that makes garbage quickly, storages and processes that fail, and what must be left."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +13,10 @@ from statelib.errors import RetryableError
 from statelib.flows.checkpoint import register
 from statelib.flows.savepoint import begin_savepoint
 from statelib.flows.wiring import Deployment
-from statelib.storage.removal import FileSystemRemover
+from statelib.storage.objects_bucket import Bucket
+from statelib.storage.objects_uris import is_object, object_location
+from statelib.storage.placed_removal import PlacedRemover
+from statelib.storage.retries import IMPATIENT
 from statelib.storage.uris import local_path
 
 TALLY = """\
@@ -46,18 +49,21 @@ class Killer:
 
 
 @dataclass(frozen=True)
-class FailingRemover(FileSystemRemover):
+class FailingRemover(PlacedRemover):
     """A storage whose ``fail_at``-th removal fails, before or after it happened."""
 
     fail_at: int
     applied: bool
     calls: list[str]
 
-    def remove_file(self, uri: str, roots: object) -> bool:
-        return self._perhaps(uri, lambda: FileSystemRemover.remove_file(self, uri, roots))
+    def remove_file(self, uri: str, roots: Sequence[str]) -> bool:
+        return self._perhaps(uri, lambda: PlacedRemover.remove_file(self, uri, roots))
 
-    def remove_directory(self, uri: str, roots: object) -> bool:
-        return self._perhaps(uri, lambda: FileSystemRemover.remove_directory(self, uri, roots))
+    def remove_files(self, uris: Sequence[str], roots: Sequence[str]) -> None:
+        self._perhaps(uris[0], lambda: bool(PlacedRemover.remove_files(self, uris, roots)))
+
+    def remove_directory(self, uri: str, roots: Sequence[str]) -> bool:
+        return self._perhaps(uri, lambda: PlacedRemover.remove_directory(self, uri, roots))
 
     def _perhaps(self, uri: str, remove: Callable[[], bool]) -> bool:
         self.calls.append(uri)
@@ -72,17 +78,22 @@ class FailingRemover(FileSystemRemover):
 class FailingDeployment(Deployment):
     """The same place, reached through a storage that fails."""
 
-    failing: FailingRemover
+    failing: FailingRemover = field(kw_only=True)
 
     def remover(self) -> FailingRemover:
         return self.failing
 
 
-def tally(root: Path, retain: str = "{count: 2}") -> Deployment:
+def failing_remover(here: Deployment, fail_at: int, applied: bool) -> FailingRemover:
+    return FailingRemover(here.root_uri(), IMPATIENT, fail_at, applied, [])
+
+
+def tally(root: Path, retain: str = "{count: 2}", storage_root: str = "") -> Deployment:
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     (pipelines / "tally.yaml").write_text(TALLY.replace("{count: 2}", retain))
-    return new_deployment(root, root, pipelines)
+    here = new_deployment(root, root, pipelines)
+    return replace(here, storage_root=storage_root or here.storage_root)
 
 
 def events(number: int) -> pa.Table:
@@ -103,8 +114,9 @@ def save(here: Deployment, key: str, target: str | None = None) -> int:
 
 
 def stored(here: Deployment) -> set[str]:
-    """All files below the storage's root."""
-    return {str(path) for path in Path(here.storage_root).rglob("*") if not path.is_dir()}
+    """The URIs of all files below the storage's root, temporary ones included."""
+    root = here.root_uri()
+    return {f"{root}/{file.path}" for file in here.remover().list_files(root)}
 
 
 def needed(here: Deployment) -> set[str]:
@@ -115,8 +127,23 @@ def needed(here: Deployment) -> set[str]:
         owners = connection.execute(select(CHECKPOINT.c.directory).where(CHECKPOINT.c.state == "COMPLETED"))
         uris = [*files, *(f"{directory}/_metadata" for directory in owners.scalars())]
     engine.dispose()
-    return {path for path in map(local_path, uris) if path.startswith(f"{here.storage_root}/")}
+    return {uri for uri in uris if uri.startswith(f"{here.root_uri()}/")}
 
 
 def directories(here: Deployment) -> set[str]:
-    return {path.name for path in Path(here.storage_root).glob("*/*") if path.is_dir()}
+    """Names of the directories of checkpoints and savepoints; on object storages of the objects that stand for them."""
+    root, remover = here.root_uri(), here.remover()
+    below = (remover.list_directories(parent) for parent in remover.list_directories(root))
+    return {uri.rpartition("/")[2] for parent in below for uri in parent}
+
+
+def put_file(here: Deployment, path: str, text: str) -> str:
+    """Put a file below the storage's root, as somebody else may do; returns its URI."""
+    uri = f"{here.root_uri()}/{path}"
+    if is_object(uri):
+        location = object_location(uri)
+        Bucket(location.bucket_uri, IMPATIENT).put(location.key, len(text), lambda: iter([text.encode()]))
+    else:
+        Path(local_path(uri)).parent.mkdir(parents=True, exist_ok=True)
+        Path(local_path(uri)).write_text(text)
+    return uri

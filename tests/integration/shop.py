@@ -9,7 +9,7 @@ from worlds import checkpoint_of, day, new_deployment, publish_here
 from statelib.flows.checkpoint import abort, begin, register
 from statelib.flows.restore import apply_restore, plan_restore
 from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.wiring import VARIABLES, Deployment
+from statelib.flows.wiring import OPTIONAL, VARIABLES, Deployment
 from statelib.model.record import ClaimMode
 
 SALES = """\
@@ -72,4 +72,4 @@ def open_shop(root: Path) -> Deployment:
 
 def environment(here: Deployment) -> dict[str, str]:
     """What the command line reads it from."""
-    return dict(zip(VARIABLES, dataclasses.astuple(here), strict=True))
+    return dict(zip((*VARIABLES, *OPTIONAL), dataclasses.astuple(here), strict=True))

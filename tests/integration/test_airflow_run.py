@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import polars as pl
 import psutil
 import pytest
+from told_by_airflow import Told, check_what_was_told, listening
 from worlds import publish_here
 
 from demo.airflow_client import AirflowClient, AirflowRequestError, Run
@@ -37,7 +38,8 @@ pytestmark = pytest.mark.timeout(900)
 class World:
     """A running Airflow over a deployment of its own."""
 
-    def __init__(self, places: Places, running: RunningAirflow) -> None:
+    def __init__(self, places: Places, running: RunningAirflow, told: Told) -> None:
+        self.told = told
         self.places = places
         self.client: AirflowClient = running.client
         self.here: Deployment = deployment(running.environment)
@@ -73,18 +75,18 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
         (pipelines / f"{name}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
-    with exclusive(places):
+    with exclusive(places), listening(places) as told:
         migrate(places)
-        with airflow(places, free_ports()) as running:
+        with airflow(places, free_ports(), settings=told.settings) as running:
             running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup"})
-            yield World(places, running)
+            yield World(places, running, told)
 
 
 def test_three_days_with_a_dead_driver_a_cleared_run_and_a_lost_file(world: World, flights: pl.DataFrame) -> None:
     """One story, because starting Airflow is dear and each part needs the one before."""
     client = world.client
     client.backfill(DAG, "2013-01-01", "2013-01-02")
-    kill(wait_for(lambda: driver(2), "the Spark driver of checkpoint 2"))
+    kill(wait_for(lambda: driver(world, 2), "the Spark driver of checkpoint 2"))
     for day in ("2013-01-01", "2013-01-02"):
         run = world.wait(day)
         assert run.state == "success", client.failed_log(run)
@@ -108,6 +110,7 @@ def test_three_days_with_a_dead_driver_a_cleared_run_and_a_lost_file(world: Worl
     log = client.failed_log(failed)
     assert lost.name in log
     assert "key groups" in log
+    assert f"statelib: {NAME}, checkpoint 3: check_completeness failed" in log, "who is to be told, is told"
     aborted = world.records()[-1]
     assert (aborted.checkpoint_id, aborted.state) == (3, CheckpointState.ABORTED)
     assert client.tries(failed)["check_completeness"] == 1, "a broken checkpoint is not worth a retry"
@@ -150,6 +153,7 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
     assert client.xcom(replayed, "register")["id"] == 4
     assert lines(world, 4) == lines(world, 2), "the replayed day gives the same state at another parallelism"
 
+    check_what_was_told(world.told, world.records(STREAKS))
     manual = world.trigger(dag, {})
     assert manual.state == "failed"
     assert "data interval" in client.failed_log(manual)
@@ -181,6 +185,7 @@ def lines(world: World, number: int) -> list[str]:
 def asset_extra(client: AirflowClient) -> dict[str, int]:
     """What the newest asset event says."""
     events = client.call("GET", "/assets/events?order_by=-timestamp&limit=1")["asset_events"]
+    assert events[0]["extra"]["duration_ms"] > 0
     return {key: events[0]["extra"][key] for key in ("id", "bytes", "keys")}
 
 
@@ -204,14 +209,16 @@ def published_file(world: World, number: int) -> Path | None:
     return directory / next(file.path for file in manifest.files if "/" not in file.path)
 
 
-def driver(number: int) -> psutil.Process | None:
-    """The JVM that spark-submit became for a checkpoint, once it runs our Python code."""
+def driver(world: World, number: int) -> psutil.Process | None:
+    """The JVM that spark-submit became for a checkpoint of this world, once it runs our Python code. Tests that run
+    at the same time have drivers with the same pipeline's name and the same number."""
+    file = str(world.places.pipelines / f"{NAME}.yaml")
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
         if "java" in line[:1] or (line and line[0].endswith("/java")):
             arguments = " ".join(line)
             ours = "jobs/snapshot.py" in arguments and arguments.endswith(f"--checkpoint-id {number}")
-            if ours and f"{NAME}.yaml" in arguments and _children(process):
+            if ours and file in line and _children(process):
                 return process
     return None
 

@@ -4,12 +4,24 @@ import contextlib
 import multiprocessing
 import os
 import random
+import shutil
 import time
 from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
-from garbage import FailingDeployment, FailingRemover, days, directories, events, needed, save, stored, tally
+from garbage import (
+    FailingDeployment,
+    days,
+    directories,
+    events,
+    failing_remover,
+    needed,
+    put_file,
+    save,
+    stored,
+    tally,
+)
 from worlds import checkpoint_of, day, publish_here
 
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError
@@ -22,6 +34,8 @@ from statelib.flows.savepoint import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.storage.placed_removal import PlacedRemover
+from statelib.storage.removal import StoredFile
 
 TALLY = PipelineName("tally")
 SPAWN = multiprocessing.get_context("spawn")
@@ -29,8 +43,21 @@ WEEK_MS = 7 * 24 * HOUR_MS
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def on_files(tmp_path: Path) -> Deployment:
     return tally(tmp_path)
+
+
+@pytest.fixture(params=["files", "s3", "azure"])
+def here(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
+    """A deployment on a file system, then some on object storages: nobody may see a difference."""
+    if request.param == "files":
+        return tally(tmp_path)
+    scheme, fixture = {"s3": ("s3", "bucket"), "azure": ("az", "container")}[request.param]
+    return tally(tmp_path, storage_root=f"{scheme}://{request.getfixturevalue(fixture)}/base/state")
+
+
+def is_there(here: Deployment, directory: str) -> bool:
+    return directory in here.remover().list_directories(directory.rpartition("/")[0])
 
 
 def completed(here: Deployment) -> list[int]:
@@ -110,17 +137,16 @@ def test_a_savepoint_in_progress_keeps_its_base(here: Deployment) -> None:
 def test_a_savepoint_goes_when_its_user_says_so(here: Deployment, tmp_path: Path, elsewhere: bool) -> None:
     days(here, 1, 2)
     saved = CheckpointId(save(here, "k", str(tmp_path / "mine") if elsewhere else None))
-    directory = tmp_path / "mine" / f"savepoint-tally-{saved}"
-    if not elsewhere:
-        directory = Path(here.storage_root) / "savepoints" / f"savepoint-tally-{saved}"
-    assert len(list(directory.iterdir())) == 3
+    place = f"file://{tmp_path}/mine" if elsewhere else f"{here.root_uri()}/savepoints"
+    directory = f"{place}/savepoint-tally-{saved}"
+    assert len(here.remover().list_files(directory)) == 3
     would = dispose(here, TALLY, saved, dry_run=True)
-    assert directory.is_dir()
+    assert is_there(here, directory)
     assert dispose(here, TALLY, saved) == would
     assert len(would.files) == 2
     assert would.refused == ()
-    assert not directory.exists()
-    assert directory.parent.is_dir()
+    assert not is_there(here, directory)
+    assert not elsewhere or (tmp_path / "mine").is_dir()
     assert dispose(here, TALLY, saved).files == ()
     assert here.catalog().get(TALLY, saved).state is CheckpointState.DELETED
     assert stored(here) == needed(here)
@@ -130,7 +156,7 @@ def test_gc_leaves_files_outside_the_storage_alone(here: Deployment, tmp_path: P
     """The root was moved: what the catalog names is not where this deployment may delete."""
     days(here, 1, 4)
     before = stored(here)
-    elsewhere = replace(here, storage_root=str(tmp_path / "other"))
+    elsewhere = replace(here, storage_root=f"{here.root_uri()}-other")
     retire(elsewhere)
     with pytest.raises(InvalidRequestError) as refusal:
         collect_garbage(elsewhere)
@@ -164,23 +190,42 @@ def test_orphans_are_found_once_their_attempt_has_ended(here: Deployment) -> Non
     pending = crashed(here, 2)
     assert orphans(here)[0].files == ()
     abort(here, "tally", pending, "test")
-    directory = Path(here.storage_root) / "tally" / f"chk-{pending}"
-    (directory / "._metadata.3.tmp").write_text("half")
-    (directory.parent / "notes.txt").write_text("a user's")
+    directory = f"{here.root_uri()}/tally/chk-{pending}"
+    put_file(here, f"tally/chk-{pending}/._metadata.3.tmp", "half")
+    notes = put_file(here, "tally/notes.txt", "a user's")
     (found,) = orphans(here)
     assert {Path(uri).name[:9] for uri in found.files} >= {"_metadata", "._metadat"}
     assert len(found.files) == 4
     assert [Path(uri).name for uri in found.foreign] == ["notes.txt"]
     assert not found.deleted
-    assert directory.is_dir()
+    assert is_there(here, directory)
     (gone,) = orphans(here, dry_run=False)
     assert (gone.files, gone.deleted) == (found.files, True)
-    assert not directory.exists()
-    (directory.parent / "notes.txt").unlink()
-    assert stored(here) == needed(here)
+    assert not is_there(here, directory)
+    assert stored(here) == needed(here) | {notes}
 
 
-def test_files_that_the_catalog_never_heard_of_wait_for_the_grace_period(here: Deployment) -> None:
+@pytest.mark.parametrize("left", [0, 1], ids=["none is left", "one is left"])
+def test_a_sweep_goes_on_where_a_cleanup_beside_it_removes_what_it_has_listed(
+    on_files: Deployment, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2):
+        abort(on_files, "tally", crashed(on_files, number), "test")
+    listed = PlacedRemover.list_files
+
+    def list_and_lose(self: PlacedRemover, directory: str) -> list[StoredFile]:
+        found = listed(self, directory)
+        for number in range(1, 3 - left):
+            shutil.rmtree(Path(on_files.storage_root, "tally", f"chk-{number}"))
+        return sorted(found, key=lambda file: file.path)
+
+    monkeypatch.setattr(PlacedRemover, "list_files", list_and_lose)
+    (found,) = orphans(on_files)
+    assert {Path(uri).parent.name for uri in found.files} == ({"chk-1", "chk-2"} if left else set())
+
+
+def test_files_that_the_catalog_never_heard_of_wait_for_the_grace_period(on_files: Deployment) -> None:
+    here = on_files
     days(here, 1, 2)
     shared = Path(here.storage_root) / "tally" / "shared"
     shared.mkdir()
@@ -200,7 +245,8 @@ def test_files_that_the_catalog_never_heard_of_wait_for_the_grace_period(here: D
     assert not young.exists()
 
 
-def test_too_many_unknown_files_look_like_a_lost_catalog(here: Deployment) -> None:
+def test_too_many_unknown_files_look_like_a_lost_catalog(on_files: Deployment) -> None:
+    here = on_files
     days(here, 1, 1)
     for number in range(9):
         file = Path(here.storage_root) / "tally" / f"{number:032x}-0-0"
@@ -218,21 +264,19 @@ def test_too_many_unknown_files_look_like_a_lost_catalog(here: Deployment) -> No
 def test_why_names_who_needs_a_file(here: Deployment) -> None:
     days(here, 1, 1)
     pending = begin(here, here.pipeline("tally"), day(2), "t").checkpoint_id
-    metadata = f"{here.storage_root}/tally/chk-1/_metadata"
+    metadata = f"{here.root_uri()}/tally/chk-1/_metadata"
     data = min(stored(here) - {metadata})
     found = why(here, data)
     assert (found.state, found.owner, found.created_by) == ("LIVE", "SYSTEM", "tally/1")
     assert found.needed_by == ("tally/1", f"tally/{pending}"), "a pending checkpoint reserves its base's files"
-    assert why(here, f"file://{metadata}").needed_by == ("tally/1",)
+    assert why(here, metadata.removeprefix("file://")).needed_by == ("tally/1",)
     abort(here, "tally", pending, "t")
     days(here, 2, 4)
     retire(here)
     assert why(here, data).needed_by == ("tally/1",)
     collect_garbage(here)
     assert (why(here, data).state, why(here, data).needed_by) == ("DELETED", ())
-    (Path(here.storage_root) / "tally" / "chk-9").mkdir()
-    (Path(here.storage_root) / "tally" / "chk-9" / "x").write_text("x")
-    assert why(here, f"{here.storage_root}/tally/chk-9/x").state == "FOREIGN"
+    assert why(here, put_file(here, "tally/chk-9/x", "x")).state == "FOREIGN"
     with pytest.raises(NotFoundError) as refusal:
         why(here, "/no/such/file")
     assert refusal.value.kind == "unknown-file"
@@ -255,9 +299,9 @@ def test_a_hundred_checkpoints_with_failures_leave_no_unreferenced_file(here: De
             if end == "aborted":
                 abort(here, "tally", left, "t")
         if turn % 10 == 9:
-            failing = FailingRemover(chance.randint(1, 8), chance.random() < 0.5, [])
+            failing = failing_remover(here, chance.randint(1, 8), chance.random() < 0.5)
             with contextlib.suppress(RetryableError):
-                cleaned(FailingDeployment(*astuple(here), failing))
+                cleaned(FailingDeployment(*astuple(here), failing=failing))
             failed += len(failing.calls) >= failing.fail_at
     checkpoint_of(here, "tally", number, events(number))
     cleaned(here)
@@ -280,7 +324,8 @@ def clean_for_ever(here: Deployment, stop, results) -> None:
     results.put(rounds)
 
 
-def test_gc_in_another_process_beside_running_checkpoints(here: Deployment) -> None:
+def test_gc_in_another_process_beside_running_checkpoints(on_files: Deployment) -> None:
+    here = on_files
     days(here, 1, 1)
     stop, results = SPAWN.Event(), SPAWN.Queue()
     cleaner = SPAWN.Process(target=clean_for_ever, args=(here, stop, results))

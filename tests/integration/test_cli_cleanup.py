@@ -31,7 +31,7 @@ def test_gc_says_what_it_would_delete_and_then_deletes_it(here: Deployment) -> N
     assert stored(here) == before
     done = json.loads(said(here, "gc", "--json", "-p", "tally"))
     assert done["collected"] == told["collected"]
-    assert set(told["collected"][0]["files"]) == {f"file://{p}" for p in before - stored(here) if "_meta" not in p}
+    assert set(told["collected"][0]["files"]) == {uri for uri in before - stored(here) if "_meta" not in uri}
     assert stored(here) == needed(here)
     assert said(here, "gc") == "nothing to delete\n"
 
@@ -65,7 +65,7 @@ def test_orphans_are_listed_unless_delete_is_given(here: Deployment) -> None:
     (told,) = json.loads(said(here, "orphans", "--json", "--grace", "36h"))
     assert (len(told["files"]), told["deleted"]) == (3, False)
     assert "3 orphans" in said(here, "orphans", "--delete")
-    assert stored(here) - {f"{here.storage_root}/tally/notes.txt"} == needed(here)
+    assert stored(here) - {f"{here.root_uri()}/tally/notes.txt"} == needed(here)
     assert "0 orphans" in said(here, "orphans", "--delete", "--grace", "1d")
 
 

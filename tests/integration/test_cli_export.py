@@ -19,6 +19,9 @@ SAVEPOINTS = [
     "1.20.5/keys-tuple2-hashmap-canonical",
     "1.20.5/compressed-hashmap-canonical",
     "2.3.0/kinds-rocksdb-canonical-p1",
+    "1.20.5/ttl-hashmap-canonical",
+    "1.20.5/ttl-rocksdb-canonical",
+    "2.3.0/ttl-hashmap-canonical",
 ]
 
 
@@ -40,7 +43,7 @@ def test_lines_are_those_that_the_flink_job_wrote(fixture: str) -> None:
     truth = (FLINK / fixture / "truth.jsonl").read_text(encoding="utf-8").splitlines()
     if fixture.startswith("1."):  # metadata of version 4 has the operator's id only
         truth = [line.replace('{"op":"keyed"', f'{{"op":"{KEYED}"', 1) for line in truth]
-    lines = said(None, "export", savepoint(fixture), "--format", "jsonl").splitlines()
+    lines = said(None, "export", savepoint(fixture), "--format", "typed-jsonl").splitlines()
     assert len(lines) > 100
     assert sorted(map(without_text, lines)) == sorted(map(without_text, truth))
 
@@ -130,7 +133,9 @@ def test_parquet_overwrites_nothing(shop: Deployment, tmp_path: Path) -> None:
 
 
 def test_bad_calls_are_refused(shop: Deployment) -> None:
-    assert refused(shop, "export", "sales/1", "--format", "csv").endswith("'csv': expected jsonl or parquet")
+    assert refused(shop, "export", "sales/1", "--format", "csv").endswith(
+        "'csv': expected typed-jsonl, jsonl or parquet"
+    )
     result = call(shop, "export", "sales/1", "--format", "parquet")
     assert (result.exit_code, result.stderr.splitlines()[1:]) == (2, ["  hint: add -o DIRECTORY"])
 
@@ -148,3 +153,57 @@ def test_several_operators(tmp_path: Path) -> None:
     assert said(None, "export", source, *parquet, "--operator", ids[1])
     line = refused(None, "export", source, "--operator", "04" + "ab" * 15)
     assert line.endswith(f"there are {', '.join(ids)}")
+
+
+def test_plain_json_has_the_names_of_fields(shop: Deployment) -> None:
+    """For other programs: what a pipeline's file calls its fields, and no types."""
+    lines = [json.loads(line) for line in said(shop, "export", "sales/1", "--format", "jsonl").splitlines()]
+    (total,) = [line for line in lines if line["state"] == "total" and line["key"] == "shop-1"]
+    assert list(total) == ["operator", "state", "key_group", "key", "value"]
+    assert list(total["value"].values()) == [2, 5]
+    assert all(not name.startswith("f0") for name in total["value"])
+    (items,) = [line for line in lines if line["state"] == "items" and line["key"] == "shop-1"]
+    assert sorted(items["value"]) == ["café", "tea"]
+    per_item = [line for line in lines if line["state"] == "per_item" and line["key"] == "shop-1"]
+    assert {line["user_key"]: line["value"] for line in per_item} == {"café": 1, "tea": 1}
+
+
+def test_lines_come_in_the_order_of_their_text(shop: Deployment) -> None:
+    ordered = said(shop, "export", "sales/1").splitlines()
+    assert ordered == sorted(ordered, key=lambda line: line.encode("utf-16-be"))
+    stored = said(shop, "export", "sales/1", "--unsorted").splitlines()
+    assert (sorted(stored), stored == ordered) == (sorted(ordered), False)
+
+
+CHAIN = FLINK / "1.20.5" / "rocksdb-incremental-chain"
+MOVED = f"file:///flink-data/1.20.5/1.20.5/{CHAIN.name}={CHAIN}"
+
+
+def test_a_checkpoint_that_was_moved(tmp_path: Path) -> None:
+    """Nothing is opened but what the mapping names; every command takes it."""
+    checkpoints = sorted(CHAIN.glob("checkpoints/*/chk-*"))
+    told = refused(None, "export", checkpoints[-1], "--all")
+    assert "handle of '/flink-data/1.20.5/" in told
+    assert f"expected a file below {checkpoints[-1]}" in told
+    lines = said(None, "export", checkpoints[-1], "--all", "--relocate", MOVED).splitlines()
+    truth = (CHAIN / "truth.jsonl").read_text(encoding="utf-8").splitlines()
+    named = [line.replace(f'"op":"{KEYED}"', '"op":"keyed"', 1) for line in lines]
+    assert [line for line in named if line.startswith('{"op":"keyed"')] == truth
+    assert "SourceReaderState" in "".join(set(named) - set(truth))
+    said(None, "inspect", checkpoints[-1], "--relocate", MOVED)
+    assert "whole" in said(None, "verify", checkpoints[-1], "--relocate", MOVED)
+    both = ("checkpoints", "diff", checkpoints[0], checkpoints[-1], "--operator", KEYED)
+    assert "differs" in said(None, *both, "--relocate", MOVED)
+    twice = ("--relocate", MOVED, "--relocate", f"/flink-data/1.20.5/1.20.5/{CHAIN.name}/checkpoints={tmp_path}")
+    assert "No such file" in refused(None, "export", checkpoints[-1], *twice) or tmp_path.exists()
+    for bad in ("x", "=y", "/x=", "relative=/y"):
+        assert "OLD_PREFIX" in call(None, "export", checkpoints[-1], "--relocate", bad).stderr
+
+
+def test_a_change_log_that_does_not_name_the_type_of_its_keys() -> None:
+    log = FLINK / "1.20.5" / "rocksdb-changelog"
+    path = sorted(log.glob("checkpoints/*/chk-*"))[-1]
+    command = ("export", path, "--relocate", f"file:///flink-data/1.20.5/1.20.5/{log.name}={log}")
+    result = call(None, *command)
+    assert (result.exit_code, "--key-type long" in result.stderr) == (2, True)
+    assert len(said(None, *command, "--key-type", "long").splitlines()) > 300

@@ -140,7 +140,7 @@ def test_the_directory_of_another_pipeline_is_refused(untouched: Deployment) -> 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text.replace("agg: max", "agg: min").replace("best:", "worst:"), "state 'worst'"),
+        (lambda text: text.replace("agg: max", "agg: min").replace("best:", "worst:"), "stored state 'best'"),
         (lambda text: text.replace("backend: rocksdb", "backend: heap"), "holds RocksDB's files"),
         (lambda text: text.replace("parallelism: 2", "parallelism: 2\nmax_parallelism: 64"), "max_parallelism"),
     ],
@@ -204,3 +204,15 @@ def test_files_outside_the_directory_cannot_be_claimed(untouched: Deployment, tm
     assert line.endswith("which lies outside it: it cannot be claimed")
     assert "claim mode   claim\n" in said(untouched, *claim, inside, "--dry-run")
     assert (head(untouched), states(untouched)) == before
+
+
+def test_a_state_that_is_no_more_is_left_out_only_when_that_is_said(shop: Deployment) -> None:
+    file = Path(shop.pipelines_directory, "sales.yaml")
+    file.write_text(re.sub(r"  items: .*\n", "", file.read_text()))
+    command = ("restore", "sales", "1", "--dry-run")
+    assert "stored state 'items' (list<string, void>): the pipeline has no such state" in refused(shop, *command)
+    told = call(shop, *command, "--allow-non-restored-state")
+    assert told.exit_code == 0
+    assert re.search(r"^not restored 'items' \(list<string, void>\), 3 entries$", told.stdout, re.MULTILINE)
+    assert re.search(r"^state +'total': COMPATIBLE_AS_IS$", told.stdout, re.MULTILINE)
+    assert "only if the pipeline file says 'allow_non_restored_state: true'" in told.stdout + told.stderr

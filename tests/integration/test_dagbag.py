@@ -13,11 +13,16 @@ from demo.places import CHECKOUT, Places, Ports, environment
 
 PIPELINES = CHECKOUT / "dags" / "pipelines"
 NAMES = ("aircraft_activity", "carrier_streaks", "route_delays")
+OTHERS = {"state_cleanup", "state_verify", "example_own_dag"}
 
 SCRIPT = """
 import json, sys
+HEAVY = {"pyarrow", "pyspark", "great_expectations", "pandas", "rocksdict", "obstore", "alembic"}
+# Airflow itself loads SQLAlchemy: the room that we load it in must stay closed, and with it all that computes.
+ENGINES = tuple("statelib." + room for room in ("catalog", "quality", "spark", "storage", "backends", "flows"))
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
+from plugins.statelib_airflow.steps import failure_of
 bag = DagBag(sys.argv[1])
 json.dump({
     "errors": bag.import_errors,
@@ -25,12 +30,21 @@ json.dump({
                         "timetable": type(d.timetable).__name__, "start": str(d.start_date), "end": str(d.end_date),
                         "tasks": {t.task_id: {"after": sorted(t.downstream_task_ids), "retries": t.retries,
                                               "delay_s": t.retry_delay.total_seconds(), "teardown": t.is_teardown,
+                                              "rule": t.trigger_rule,
+                                              "longest_s": t.execution_timeout and t.execution_timeout.total_seconds(),
                                               "args": getattr(t, "application_args", None),
                                               "application": getattr(t, "application", None),
                                               "outlets": [o.uri for o in t.outlets]} for t in d.tasks},
+                        "groups": {g: sorted(t.children) for g, t in d.task_group.get_task_group_dict().items() if g},
                         "params": {k: d.params.get_param(k).dump() for k in d.params},
+                        "deadlines": [[a.interval.total_seconds(), a.callback.path, a.callback.kwargs]
+                                      for a in d.deadline or []],
+                        "told": [[n.pipeline, n.notifier, n.arguments]
+                                 for n in d.default_args.get("on_failure_callback", [])],
                         "serialized": bool(DagSerialization.to_dict(d))} for d in bag.dags.values()},
-    "loaded": sorted({"pyarrow", "pyspark", "great_expectations", "pandas", "rocksdict"} & set(sys.modules)),
+    "failures": {" ".join(t): failure_of(list(t)) for t in
+                 [(), ("snapshot",), ("check_completeness",), ("register",), ("register", "snapshot")]},
+    "loaded": sorted(m for m in sys.modules if m.partition(".")[0] in HEAVY or m.startswith(ENGINES)),
 }, open(sys.argv[2], "w"), default=str)
 """
 
@@ -61,11 +75,30 @@ def chain(dag: dict[str, Any], first: str) -> list[str]:
     return order
 
 
-def test_every_pipeline_file_has_its_three_dags_and_none_fails_to_import(shipped: dict[str, Any]) -> None:
+def test_every_pipeline_file_has_its_four_dags_and_none_fails_to_import(shipped: dict[str, Any]) -> None:
     assert shipped["errors"] == {}
-    made = {f"{n}.{d}" for n in NAMES for d in ("checkpoint", "savepoint", "restore")}
-    assert set(shipped["dags"]) == made | {"state_cleanup"}
+    made = {f"{n}.{d}" for n in NAMES for d in ("checkpoint", "savepoint", "restore", "dispose")}
+    assert set(shipped["dags"]) == made | OTHERS
     assert all(dag["serialized"] and dag["max_active_runs"] == 1 for dag in shipped["dags"].values())
+    assert all(dag["doc"] for dag in shipped["dags"].values())
+
+
+def test_airflow_ends_a_snapshot_only_after_it_had_time_to_end_itself(shipped: dict[str, Any]) -> None:
+    for name in NAMES:
+        for dag in ("checkpoint", "savepoint"):
+            tasks = shipped["dags"][f"{name}.{dag}"]["tasks"]
+            assert tasks["snapshot"]["longest_s"] == 21_600 + 300
+            assert tasks["register"]["longest_s"] is None, "a commit is never cut off"
+
+
+def test_a_run_that_failed_has_a_reason_by_the_tasks_that_failed(shipped: dict[str, Any]) -> None:
+    assert shipped["failures"] == {
+        "": "CHECKPOINT_COORDINATOR_SHUTDOWN",
+        "snapshot": "TASK_FAILURE",
+        "check_completeness": "FINALIZE_CHECKPOINT_FAILURE",
+        "register": "FINALIZE_CHECKPOINT_FAILURE",
+        "register snapshot": "TASK_FAILURE",
+    }
 
 
 def test_parsing_loads_no_engine(shipped: dict[str, Any]) -> None:
@@ -76,6 +109,7 @@ def test_parsing_loads_no_engine(shipped: dict[str, Any]) -> None:
 def test_checkpoint_runs_begin_snapshot_check_register_on_real_intervals(shipped: dict[str, Any], name: str) -> None:
     dag = shipped["dags"][f"{name}.checkpoint"]
     assert chain(dag, "begin") == ["begin", "snapshot", "check_completeness", "register"]
+    assert dag["groups"] == {"checkpoint": ["check_completeness", "register", "snapshot"]}
     assert dag["tasks"]["abort"]["teardown"]
     assert dag["tasks"]["register"]["after"] == ["abort"]
     assert dag["tasks"]["register"]["outlets"] == [f"statelib://{name}/state"]
@@ -96,6 +130,7 @@ def test_spark_tasks_submit_the_jobs_for_the_pipeline_file(shipped: dict[str, An
 def test_savepoint_takes_format_target_and_note(shipped: dict[str, Any]) -> None:
     dag = shipped["dags"]["aircraft_activity.savepoint"]
     assert chain(dag, "begin") == ["begin", "snapshot", "check_completeness", "register"]
+    assert dag["groups"] == {"savepoint": ["check_completeness", "register", "snapshot"]}
     assert dag["tasks"]["register"]["outlets"] == []
     assert dag["timetable"] == "NullTimetable"
     assert set(dag["params"]) == {"format", "target", "note"}
@@ -103,10 +138,18 @@ def test_savepoint_takes_format_target_and_note(shipped: dict[str, Any]) -> None
     assert dag["params"]["target"]["schema"]["type"] == ["null", "string"]
 
 
-def test_restore_plans_rehearses_and_switches(shipped: dict[str, Any]) -> None:
+def test_restore_plans_asks_rehearses_switches_and_replays(shipped: dict[str, Any]) -> None:
     dag = shipped["dags"]["aircraft_activity.restore"]
-    assert chain(dag, "plan") == ["plan", "rehearse", "switch"]
-    assert set(dag["params"]) == {"checkpoint", "claim_mode", "parallelism"}
+    assert chain(dag, "plan") == ["plan", "approve", "rehearse", "switch", "replay"]
+    assert dag["groups"] == {"decision": ["approve", "plan"], "restore": ["rehearse", "switch"]}
+    required = {"checkpoint", "claim_mode", "parallelism", "allow_non_restored_state"}
+    assert set(dag["params"]) == required | {"approval", "replay"}
+    assert dag["tasks"]["approve"]["retries"] == 0, "nobody is asked twice"
+    assert dag["tasks"]["rehearse"]["rule"] == "none_failed", "an approval that nobody asked for is skipped"
+    assert {name: dag["params"][name]["value"] for name in ("approval", "replay")} == {
+        "approval": False,
+        "replay": False,
+    }
     assert dag["params"]["parallelism"]["schema"]["maximum"] == 128
     assert dag["params"]["claim_mode"]["schema"]["enum"] == ["NO_CLAIM", "CLAIM"]
 
@@ -122,6 +165,65 @@ def test_state_cleanup_runs_retention_gc_and_the_orphan_report_daily(shipped: di
     assert dag["params"]["grace_hours"]["schema"]["minimum"] == 24
     assert "statelib gc --dry-run" in dag["doc"]
 
+
+def test_dispose_previews_and_deletes_only_what_was_confirmed(shipped: dict[str, Any]) -> None:
+    dag = shipped["dags"]["aircraft_activity.dispose"]
+    assert chain(dag, "preview") == ["preview", "dispose"]
+    assert dag["params"]["confirm"]["value"] is False
+    assert re.search(dag["params"]["savepoint"]["schema"]["pattern"], "7")
+
+
+def test_state_verify_has_a_task_for_each_pipeline(shipped: dict[str, Any]) -> None:
+    dag = shipped["dags"]["state_verify"]
+    assert chain(dag, "pipelines") == ["pipelines", "verify"]
+    assert dag["timetable"].startswith("Cron")
+    subset = dag["params"]["read_data_subset"]
+    assert (subset["value"], dag["params"]["pipeline"]["value"]) == ("10%", None)
+    assert dag["params"]["pipeline"]["schema"]["examples"] == list(NAMES)
+    for text, valid in (
+        [(t, True) for t in subset["schema"]["examples"]]
+        + [("0.5%", True), ("99.9%", True)]
+        + [(t, False) for t in ("10", "0%", "0.0%", "101%", "100.5%", "0/3", "1/0", "5 %", "")]
+    ):
+        assert bool(re.search(subset["schema"]["pattern"], text)) is valid, text
+
+
+def test_a_team_writes_its_own_dag_with_operators(shipped: dict[str, Any]) -> None:
+    dag = shipped["dags"]["example_own_dag"]
+    assert chain(dag, "checkpoint") == ["checkpoint", "on_sundays", "savepoint"]
+    assert dag["tasks"]["checkpoint"]["outlets"] == ["statelib://carrier_streaks/state"]
+    assert dag["tasks"]["savepoint"]["outlets"] == [], "a savepoint changes no state"
+    assert dag["tasks"]["checkpoint"]["application"] == str(CHECKOUT / "jobs" / "snapshot.py")
+
+
+def test_fifty_pipelines_parse_with_notifiers_and_deadlines_and_without_any_engine(tmp_path: Path) -> None:
+    """What is counted is what parsing loads and makes: it stays cheap however many pipelines there are."""
+    directory = tmp_path / "pipelines"
+    directory.mkdir()
+    good = (PIPELINES / "carrier_streaks.yaml").read_text()
+    for number in range(50):
+        text = good.replace("name: carrier_streaks", f"name: streaks_{number}")
+        (directory / f"{number}.yaml").write_text(text + (ALERTS if number == 7 else ""))
+    found = read_dags(tmp_path / "work", directory)
+    assert (found["errors"], found["loaded"]) == ({}, [])
+    assert len(found["dags"]) == 4 * 50 + len(OTHERS)
+    told = ["streaks_7", "airflow.providers.smtp.notifications.smtp.SmtpNotifier", {"to": "a@b.c"}]
+    alerted = found["dags"]["streaks_7.checkpoint"]
+    assert alerted["told"] == [told]
+    (deadline,) = alerted["deadlines"]
+    assert deadline[0] == 6 * 3600
+    assert deadline[1] == "plugins.statelib_airflow.notifications.StatelibNotifier"
+    assert deadline[2] == dict(zip(("pipeline", "notifier", "arguments"), told, strict=True))
+    assert found["dags"]["streaks_8.checkpoint"]["told"] == [["streaks_8", None, {}]], "the log, if nobody else"
+    assert found["dags"]["streaks_8.checkpoint"]["deadlines"] == []
+
+
+ALERTS = """
+alerts:
+  deadline: 6h
+  notify:
+    - {notifier: airflow.providers.smtp.notifications.smtp.SmtpNotifier, arguments: {to: a@b.c}}
+"""
 
 BREAKS = [
     ("agg: count", "agg: cuont", "cuont"),
@@ -142,9 +244,9 @@ def test_a_broken_file_is_one_import_error_and_leaves_the_others_alone(tmp_path:
         broken = good.replace("name: aircraft_activity", f"name: broken_{number}") if number < 4 else good
         (directory / f"broken_{number}.yaml").write_text(broken.replace(right, wrong))
     found = read_dags(tmp_path / "work", directory)
-    assert found["dags"].pop("state_cleanup")["serialized"], "it needs no pipeline file"
+    assert all(found["dags"].pop(name)["serialized"] for name in OTHERS), "they need no pipeline file"
     assert {dag_id.split(".")[0] for dag_id in found["dags"]} == {"aircraft_activity"}
-    assert len(found["dags"]) == 3
+    assert len(found["dags"]) == 4
     assert [Path(file).name for file in found["errors"]] == ["statelib_pipeline_errors.py"]
     (message,) = found["errors"].values()
     for number, (_, _, field) in enumerate(BREAKS):
@@ -158,7 +260,8 @@ def test_a_broken_file_is_one_import_error_and_leaves_the_others_alone(tmp_path:
     ("text", "valid"),
     [("1", True), ("41", True), ("/srv/state/chk-4", True), ("file:///srv/state/chk-4", True)]
     + [("s3://bucket/chk-4", True), ("s3://key:secret@bucket/chk-4", False), ("s3://bucket/x?a=b", False)]
-    + [(text, False) for text in ("", "0", "-1", "4 ", "latest", "../chk-4", "gs://bucket/chk-4", "/srv\n/x", "1;ls")],
+    + [("gs://bucket/chk-4", True), ("abfss://box@account1.dfs.core.windows.net/x", True), ("az://key@box/x", False)]
+    + [(text, False) for text in ("", "0", "-1", "4 ", "latest", "../chk-4", "hdfs://name/chk-4", "/srv\n/x", "1;ls")],
 )
 def test_restore_accepts_an_id_or_an_absolute_path_only(shipped: dict[str, Any], text: str, valid: bool) -> None:
     pattern = shipped["dags"]["aircraft_activity.restore"]["params"]["checkpoint"]["schema"]["pattern"]

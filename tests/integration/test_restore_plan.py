@@ -1,10 +1,15 @@
 """A plan survives the way through Airflow, and says everything that a person must know."""
 
+import dataclasses
 from pathlib import Path
 
-from shop import open_shop
+from shop import SALES, open_shop, sales
+from worlds import checkpoint_of, new_deployment
 
-from statelib.flows.restore import RestorePlan, plan_restore
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.restore import RestorePlan, apply_restore, plan_restore
+from statelib.flows.restore_estimate import Throughput, measured
+from statelib.model.checkpoint import RestoreMeasure
 from statelib.model.record import ClaimMode
 
 
@@ -19,3 +24,50 @@ def test_a_plan_is_the_same_after_json_and_its_text_tells_all(tmp_path: Path) ->
     assert (
         f"- subtask 1 (key groups 43-85) reads 2 handle(s): 0-63, 64-127; {read.size_bytes:,} bytes, 8 entries" in told
     )
+
+
+def test_the_estimate_is_that_of_the_newest_measured_restore_and_its_bytes_are_those_of_the_plan(
+    tmp_path: Path,
+) -> None:
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "sales.yaml").write_text(SALES)
+    here = new_deployment(tmp_path, tmp_path, pipelines)
+    pipeline = here.pipeline("sales")
+    checkpoint_of(here, "sales", 1, sales(0))
+    plan = plan_restore(here, pipeline, "1", 3, ClaimMode.NO_CLAIM)
+    assert (plan.estimate_ms, plan.estimated_from) == (None, None)
+    assert "- slowest subtask: unknown" in plan.describe()
+    apply_restore(here, pipeline, plan, "test")
+    checkpoint_of(here, "sales", 2, sales(6))
+    manifest = open_checkpoint(f"{here.storage_root}/sales/chk-2", own=True).manifest
+    assert manifest is not None
+    assert [r.size_bytes for r in manifest.restores if r] == [read.size_bytes for read in plan.reads]
+    told = plan_restore(here, pipeline, "1", 3, ClaimMode.NO_CLAIM)
+    throughput = measured(manifest)
+    assert throughput is not None
+    assert told.estimate_ms == throughput.slowest_ms(read.size_bytes for read in told.reads)
+    assert told.estimated_from == 2
+    assert (
+        f"- slowest subtask: about {told.estimate_ms / 1000:.1f} s, as fast as before checkpoint 2" in told.describe()
+    )
+    remeasured = dataclasses.replace(
+        manifest,
+        restores=(RestoreMeasure(1000, 10), RestoreMeasure(3000, 30), RestoreMeasure(9, 999)),
+        restored_from=("remote", "remote", "local"),
+    )
+    assert measured(remeasured) == Throughput(2, 4000, 40)
+    assert Throughput(2, 4000, 40).slowest_ms([1, 801, 5]) == 9
+    assert measured(dataclasses.replace(manifest, restored_from=("local", "mixed", "empty"))) is None
+
+
+def test_a_pipeline_with_its_own_uid_is_called_by_it(tmp_path: Path) -> None:
+    pipelines = tmp_path / "pipelines"
+    pipelines.mkdir()
+    (pipelines / "sales.yaml").write_text(SALES + "uid: shops\nuid_hash: 0123456789abcdef0123456789abcdef\n")
+    here = new_deployment(tmp_path, tmp_path, pipelines)
+    checkpoint_of(here, "sales", 1, sales(0))
+    opened = open_checkpoint(f"{here.storage_root}/sales/chk-1", own=True)
+    (operator,) = opened.operators
+    assert (opened.operator_name(operator), operator.operator_id.hex()) == ("shops", "0123456789abcdef" * 2)
+    assert opened.select("shops").selected == operator.operator_id

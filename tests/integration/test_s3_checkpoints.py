@@ -65,6 +65,26 @@ def test_a_checkpoint_on_s3_is_whole_and_the_next_builds_on_it(on_s3: OnS3, name
     assert not any((tmp_path / "scratch").iterdir())
 
 
+def test_merged_checkpoints_on_s3_are_few_objects_and_pass_the_gate(on_s3: OnS3) -> None:
+    options = "{strategy: incremental, inline_threshold_bytes: 0, file_merging: {enabled: true}}"
+    (Path(on_s3.here.pipelines_directory) / "tours.yaml").write_text(TOURS + f"checkpoint: {options}\n")
+    pipeline = on_s3.here.pipeline("tours")
+    for number in (1, 2, 3):
+        before = on_s3.stored()
+        begun = begin(on_s3.here, pipeline, day(number), "test")
+        publish_here(on_s3.here, pipeline, begun.checkpoint_id, sales(6 * number))
+        assert check(on_s3.here, pipeline, begun.checkpoint_id).passed
+        register(on_s3.here, pipeline, begun.checkpoint_id)
+        new = {key for key in on_s3.stored() - before if "/tours/" in key and "/." not in key}
+        assert len(new) <= 5, "of each subtask what is shared and what is not, and _metadata"
+        verified = verify_at(f"{on_s3.root}/tours/chk-{number}", own=True, storage_root=on_s3.root)
+        assert verified.problems == ()
+    opened = open_checkpoint(f"{on_s3.root}/tours/chk-3", storage_root=on_s3.root)
+    assert opened.manifest is not None
+    assert all(file.segments for file in opened.manifest.files)
+    assert len(opened.to_arrow("best")) == 6
+
+
 def test_state_on_s3_is_the_same_as_on_disk(on_s3: OnS3, tmp_path: Path) -> None:
     local = replace(on_s3.here, storage_root=str(tmp_path / "state"), catalog_url=f"sqlite:///{tmp_path}/other.db")
     for here in (on_s3.here, local):
@@ -175,3 +195,25 @@ def test_a_try_that_fails_leaves_no_data_and_the_next_succeeds(on_s3: OnS3, s3: 
     assert listed == {".location"}
     publish_here(on_s3.here, pipeline, begun.checkpoint_id, sales(0))
     assert register(on_s3.here, pipeline, begun.checkpoint_id).checkpoint_id == begun.checkpoint_id
+
+
+def test_gc_says_what_only_the_buckets_owner_can_do(on_s3: OnS3, tmp_path: Path) -> None:
+    checkpoint_of(on_s3.here, "sales", 1, sales(6))
+    for command in ("gc", "orphans"):
+        assert "AbortIncompleteMultipartUpload" in call(on_s3.here, command).stderr
+    local = replace(on_s3.here, storage_root=str(tmp_path / "state"), catalog_url=f"sqlite:///{tmp_path}/other.db")
+    assert call(local, "gc").stderr == ""
+
+
+def test_local_copies_spare_s3_the_reading(on_s3: OnS3, tmp_path: Path) -> None:
+    settings = "checkpoint: {inline_threshold_bytes: 1, local_recovery: true, strategy: incremental}\n"
+    (tmp_path / "pipelines" / "tours.yaml").write_text(TOURS + settings)
+    checkpoint_of(on_s3.here, "tours", 1, sales(0))
+    for key in on_s3.stored():
+        if key.startswith("state/tours/") and key[-1].isdigit():
+            obstore.delete(on_s3.store, key)
+    pipeline = on_s3.here.pipeline("tours")
+    publish_here(on_s3.here, pipeline, begin(on_s3.here, pipeline, day(2), "test").checkpoint_id, sales(6))
+    manifest = open_checkpoint(f"{on_s3.root}/tours/chk-2", own=True).manifest
+    assert manifest is not None
+    assert manifest.restored_from == ("local", "local")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,7 +64,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("kind", BACKENDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(steps=STEPS)
 def test_a_backend_is_a_dict(kind: str, steps: list[tuple[str, dict[tuple[str, str | None], object]]]) -> None:
     schema = sample_schema()
@@ -89,7 +90,7 @@ def test_a_backend_is_a_dict(kind: str, steps: list[tuple[str, dict[tuple[str, s
 
 
 @pytest.mark.parametrize(("kind", "strategy"), RESCALES)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     p=st.integers(1, 5), q=st.integers(1, 5), max_parallelism=st.sampled_from([5, 128, 300]), count=st.integers(0, 150)
 )

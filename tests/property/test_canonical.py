@@ -137,6 +137,7 @@ def test_stream_equals_the_reference_and_reads_back(
     }
 
 
+@settings(deadline=None)
 @given(streams(), st.booleans())
 def test_at_once_or_in_batches_is_the_same(
     stream: tuple[int, KeyGroupRange, list[dict[int, Entries]]], compressed: bool

@@ -3,6 +3,7 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from statelib.testing.type_strategies import plain_values, state_types
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
 
-SETTINGS = settings(max_examples=150, deadline=None)
+SETTINGS = settings(max_examples=examples(150), deadline=None)
 
 
 def batches(type_: StateType) -> st.SearchStrategy[tuple[StateType, list[reference.Plain]]]:
@@ -138,7 +139,7 @@ def test_composite_keys(typed, namespace_type, user_key_type, max_parallelism, d
 
 
 @SETTINGS
-@given(state_types(), st.sampled_from(StateKind), st.data())
+@given(state_types(), st.sampled_from([kind for kind in StateKind if kind is not StateKind.TIMERS]), st.data())
 def test_values_of_each_kind(type_, kind, data) -> None:
     state = StateDescriptor("s", kind, type_, LONG if kind is StateKind.MAP else None)
     one = plain_values(type_)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,9 +28,11 @@ CONTENTS = st.tuples(
     st.dictionaries(NAMES, st.integers(-3, 3)),
     st.dictionaries(st.tuples(NAMES, st.sampled_from(["", "a", "ab"])), st.none() | st.integers(0, 2)),
 )
+KINDS = [("heap", "canonical"), ("rocksdb", "canonical"), ("rocksdb", "full")]
+LOGS = [("heap", "changelog"), ("rocksdb", "changelog")]
 WAYS = st.builds(
-    lambda kind, *rest: Way(*kind, *rest),
-    st.sampled_from([("heap", "canonical"), ("rocksdb", "canonical"), ("rocksdb", "full")]),
+    lambda kind, parallelism, manifest, inline: Way(*kind, parallelism, manifest or kind in LOGS, inline),
+    st.sampled_from([*KINDS, *LOGS]),
     st.integers(1, 3),
     st.booleans(),
     st.sampled_from([0, 1 << 20]),
@@ -68,7 +71,7 @@ def found(table: pa.Table) -> dict[Any, tuple[str, Any, Any]]:
     return by_key
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(CONTENTS, CONTENTS, WAYS, WAYS, st.sampled_from([1, 300, 1 << 20]))
 def test_it_is_the_diff_of_the_dicts(old: Content, new: Content, way: Way, other: Way, window_bytes: int) -> None:
     with tempfile.TemporaryDirectory() as root:
@@ -91,7 +94,7 @@ def test_it_is_the_diff_of_the_dicts(old: Content, new: Content, way: Way, other
         assert list(scratch.iterdir()) == []
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(CONTENTS, WAYS, WAYS)
 def test_equal_content_is_known_without_reading(content: Content, way: Way, other: Way) -> None:
     """By the manifests; without them, of the same files."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pyarrow as pa
+from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,7 +125,7 @@ def expected(events: list[Event], state: dict[str, object]) -> object:
     return {name: aggregate(events, spec) for name, spec in state["fields"].items()}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(EVENT, max_size=40), st.randoms(use_true_random=False), st.sampled_from([["k"], ["k", "u"], ["u"]]))
 def test_declared_states_equal_a_loop_over_the_events(events, random, key):
     """However the events are ordered and cut into batches."""
@@ -139,7 +140,7 @@ def test_declared_states_equal_a_loop_over_the_events(events, random, key):
         assert run.state(name) == {k: v for k, v in of_each.items() if v is not None}, name
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(EVENT, max_size=30), st.randoms(use_true_random=False))
 def test_the_same_events_make_the_same_bytes(events, random):
     """Digests of the state do not depend on order and batches either."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,9 +20,11 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.restore.keyed import restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.keys import key_groups
+from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.views import FileMergingSettings
 from statelib.testing.checkpoint_chain import CheckpointChain, files_of, previous_of
 from statelib.testing.faulty_streams import FaultyStreams
 from statelib.testing.keyed_samples import all_entries, got, put, sample_schema
@@ -38,10 +41,10 @@ Model = dict[str, dict[str, object]]
 class World:
     """A subtask whose process lives for a while, a dict beside it, and all that its checkpoints left."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, directory: Path, seed: int, merging: FileMergingSettings | None) -> None:
         self.random = random.Random(seed)
         self.directory = directory
-        self.chain = CheckpointChain(directory / "storage")
+        self.chain = CheckpointChain(directory / "storage", merging=merging)
         self.model: Model = {state: {} for state in STATES}
         self.live: dict[int, tuple[RestoreSource, Model]] = {}
         self.garbage: set[str] = set()
@@ -116,11 +119,13 @@ def small_files(backend: RocksDBKeyedStateBackend) -> None:
         family.set_options({"target_file_size_base": "16384", "max_bytes_for_level_base": "65536"})
 
 
-@settings(max_examples=4, deadline=None)
-@given(seed=st.integers(0, 2**32))
-def test_fifty_checkpoints_with_updates_compaction_failures_and_restarts(seed: int) -> None:
+@settings(max_examples=examples(4), deadline=None)
+@given(seed=st.integers(0, 2**32), merging=st.sampled_from([None, FileMergingSettings(40_000, 1.5)]))
+def test_fifty_checkpoints_with_updates_compaction_failures_and_restarts(
+    seed: int, merging: FileMergingSettings | None
+) -> None:
     with scratch() as directory:
-        world = World(directory, seed)
+        world = World(directory, seed, merging)
         for number in range(1, 51):
             world.update()
             if world.random.random() < 0.15:
@@ -139,39 +144,73 @@ def test_fifty_checkpoints_with_updates_compaction_failures_and_restarts(seed: i
             backend.close()
 
 
-def test_one_percent_of_range_local_updates_uploads_at_most_five_percent(tmp_path: Path) -> None:
-    chain = CheckpointChain(tmp_path / "storage")
-    backend = RocksDBKeyedStateBackend(SCHEMA, RANGE, str(tmp_path / "backend"), UID)
-    backend._families["totals"].set_options({"target_file_size_base": str(64 * 1024)})
-    strategy = RocksDBIncrementalSnapshotStrategy(backend, UID)
-    noise = random.Random(1)
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator["Large"]:
+    world = Large(tmp_path)
+    yield world
+    world.close()
 
-    def write(keys: list[str]) -> None:
-        put(backend, "totals", keys, [{"count": 1, "last": noise.randbytes(60).hex()} for _ in keys])
 
-    def take(number: int) -> SnapshotResult:
-        result = take_snapshot(strategy, CheckpointId(number), chain.streams(number), CloseableRegistry())
-        strategy.notify_checkpoint_complete(CheckpointId(number))
-        return result
+class Large:
+    """40,000 entries in one state, written as a whole by checkpoint 1; ``full`` is what that took."""
 
-    def written(result: SnapshotResult) -> int:
-        return sum(stream.size_bytes for stream in result.streams)
+    def __init__(self, directory: Path) -> None:
+        self.chain = CheckpointChain(directory / "storage")
+        self.backend = RocksDBKeyedStateBackend(SCHEMA, RANGE, str(directory / "backend"), UID)
+        self.backend._families["totals"].set_options({"target_file_size_base": str(64 * 1024)})
+        self.strategy = RocksDBIncrementalSnapshotStrategy(self.backend, UID)
+        self.whole = RocksDBFullSnapshotStrategy(self.backend, UID)
+        self.random = random.Random(1)
+        self.keys = [f"key-{i}" for i in range(40_000)]
+        self.write(self.keys)
+        self.compact()
+        self.full = self.take(1)
 
-    keys = [f"key-{i}" for i in range(40_000)]
-    write(keys)
-    backend._families["totals"].compact_range(None, None)
-    full = written(take(1))
-    groups = key_groups(SCHEMA, pa.array(keys)).tolist()
-    local = [key for key, group in zip(keys, groups, strict=True) if 60 <= group <= 61][:400]
+    def write(self, keys: list[str]) -> None:
+        put(self.backend, "totals", keys, [{"count": 1, "last": self.random.randbytes(60).hex()} for _ in keys])
+
+    def compact(self) -> None:
+        self.backend._families["totals"].compact_range(None, None)
+
+    def take(self, number: int) -> int:
+        """Bytes that an incremental checkpoint, which completes, uploads."""
+        result = take_snapshot(self.strategy, CheckpointId(number), self.chain.streams(number), CloseableRegistry())
+        self.strategy.notify_checkpoint_complete(CheckpointId(number))
+        return written(result)
+
+    def take_whole(self, number: int) -> int:
+        """Bytes that a full checkpoint of the same state uploads."""
+        return written(take_snapshot(self.whole, CheckpointId(number), self.chain.streams(number), CloseableRegistry()))
+
+    def close(self) -> None:
+        self.strategy.close()
+        self.whole.close()
+        self.backend.close()
+
+
+def written(result: SnapshotResult) -> int:
+    return sum(stream.size_bytes for stream in result.streams)
+
+
+def test_one_percent_of_range_local_updates_uploads_at_most_five_percent(large: Large) -> None:
+    groups = key_groups(SCHEMA, pa.array(large.keys)).tolist()
+    local = [key for key, group in zip(large.keys, groups, strict=True) if 60 <= group <= 61][:400]
     assert len(local) == 400
     sizes = []
     for number in range(2, 14):
-        write(local)
-        sizes.append(written(take(number)))
-    assert full > 2_000_000
-    assert max(sizes) <= full * 0.05
-    strategy.close()
-    backend.close()
+        large.write(local)
+        sizes.append(large.take(number))
+    assert large.full > 2_000_000
+    assert max(sizes) <= large.full * 0.05
+
+
+def test_scattered_updates_never_upload_more_than_a_full_checkpoint(large: Large) -> None:
+    for number in range(2, 12):
+        large.write(large.random.sample(large.keys, 400 if number % 3 else 8000))
+        if number % 4 == 0:
+            large.compact()
+        size = large.take(number)
+        assert 0 < size <= large.take_whole(100 + number)
 
 
 @contextmanager

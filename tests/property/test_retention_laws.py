@@ -58,7 +58,8 @@ def test_what_must_stay_stays(situation, policy):
     records, head, used = situation
     gone = set(subsumed(policy, records, head, used))
     by_id = {r.checkpoint_id: r for r in records}
-    assert all(by_id[n].state is CheckpointState.COMPLETED and by_id[n].owner is Owner.SYSTEM for n in gone)
+    stored = (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
+    assert all(by_id[n].state in stored and by_id[n].owner is Owner.SYSTEM for n in gone)
     assert head not in gone
     assert not used & gone
     history = lineage(records, head)
@@ -77,6 +78,7 @@ def test_what_stays_is_bounded_and_deciding_again_lets_go_of_nothing_more(situat
     kept = [r for r in left if r.state is CheckpointState.COMPLETED and r.kind is SnapshotKind.CHECKPOINT]
     if policy.days is None:
         assert len(kept) <= 2 * policy.count + len(used) + 1
+    assert sum(r.state is CheckpointState.QUARANTINED and r.owner is Owner.SYSTEM for r in left) <= policy.count
     after = [r if r.checkpoint_id not in gone else _deleted(r) for r in records]
     assert subsumed(policy, after, head, used) == ()
 

@@ -11,10 +11,11 @@ from statelib.wire.ragged import from_list
 
 SHORT = st.lists(st.binary(max_size=20))
 ALIKE = st.lists(st.lists(st.sampled_from([b"\x00", b"\xff", b"a" * 7]), max_size=4).map(b"".join))
+FIXED = st.lists(st.binary(min_size=11, max_size=11) | st.binary(min_size=1, max_size=1).map(lambda b: b * 11))
 LONG = st.lists(st.binary(max_size=6).map(lambda tail: b"k" * 66 + tail))
 
 
-@given(rows=SHORT | ALIKE | LONG)
+@given(rows=SHORT | ALIKE | FIXED | LONG)
 def test_the_order_is_that_of_bytes_and_stable(rows: list[bytes]) -> None:
     expected = sorted(range(len(rows)), key=lambda i: rows[i])
     assert byte_order(from_list(rows)).tolist() == expected

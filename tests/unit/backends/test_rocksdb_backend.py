@@ -12,6 +12,7 @@ from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.testing.keyed_samples import all_key_groups, entries, fill, put, sample_schema
+from statelib.wire.ragged import from_list
 
 SCHEMA = sample_schema()
 STATES = [d.name for d in SCHEMA.states]
@@ -59,6 +60,20 @@ def test_a_native_checkpoint_can_be_read_after_the_backend_moved_on(
     checkpoint.release()
     backend.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_scan_finds_what_lookups_find(backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = sorted(entries(backend, "means"))
+    keys = [key + suffix for key in held[::3] for suffix in (b"", b"\0")][::-1]
+    monkeypatch.setattr("statelib.backends.rocksdb.scan.SCAN_ROWS", 7)
+    found = {}
+    for per_key in (0, 1000):
+        monkeypatch.setattr("statelib.backends.rocksdb.backend.SCANNED_PER_KEY", per_key)
+        values = backend.read("means", from_list(keys))
+        found[per_key] = (values.present.to_pylist(), values.values.to_pylist())
+    assert found[0] == found[1000]
+    assert found[0][0] == [key in held for key in keys]
+    backend.close()
 
 
 def test_the_directory_stays_until_the_last_checkpoint_is_released(

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from traceback import format_exception
 
 import pytest
 from alembic import command
@@ -43,7 +44,7 @@ def test_the_newest_migration_is_the_one_the_code_asks_for():
 
 def test_a_catalog_that_was_never_migrated_is_refused_by_name(tmp_path: Path):
     _, catalog = made(tmp_path)
-    with pytest.raises(InvalidRequestError, match="expected schema 0002, found none") as refusal:
+    with pytest.raises(InvalidRequestError, match="expected schema 0005, found none") as refusal:
         catalog.list()
     assert (refusal.value.kind, refusal.value.hint) == ("catalog-not-migrated", "statelib catalog migrate")
     catalog.migrate()
@@ -62,7 +63,7 @@ def test_a_catalog_of_the_first_revision_keeps_what_it_holds(tmp_path: Path):
         command.upgrade(config, "0001")
         for statement in FIRST_REVISION.split(";"):
             connection.execute(text(statement))
-    with pytest.raises(InvalidRequestError, match="expected schema 0002, found 0001"):
+    with pytest.raises(InvalidRequestError, match="expected schema 0005, found 0001"):
         catalog.list()
     catalog.migrate()
     (record,) = catalog.list(PIPE)
@@ -84,6 +85,35 @@ INSERT INTO file (file_id, pipeline, size_bytes, crc32c, created_by, state, owne
 VALUES ('file\\:///state/p/chk-1/a', 'p', 3, 4, 1, 'LIVE', 'SYSTEM');
 INSERT INTO ref (pipeline, checkpoint_id, file_id) VALUES ('p', 1, 'file\\:///state/p/chk-1/a')
 """
+
+
+ABORTED_BEFORE_REASONS = """
+INSERT INTO lease (pipeline, epoch, next_id, generation, owner, heartbeat_at_ms) VALUES ('p', 3, 4, 0, 'o', 5);
+INSERT INTO checkpoint (pipeline, checkpoint_id, kind, state, owner, epoch, idempotency_key, generation, strategy,
+  parallelism, directory, created_at_ms, note, reason, report)
+VALUES
+  ('p', 1, 'CHECKPOINT', 'ABORTED', 'SYSTEM', 1, 'k', 0, 'full', 2, 'd', 5, '', 'superseded by checkpoint 2 of o', ''),
+  ('p', 2, 'CHECKPOINT', 'ABORTED', 'SYSTEM', 2, 'k', 0, 'full', 2, 'd', 5, '', 'superseded by the restore of 1', ''),
+  ('p', 3, 'CHECKPOINT', 'ABORTED', 'SYSTEM', 3, 'k', 0, 'full', 2, 'd', 5, '', 'run r: snapshot failed', '')
+"""
+
+
+def test_what_was_aborted_before_there_were_reasons_gets_one_and_counts_for_nothing(tmp_path: Path):
+    url, catalog = made(tmp_path)
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with create_engine(url).begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        for statement in ABORTED_BEFORE_REASONS.split(";"):
+            connection.execute(text(statement))
+    catalog.migrate()
+    assert [r.failure for r in reversed(catalog.list(PIPE))] == [
+        "CHECKPOINT_SUBSUMED",
+        "CHECKPOINT_COORDINATOR_SUSPEND",
+        "TASK_FAILURE",
+    ]
+    assert catalog.suspension.failures(PIPE) == 0
 
 
 def test_a_catalog_of_a_newer_statelib_is_left_alone(tmp_path: Path):
@@ -128,13 +158,23 @@ def test_sqlite_waits_syncs_and_keeps_its_references(tmp_path: Path):
         ("sqlite://", "bad-catalog-url"),
         ("sqlite:///:memory:", "bad-catalog-url"),
         ("postgresql+nodriver://u:hunter2@host/db", "bad-catalog-url"),
+        ("postgresql+psycopg://u:p@hunter2@host/db", "bad-catalog-url"),
+        ("postgresql+psycopg://u:p@h:hunter2@host/db", "bad-catalog-url"),
+        ("postgresql+psycopg://u:p@h?hunter2@host/db", "bad-catalog-url"),
     ],
 )
 def test_other_urls_are_refused_without_showing_passwords(url: str, kind: str):
     with pytest.raises(InvalidRequestError) as refusal:
         Catalog(url, lambda: 0)
     assert refusal.value.kind == kind
-    assert "hunter2" not in str(refusal.value)
+    assert "hunter2" not in "".join(format_exception(refusal.value))
+
+
+def test_a_password_in_a_query_is_not_shown():
+    catalog = Catalog("postgresql+psycopg://u@127.0.0.1:1/db?password=hunter2&connect_timeout=1", lambda: 0)
+    with pytest.raises(RetryableError, match=r"u@127\.0\.0\.1:1/db: ") as refusal:
+        catalog.head(PIPE)
+    assert "hunter2" not in "".join(format_exception(refusal.value))
 
 
 def test_a_database_that_cannot_be_reached_is_worth_a_retry(tmp_path: Path):

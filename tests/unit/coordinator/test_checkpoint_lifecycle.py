@@ -53,20 +53,37 @@ def test_what_is_not_in_the_table_is_one_error(state: CheckpointState, event: Ch
     assert refusal.value.kind == "illegal-transition"
 
 
-def test_only_the_gate_completes_and_nothing_uncompletes():
+def test_only_the_gate_or_a_person_completes_and_nothing_uncompletes():
+    completing = {
+        (CheckpointState.PENDING, CheckpointEvent.GATE_PASSED),
+        (CheckpointState.QUARANTINED, CheckpointEvent.RELEASED),
+    }
     for (state, event), (target, commands) in TRANSITIONS.items():
         if target is CheckpointState.COMPLETED:
-            assert (state, event) == (CheckpointState.PENDING, CheckpointEvent.GATE_PASSED)
+            assert (state, event) in completing
         if state in COMMITTED:
             assert target in COMMITTED
         if DELETES & set(commands):
-            assert state is CheckpointState.COMPLETED, "giving up deletes nothing"
+            assert state in (CheckpointState.COMPLETED, CheckpointState.QUARANTINED), "giving up deletes nothing"
+
+
+def test_what_is_set_aside_keeps_its_files_and_moves_no_head_until_it_is_released():
+    aside, commands = handle(CHECKPOINT, CheckpointEvent.SET_ASIDE)
+    assert (aside.state, commands) == (CheckpointState.QUARANTINED, (Command.RECORD_FILES,))
+    assert handle(aside, CheckpointEvent.RELEASED) == (
+        Lifecycle(SnapshotKind.CHECKPOINT, CheckpointState.COMPLETED),
+        (Command.MOVE_HEAD,),
+    )
+    assert handle(aside, CheckpointEvent.SUBSUMED)[0].state is CheckpointState.DELETING
+    saved, _ = handle(SAVEPOINT, CheckpointEvent.SET_ASIDE)
+    assert handle(saved, CheckpointEvent.RELEASED)[1] == ()
 
 
 def test_aborted_and_deleted_are_final():
     assert {state for state, _ in TRANSITIONS} == {
         CheckpointState.PENDING,
         CheckpointState.COMPLETED,
+        CheckpointState.QUARANTINED,
         CheckpointState.DELETING,
     }
 

@@ -45,7 +45,7 @@ def verdict(path: str, age_ms: int = 0, grace_ms: int = 100) -> Verdict:
         (f"chk-2/{OPEN[:24]}0000000f-1-7", Verdict.LIVE),
         (f"shared/2-0-{OPEN}-7.sst", Verdict.LIVE),
         (f"shared/1-0-{LOST}-7.sst", Verdict.ORPHAN),
-        (f"taskowned/{LOST}", Verdict.ORPHAN),
+        (f"taskowned/{LOST}", Verdict.TASK_OWNED),
         ("chk-1/_metadata", Verdict.LIVE),
         ("chk-2/_metadata", Verdict.LIVE),
         ("chk-3/_metadata", Verdict.ORPHAN),

@@ -16,10 +16,12 @@ def test_the_newest_checkpoints_of_the_history_stay():
     assert subsumed(RetentionPolicy(4), CHAIN, head=5) == (1,)
 
 
-def test_days_keep_more_than_the_count_and_are_counted_from_the_newest_checkpoint():
+def test_days_keep_more_than_the_count_and_are_counted_from_the_newest_checkpoint_but_one():
     aged = [checkpoint(n, n - 1 or None, completed_at_ms=n * DAY_MS) for n in range(1, 6)]
-    assert subsumed(RetentionPolicy(1, days=2), aged, head=5) == (1, 2)
-    assert subsumed(RetentionPolicy(4, days=2), aged, head=5) == (1,)
+    assert subsumed(RetentionPolicy(1, days=1), aged, head=5) == (1, 2)
+    assert subsumed(RetentionPolicy(4, days=1), aged, head=5) == (1,)
+    ahead = [*aged[:4], checkpoint(5, 4, completed_at_ms=3650 * DAY_MS)]
+    assert subsumed(RetentionPolicy(1, days=1), ahead, head=5) == (1, 2), "its clock was wrong"
 
 
 def test_savepoints_neither_count_nor_go():

@@ -9,6 +9,7 @@ import pytest
 from statelib.definition.pipeline import Pipeline, load_pipeline, load_pipelines
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.state import StateKind
+from statelib.model.termination import CheckpointRetentionPolicy
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = ROOT / "dags" / "pipelines"
@@ -88,6 +89,8 @@ def test_what_may_be_left_out(tmp_path):
     assert native.checkpoint.strategy == "full"
     inlined = load_pipeline(small(tmp_path, SMALL + "checkpoint: {inline_threshold_bytes: 0}\n"))
     assert (inlined.checkpoint.strategy, inlined.checkpoint.inline_threshold_bytes) == ("full", 0)
+    assert not inlined.checkpoint.local_recovery
+    assert load_pipeline(small(tmp_path, SMALL + "checkpoint: {local_recovery: true}\n")).checkpoint.local_recovery
 
 
 def test_times_are_utc(tmp_path):
@@ -186,3 +189,41 @@ def test_retention_keeps_twenty_unless_told_otherwise(tmp_path: Path, text: str,
 def test_a_retention_that_keeps_nothing_or_means_nothing_is_refused(tmp_path: Path, text: str):
     with pytest.raises(InvalidRequestError, match="retain"):
         load_pipeline(small(tmp_path, SMALL + f"checkpoint: {{retain: {text}}}\n"))
+
+
+def test_file_merging_is_off_until_it_is_asked_for(tmp_path: Path) -> None:
+    assert not load_pipeline(small(tmp_path, SMALL, "plain.yaml")).checkpoint.file_merging.enabled
+    text = "{enabled: true, max_file_size_bytes: 1048576, max_space_amplification: 1.5}"
+    merging = load_pipeline(small(tmp_path, SMALL + f"checkpoint: {{file_merging: {text}}}\n")).checkpoint.file_merging
+    assert (merging.enabled, merging.max_file_size_bytes, merging.max_space_amplification) == (True, 1 << 20, 1.5)
+
+
+@pytest.mark.parametrize("text", ["{enabled: 1}", "{max_file_size_bytes: 0}", "{max_space_amplification: 0.5}", "true"])
+def test_bad_file_merging_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="file_merging"):
+        load_pipeline(small(tmp_path, SMALL + f"checkpoint: {{file_merging: {text}}}\n"))
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+def test_a_changelog_has_limits_of_its_own(tmp_path: Path, backend: str):
+    text = SMALL.replace("backend: rocksdb", f"backend: {backend}\ncheckpoint: {{strategy: changelog}}")
+    limits = "changelog, materialize_after_bytes: 4096, materialize_after_checkpoints: 7"
+    told = load_pipeline(small(tmp_path, text.replace("changelog", limits)))
+    assert (told.checkpoint.materialize_after_bytes, told.checkpoint.materialize_after_checkpoints) == (4096, 7)
+    assert Pipeline.model_validate(told.model_dump()) == told
+    usual = load_pipeline(small(tmp_path, text)).checkpoint
+    assert (usual.strategy, usual.materialize_after_bytes) == ("changelog", 16 * 1024 * 1024)
+    assert usual.materialize_after_checkpoints == 20
+
+
+def test_the_life_of_a_checkpoint_has_defaults_that_surprise_nobody(tmp_path: Path) -> None:
+    """Six hours an attempt, any number of failures, and nothing is deleted because a pipeline ended."""
+    plain = load_pipeline(small(tmp_path, SMALL)).checkpoint
+    found = (plain.timeout_s, plain.tolerable_failures, plain.execution, plain.retain.after_termination)
+    assert found == (21_600, None, "async", None)
+    retain = "{after_termination: RETAIN_ON_FAILURE}"
+    text = f"checkpoint: {{timeout_s: 60, tolerable_failures: 0, execution: sync, retain: {retain}}}\n"
+    said = load_pipeline(small(tmp_path, SMALL + text, "said.yaml"))
+    assert (said.checkpoint.timeout_s, said.checkpoint.tolerable_failures, said.checkpoint.execution) == (60, 0, "sync")
+    assert said.checkpoint.retain.after_termination is CheckpointRetentionPolicy.RETAIN_ON_FAILURE
+    assert Pipeline.model_validate(said.model_dump()) == said

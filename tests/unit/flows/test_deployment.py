@@ -1,10 +1,24 @@
 """What a deployment refuses before it touches anything."""
 
+import pickle
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
-from statelib.errors import InvalidRequestError, UnsupportedError
-from statelib.flows.wiring import VARIABLES, deployment
+from statelib.catalog.migration import REVISION
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError, StatelibError, UnsupportedError
+from statelib.flows.wiring import VARIABLES, deployment, opened_catalog, passwords
 
+MINIMAL = {
+    "name": "p",
+    "source": {"path": "{data}/x", "columns": {"k": "string"}},
+    "key": ["k"],
+    "states": {"n": {"kind": "value", "fields": {"n": {"agg": "count"}}}},
+    "backend": "heap",
+}
 WHOLE = dict.fromkeys(VARIABLES, "/srv/x") | {"STATELIB_CATALOG": "sqlite:////srv/catalog.db"}
 
 
@@ -16,9 +30,76 @@ def test_each_missing_variable_is_named() -> None:
     assert "STATELIB_DATA" not in caught.value.message
 
 
-def test_cleanup_is_refused_where_nothing_deletes_yet() -> None:
-    assert deployment(WHOLE).remover() is not None
+@pytest.mark.parametrize("root", ["s3://bucket/prefix", "gs://bucket/prefix", "az://container/prefix", "/srv/state"])
+def test_every_storage_is_cleaned_up(root: str) -> None:
+    here = deployment(WHOLE | {"STATELIB_STORAGE": root})
+    assert (here.remover().files_at_once > 1) == ("://" in root)
+
+
+def test_scratch_space_is_made_or_named(tmp_path: Path) -> None:
+    here = replace(deployment(WHOLE), work_directory=str(tmp_path / "a" / "b"))
+    assert Path(here.scratch()).is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidRequestError) as caught:
+        replace(here, work_directory=str(tmp_path / "file" / "c")).scratch()
+    assert caught.value.kind == "no-scratch-directory"
+    assert str(tmp_path / "file" / "c") in caught.value.message
+
+
+def test_a_storage_that_is_no_place_for_checkpoints_is_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
-        deployment(WHOLE | {"STATELIB_STORAGE": "s3://bucket/prefix"}).remover()
-    assert caught.value.kind == "no-cleanup"
-    assert "s3://bucket/prefix" in caught.value.message
+        deployment(WHOLE | {"STATELIB_STORAGE": "hdfs://name/prefix"}).remover()
+    assert caught.value.kind == "unknown-scheme"
+
+
+def test_local_copies_lie_below_the_scratch_directory_unless_said_otherwise() -> None:
+    pipeline = Pipeline.model_validate(MINIMAL)
+    default = deployment(WHOLE).local_states(pipeline).path
+    elsewhere = deployment(WHOLE | {"STATELIB_LOCAL": "/fast"}).local_states(pipeline).path
+    other = deployment(WHOLE | {"STATELIB_STORAGE": "/srv/y"}).local_states(pipeline).path
+    assert default.parts[:4] == ("/", "srv", "x", "local-state")
+    assert elsewhere.parts[:3] == ("/", "fast", "local-state")
+    assert default.parts[-2:] == elsewhere.parts[-2:]
+    assert (default.name, other.name) == ("p", "p")
+    assert default.parent != other.parent, "two deployments may share a disk"
+
+
+def test_an_empty_catalog_is_made_and_another_versions_is_left_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/catalog.db"
+    assert deployment(WHOLE | {"STATELIB_CATALOG": url}).catalog().list() == []
+    for version, kind in (("0001", "catalog-not-migrated"), ("9999", "catalog-schema-unknown")):
+        opened_catalog.cache_clear()
+        say_version(tmp_path / "catalog.db", version)
+        with pytest.raises(StatelibError) as caught:
+            deployment(WHOLE | {"STATELIB_CATALOG": url}).catalog()
+        assert caught.value.kind == kind
+    say_version(tmp_path / "catalog.db", REVISION)
+    assert deployment(WHOLE | {"STATELIB_CATALOG": url}).catalog().list() == [], "a refusal is not remembered"
+
+
+def say_version(path: Path, version: str) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (version,))
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("postgresql://u:p%40ss@h/db", {"p%40ss", "p@ss"}),
+        ("postgresql://u:p/s?s@h/db", {"p/s?s", "p%2Fs%3Fs"}),
+        ("postgresql://u:p@s@h/db", {"p@s", "p%40s"}),
+        ("postgresql://u@h/db?password=abc&sslpassword=d%26f", {"abc", "d%26f", "d&f"}),
+        ("postgresql://u@h/db", set()),
+        ("sqlite:////a/b@c.db", set()),
+    ],
+)
+def test_passwords_of_a_url_are_known_in_every_way_to_write_them(url: str, found: set[str]) -> None:
+    assert passwords(url) == found
+
+
+def test_no_worker_is_told_the_catalogs_password() -> None:
+    here = deployment(WHOLE | {"STATELIB_CATALOG": "postgresql+psycopg://me:hunter2@db/statelib"})
+    assert b"hunter2" not in pickle.dumps(here.for_workers())
+    assert "hunter2" not in repr(here)
+    assert here.for_workers() == replace(here, catalog_url="")

@@ -1,16 +1,17 @@
 """The canonical stream: exact bytes, damage, and input that does not belong."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 
-from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
+from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.formats.canonical import decode_key_group, iter_canonical, read_header
 from statelib.formats.canonical_encoder import CanonicalStream, encode_canonical, encode_key_group
-from statelib.formats.keyed_header import HeaderState, KeyedHeader, MetaKind
+from statelib.formats.keyed_header import KeyedHeader
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, StateDescriptor, StateKind, timers_descriptor
 from statelib.model.types import LONG
 from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import from_list
@@ -153,20 +154,15 @@ def test_bad_offsets(change: object, kind: str) -> None:
 def test_state_ids_are_those_of_the_header() -> None:
     data = encode_key_group([(1, rows((KEY, VALUE)))], False)
     handle = KeyGroupsSavepointStateHandle(KeyGroupRange(29, 29), (9,), ByteStreamStateHandle("x", bytes(9) + data))
-    timer, value = (
-        HeaderState("t", MetaKind.PRIORITY_QUEUE, None),
-        HeaderState("v", MetaKind.KEY_VALUE, SCHEMA.states[0]),
-    )
 
-    def states_of(*states: HeaderState, skip_timers: bool = False) -> list[int]:
-        header = KeyedHeader(ONE_STATE, False, 9, states)
+    def states_of(*states: StateDescriptor) -> list[int]:
+        header = KeyedHeader(replace(SCHEMA, states=states), False, 9)
         view = memoryview(handle.stream.data)
-        return [state for state, _ in iter_canonical(lambda a, b: view[a:b], handle, header, skip_timers=skip_timers)]
+        return [state for state, _ in iter_canonical(lambda a, b: view[a:b], handle, header)]
 
-    assert states_of(timer, value) == [0]
-    with pytest.raises(UnsupportedError, match="timers 't' have entries"):
-        states_of(value, timer)
-    assert states_of(value, timer, skip_timers=True) == []
+    value, timers = SCHEMA.states[0], timers_descriptor(EVENT_TIMERS, "t")
+    assert states_of(timers, value) == [1]
+    assert states_of(value, timers) == [1]
     with pytest.raises(CorruptStateError, match="state id 1, expected less than 1"):
         states_of(value)
 

@@ -3,9 +3,9 @@
 import pytest
 
 from statelib.errors import CorruptStateError, UnsupportedError
-from statelib.formats.keyed_header import MetaKind, decode_header, decode_keyed_header, encode_header
+from statelib.formats.keyed_header import decode_header, decode_keyed_header, encode_header
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import BYTES, INT, LONG, STRING, Field, Row, Tuple
+from statelib.model.types import BYTES, INT, LONG, STRING, VOID, Field, Row, Tuple
 from statelib.wire.writer import Writer
 
 LONG_SNAPSHOT = "org.apache.flink.api.common.typeutils.base.LongSerializer$LongSerializerSnapshot"
@@ -101,14 +101,10 @@ def test_field_names_are_not_stored() -> None:
 def test_timers_keep_their_state_ids() -> None:
     data = header(timer_state("_timer_state/event_user-timers"), long_value_state(), timer_state("_timer_state/x"))
     found = decode_keyed_header(data, 128)
-    assert [state.kind for state in found.states] == [
-        MetaKind.PRIORITY_QUEUE,
-        MetaKind.KEY_VALUE,
-        MetaKind.PRIORITY_QUEUE,
-    ]
-    assert found.schema_index == (None, 0, None)
-    assert found.schema.states == (VALUE,)
-    assert found.states[0].name == "_timer_state/event_user-timers"
+    event, other = (
+        StateDescriptor(f"_timer_state/{name}", StateKind.TIMERS, VOID) for name in ("event_user-timers", "x")
+    )
+    assert found.schema.states == (event, VALUE, other)
     assert found.size_bytes == len(data)
 
 

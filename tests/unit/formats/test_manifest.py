@@ -1,6 +1,8 @@
 """statelib's manifest behind Flink's bytes: round trip, and no damage goes unnoticed."""
 
 import dataclasses
+import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +20,10 @@ from statelib.model.checkpoint import (
     FileRecord,
     OperatorState,
     OperatorSubtaskState,
+    RestoreMeasure,
+    SegmentRecord,
     SnapshotKind,
+    SnapshotMeasure,
     SourcePosition,
 )
 from statelib.model.handles import (
@@ -29,7 +34,7 @@ from statelib.model.handles import (
 )
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
+from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.model.types import DOUBLE, LONG, STRING, Field, Row, Tuple
 
 RANGE = KeyGroupRange(0, 1)
@@ -37,8 +42,13 @@ SCHEMA = KeyedStateSchema(
     Tuple((STRING, LONG)),
     2,
     (
-        StateDescriptor("activity", StateKind.VALUE, Row((Field("flights", LONG), Field("distance", DOUBLE)))),
-        StateDescriptor("per_dest", StateKind.MAP, LONG, STRING),
+        StateDescriptor(
+            "activity",
+            StateKind.VALUE,
+            Row((Field("flights", LONG), Field("distance", DOUBLE))),
+            meanings=(FieldMeaning("distance", "first", "miles", ("day", "hour"), (0.5, 1e300)),),
+        ),
+        StateDescriptor("per_dest", StateKind.MAP, LONG, STRING, meanings=(FieldMeaning("", "count"),)),
     ),
 )
 STATISTICS = tuple(
@@ -57,11 +67,14 @@ MANIFEST = CheckpointManifest(
     position=SourcePosition(DataInterval(-5, 10), 9),
     events=EventCounts(8, 7, 1),
     schema=SCHEMA,
-    files=(FileRecord("a-0-0", 400, 0xFFFFFFFF, 0, RANGE),),
+    files=(FileRecord("a-0-0", 400, 0xFFFFFFFF, 0, RANGE, 2**64 - 1),),
     statistics=STATISTICS,
     sync_ms=1,
     async_ms=2,
 )
+
+PIECES = (SegmentRecord(0, 100, 7), SegmentRecord(300, 100, 0xFFFFFFFF, 2**64 - 1))
+MERGED = FileRecord("file:///state/flights/shared/a-0-1", 400, 5, 0, RANGE, 9, PIECES)
 
 
 def metadata() -> bytes:
@@ -86,8 +99,9 @@ def assert_same(left: CheckpointManifest, right: CheckpointManifest) -> None:
         dataclasses.replace(
             MANIFEST, base=None, kind=SnapshotKind.SAVEPOINT, position=SourcePosition(None, -(2**63)), files=()
         ),
+        dataclasses.replace(MANIFEST, files=(MERGED, *MANIFEST.files)),
     ],
-    ids=["checkpoint", "first savepoint"],
+    ids=["checkpoint", "first savepoint", "merged"],
 )
 def test_round_trip(manifest: CheckpointManifest) -> None:
     data = append_manifest(metadata(), manifest)
@@ -99,24 +113,104 @@ def test_round_trip(manifest: CheckpointManifest) -> None:
     assert append_manifest(metadata(), read) == data
 
 
+def test_a_merged_file_has_a_checksum_for_itself_and_for_each_piece() -> None:
+    assert MERGED.checksums() == {
+        MERGED.path: (400, 5),
+        f"{MERGED.path}@0+100": (100, 7),
+        f"{MERGED.path}@300+100": (100, 0xFFFFFFFF),
+    }
+    assert MANIFEST.files[0].checksums() == {"a-0-0": (400, 0xFFFFFFFF)}
+    assert MERGED.identities() == {
+        MERGED.path: (400, 5, 9),
+        f"{MERGED.path}@0+100": (100, 7, None),
+        f"{MERGED.path}@300+100": (100, 0xFFFFFFFF, 2**64 - 1),
+    }
+
+
 def test_what_a_snapshot_wrote_is_recorded() -> None:
     _, read = read_checkpoint_file(append_manifest(metadata(), dataclasses.replace(MANIFEST, uploaded_bytes=1 << 40)))
     assert read is not None
     assert read.uploaded_bytes == 1 << 40
 
 
+def test_what_a_snapshot_cost_is_recorded() -> None:
+    cost = dataclasses.replace(MANIFEST, upload_ms=3, keys_changed=1 << 40)
+    _, read = read_checkpoint_file(append_manifest(metadata(), cost))
+    assert read is not None
+    assert read.measured == cost.measured == SnapshotMeasure(1, 2, 3, None, 1 << 40)
+
+
+def test_where_each_subtask_restored_from_is_recorded() -> None:
+    origins = ("local", "remote", "mixed", "empty")
+    _, read = read_checkpoint_file(append_manifest(metadata(), dataclasses.replace(MANIFEST, restored_from=origins)))
+    assert read is not None
+    assert read.restored_from == origins
+
+
+def test_restores_and_uid_are_recorded() -> None:
+    restores = (RestoreMeasure(1 << 40, 5), None, RestoreMeasure(0, 0))
+    data = append_manifest(metadata(), dataclasses.replace(MANIFEST, restores=restores, uid="elsewhere"))
+    _, read = read_checkpoint_file(data)
+    assert read is not None
+    assert (read.restores, read.uid) == (restores, "elsewhere")
+
+
+@pytest.mark.parametrize("wrong", ["[[1]]", "[[-1,2]]", "[[1,true]]", "[5]", "7"])
+def test_a_wrong_measure_of_a_restore_is_damage(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def changed(content: dict[str, object], **_options: object) -> str:
+        content["restores"] = json.loads(wrong)
+        return original(content)
+
+    original = module.json.dumps
+    monkeypatch.setattr(module.json, "dumps", changed)
+    with pytest.raises(CorruptStateError, match=r"manifest\.restores"):
+        read_checkpoint_file(append_manifest(metadata(), MANIFEST))
+
+
 def test_a_manifest_from_before_sharing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     def without(content: dict[str, object], **_options: object) -> str:
-        del content["uploaded_bytes"]
+        del content["uploaded_bytes"], content["restored_from"], content["restores"], content["uid"]
+        del content["upload_ms"], content["keys_changed"]
+        for file in content["files"]:
+            del file["xxh3"]
         return original(content)
 
     original = module.json.dumps
     monkeypatch.setattr(module.json, "dumps", without)
-    data = append_manifest(metadata(), dataclasses.replace(MANIFEST, uploaded_bytes=5))
+    data = append_manifest(metadata(), dataclasses.replace(MANIFEST, uploaded_bytes=5, restored_from=("local",)))
     assert b"uploaded" not in data
+    assert b"xxh3" not in data
+    assert b"restored" not in data
     _, read = read_checkpoint_file(data)
     assert read is not None
-    assert_same(dataclasses.replace(MANIFEST, uploaded_bytes=None), read)
+    older = tuple(dataclasses.replace(file, xxh3=None) for file in MANIFEST.files)
+    assert_same(dataclasses.replace(MANIFEST, uploaded_bytes=None, files=older), read)
+
+
+def test_a_manifest_from_before_meanings_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(content: dict[str, Any], **_options: object) -> str:
+        for state in content["schema"]["states"]:
+            del state["meanings"]
+        return original(content)
+
+    original = module.json.dumps
+    monkeypatch.setattr(module.json, "dumps", without)
+    data = append_manifest(metadata(), MANIFEST)
+    assert b"meanings" not in data
+    _, read = read_checkpoint_file(data)
+    assert read is not None
+    states = tuple(dataclasses.replace(state, meanings=()) for state in SCHEMA.states)
+    assert read.schema == dataclasses.replace(SCHEMA, states=states)
+
+
+def test_earlier_names_are_not_recorded() -> None:
+    """They are for the file that reads older snapshots, and say nothing of this one."""
+    meanings = (FieldMeaning("", "count", renamed_from=("n",)),)
+    named = dataclasses.replace(SCHEMA.states[1], meanings=meanings, renamed_from=("old",))
+    schema = dataclasses.replace(SCHEMA, states=(SCHEMA.states[0], named))
+    _, read = read_checkpoint_file(append_manifest(metadata(), dataclasses.replace(MANIFEST, schema=schema)))
+    assert read is not None
+    assert read.schema == SCHEMA
 
 
 def test_every_flipped_bit_is_noticed() -> None:
@@ -165,6 +259,8 @@ def test_a_file_of_flink_has_no_manifest() -> None:
         (b'"key_groups":[0,1]', b'"key_groups":[1,-1]', "key-group range"),
         (b'"end_ms":10', b'"end_ms":null', "go together"),
         (b'"statistics":[', b'"statistics":[],"s":[', "0 statistics for 2 states"),
+        (b'"by":["day","hour"]', b'"by":["day",1]', r"states\[0\].meanings\[0\].by: expected texts"),
+        (b'"bounds":[0.5,1e+300]', b'"bounds":[true]', r"states\[0\].meanings\[0\].bounds: expected numbers"),
     ],
 )
 def test_a_wrong_body_names_the_field(old: bytes, new: bytes, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

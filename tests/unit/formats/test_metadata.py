@@ -114,9 +114,9 @@ def test_names_the_file_and_the_handle_it_cannot_read() -> None:
     data = encode_metadata(one_operator())
     place = len(data) - 10
     assert data[place] == 0
-    with pytest.raises(UnsupportedError, match=r"chk-7/_metadata: changelog state handle \(tag 14\)") as caught:
-        decode_metadata(data[:place] + b"\x0e" + data[place + 1 :], "chk-7/_metadata")
-    assert caught.value.kind == "unsupported-handle"
+    with pytest.raises(CorruptStateError, match=f"chk-7/_metadata: unknown handle tag 15 at offset {place}") as caught:
+        decode_metadata(data[:place] + b"\x0f" + data[place + 1 :], "chk-7/_metadata")
+    assert caught.value.kind == "corrupt-metadata"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_names_the_file_and_the_handle_it_cannot_read() -> None:
     [
         (0, 0x4960672E, CorruptStateError),
         (4, 1, UnsupportedError),
-        (4, 7, UnsupportedError),
+        (4, 8, UnsupportedError),
         (8, 0xFFFFFFFF, CorruptStateError),
         (16, 0x7FFFFFFF, CorruptStateError),
         (20, 0x7FFFFFFF, CorruptStateError),
@@ -135,7 +135,7 @@ def test_names_the_file_and_the_handle_it_cannot_read() -> None:
         (57, 2, CorruptStateError),
     ],
     ids=[
-        "magic", "version 1", "version 7", "checkpoint id", "master states", "operators", "parallelism",
+        "magic", "version 1", "version 8", "checkpoint id", "master states", "operators", "parallelism",
         "max parallelism", "more subtasks than parallelism", "subtask index", "flag",
     ],
 )  # fmt: skip
@@ -177,7 +177,7 @@ def test_channel_state_is_counted_and_skipped() -> None:
         assert end == len(data)
         (operator,) = metadata.operators
         assert (operator.name, operator.uid) == (name, "uid")
-        assert operator.subtasks == ((0, OperatorSubtaskState(channel_handles=2)),)
+        assert operator.subtasks == ((0, OperatorSubtaskState(channel_handles=2, channel_bytes=6)),)
 
 
 def test_version_2_without_legacy_state() -> None:
@@ -196,3 +196,18 @@ def test_master_states_are_skipped() -> None:
     state = struct.pack(">II", 0xC96B1696, 3) + b"abc"
     changed = data[:16] + struct.pack(">I", 2) + state * 2 + data[20:]
     assert decode_metadata(changed) == (one_operator(), len(changed))
+
+
+@pytest.mark.parametrize(("reference", "marker"), [(b"", 0), (struct.pack(">q", 41), 1), (b"", 2)])
+def test_version_7_says_of_each_subtask_which_checkpoint_it_is_from(reference: bytes, marker: int) -> None:
+    """What version 6 writes, and a marker behind each subtask."""
+    plain = one_operator(keyed=KeyGroupsSavepointStateHandle(KeyGroupRange(0, 0), (0,), INLINE))
+    data = encode_metadata(plain)
+    body = data[:24] + bytes(4) + data[24:] + bytes([marker]) + reference
+    newest = body[:4] + struct.pack(">i", 7) + body[8:] + bytes.fromhex("aced0005") + b"properties"
+    if marker == 2:
+        with pytest.raises(CorruptStateError, match="marker 2"):
+            decode_metadata(newest)
+        return
+    found, end = decode_metadata(newest)
+    assert (found.version, found.operators, end) == (7, plain.operators, len(newest))

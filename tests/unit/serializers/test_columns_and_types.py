@@ -7,7 +7,7 @@ import pytest
 
 from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import BYTE, LONG, STRING, ArrayOf, Field, Row, Scalar, StateType, Tuple
+from statelib.model.types import BYTE, DATE, LONG, STRING, ArrayOf, Field, Row, Scalar, StateType, Tuple
 from statelib.serializers.keys import decode_keys, encode_keys, key_groups
 from statelib.serializers.registry import codec_of
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
@@ -99,7 +99,7 @@ def test_null_keys_are_refused() -> None:
     "type_",
     [
         ArrayOf(BYTE),
-        ArrayOf(STRING),
+        ArrayOf(DATE),
         Tuple(()),
         Tuple((LONG,) * 26),
         Row(()),

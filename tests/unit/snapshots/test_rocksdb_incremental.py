@@ -181,7 +181,7 @@ def test_two_databases_of_one_origin_do_not_take_each_others_files(
     other.close()
 
 
-@pytest.mark.parametrize("wrong", [{"size_bytes": 1}, {"crc32c": 1}])
+@pytest.mark.parametrize("wrong", [{"size_bytes": 1}, {"crc32c": 1}, {"xxh3": 1}])
 def test_a_name_with_other_bytes_is_written_again(
     subtask: Subtask, chain: CheckpointChain, tmp_path: Path, wrong: dict[str, int]
 ) -> None:

@@ -1,5 +1,7 @@
 """Which snapshot is the base of the next one, and which of its files may be shared."""
 
+from dataclasses import replace
+
 import pytest
 
 from statelib.model.handles import (
@@ -7,6 +9,9 @@ from statelib.model.handles import (
     FileStateHandle,
     IncrementalRemoteKeyedStateHandle,
     RelativeFileStateHandle,
+    SegmentFileStateHandle,
+    SegmentScope,
+    checksum_key,
 )
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
@@ -18,8 +23,8 @@ from statelib.snapshots.previous import (
     SharingFilesStrategy,
     previous_snapshot,
 )
-from statelib.storage.views import WrittenStream
-from statelib.wire.checksum import crc32c
+from statelib.storage.views import PhysicalFile, WrittenStream
+from statelib.wire.checksum import content_hash
 
 
 def snapshot(number: int) -> PreviousSnapshot:
@@ -108,6 +113,28 @@ def test_only_shared_files_with_a_known_checksum_can_be_shared_again() -> None:
         private=(("5.sst", FileStateHandle("file:///s/e", 8)),),
         state_handle_id="",
     )
-    checksums = {"file:///s/a": (5, 11), "b": (6, 12), "file:///s/e": (8, 13)}
-    expected = {"1.sst": WrittenStream(absolute, 5, 11), "4.sst": WrittenStream(inline, 5, crc32c(b"bytes"))}
+    checksums = {"file:///s/a": (5, 11, 7), "b": (6, 12, None), "file:///s/e": (8, 13, None)}
+    known = content_hash(b"bytes")
+    expected = {"1.sst": WrittenStream(absolute, 5, 11, 7), "4.sst": WrittenStream(inline, 5, known.crc32c, known.xxh3)}
     assert previous_snapshot(handle, checksums) == PreviousSnapshot(CheckpointId(4), expected)
+
+
+def test_a_segment_is_known_by_its_own_content_and_by_the_file_around_it() -> None:
+    shared = SegmentFileStateHandle("file:///s/p", 10, 5, SegmentScope.SHARED, "a")
+    other = replace(shared, start=20, logical_id="b")
+    exclusive = replace(shared, scope=SegmentScope.EXCLUSIVE)
+    handle = IncrementalRemoteKeyedStateHandle(
+        checkpoint_id=4,
+        backend_uid="u",
+        key_group_range=KeyGroupRange(0, 1),
+        checkpointed_size_bytes=0,
+        meta=ByteStreamStateHandle("m", b""),
+        shared=(("1.sst", shared), ("2.sst", other), ("3.sst", exclusive)),
+        private=(),
+        state_handle_id="",
+    )
+    piece = WrittenStream(shared, 5, 11, 7, PhysicalFile("file:///s/p", 30, 12, 8))
+    identities = {"file:///s/p": (30, 12, 8), checksum_key(shared): (5, 11, 7)}
+    assert previous_snapshot(handle, identities).files == {"1.sst": piece}
+    del identities["file:///s/p"]
+    assert previous_snapshot(handle, identities).files == {}

@@ -85,3 +85,21 @@ def test_list_files(tmp_path: Path) -> None:
 def test_listing_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         list_files(str(tmp_path / "missing"))
+
+
+def test_a_directory_that_goes_while_it_is_listed_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gc removes directories beside a listing; nobody may take what it leaves for an empty storage."""
+    for name in ("chk-1", "chk-2"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "chk-2" / "_metadata").touch()
+    real = os.open
+
+    def opened(path: str, *arguments: int, **options: int) -> int:
+        if path == "chk-1":
+            (tmp_path / "chk-1").rmdir()
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", opened)
+    assert [file.path for file in list_files(str(tmp_path))] == ["chk-2/_metadata"]

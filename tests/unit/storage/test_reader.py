@@ -138,18 +138,6 @@ def test_other_schemes_are_named(root: Path, tmp_path: Path, uri: str) -> None:
     assert (error.kind, uri in str(error)) == ("unknown-scheme", True)
 
 
-def test_moved_checkpoints_are_relocated(root: Path, tmp_path: Path) -> None:
-    crc = crc32c(DATA[:100])
-    old = FileStateHandle("file:/old/job/shared/sst", 100)
-    moves = {"file:/old": "/nowhere", "file:/old/job": str(root.parent), "/old/jo": "/nowhere"}
-    reader = DirectoryReader(str(root), {old.path: (100, crc)}, moves, str(root.parent))
-    assert bytes(reader.read(old)) == DATA[:100]
-    (root.parent / "shared" / "sst").write_bytes(bytes(100))
-    assert failure(reader, old, tmp_path).kind == "checksum-mismatch"
-    away = DirectoryReader(str(root), None, {"/old": str(tmp_path)}, str(root.parent))
-    assert failure(away, FileStateHandle("/old/secret", len(DATA)), tmp_path).kind == "outside-root"
-
-
 def test_links_and_special_files_are_not_followed(root: Path, tmp_path: Path) -> None:
     (root / "link").symlink_to(tmp_path / "secret")
     (root / "inside").symlink_to("data")

@@ -1,0 +1,70 @@
+"""The reference is what the code says, and every command that a document shows exists, with its options."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from repository import ROOT
+
+from docs.generate import pages
+from statelib.cli.main import app
+from statelib.definition.reference import DESCRIPTIONS, keys
+
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = pages()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_the_reference_is_up_to_date(page: Path) -> None:
+    assert page.read_text(encoding="utf-8") == PAGES[page], "make docs writes it"
+
+
+def test_every_key_of_a_pipeline_file_is_described() -> None:
+    known = {key.path: key.description for key in keys()}
+    assert [path for path, text in known.items() if not text] == [], "say it in statelib/definition/reference.py"
+    assert set(DESCRIPTIONS) <= set(known)
+
+
+def shown_commands(document: Path) -> Iterator[list[str]]:
+    """The words behind each ``statelib`` in code of a document, up to what ends a command in a shell."""
+    text = document.read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = re.findall(r"^```(?:bash|sh|console)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    inline = re.findall(r"`(statelib [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    lines = [line.split(" # ")[0] for block in blocks for line in block.splitlines()]
+    for line in [*lines, *inline]:
+        for part in re.split(r"\s(?:\||&&|>|;)\s", line.removeprefix("$ ")):
+            found = re.match(r"(?:\S*/)?statelib (.+)", part.strip())
+            if found:
+                yield shlex.split(found[1], comments=True)
+
+
+def problem(words: list[str]) -> str:
+    """Why a command would be refused by its form alone; '' if it would not."""
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        if not words or words[0].startswith("-"):
+            return "" if words in (["--help"], ["--install-completion"]) else "no command"
+        if words[0] not in command.commands and not re.fullmatch(r"[a-z-]+(\|[a-z-]+)+", words[0]):
+            return f"no command {words[0]}"
+        if words[0] not in command.commands:
+            return ""  # several in one word, as in "catalog rebuild|migrate"
+        command, words = command.commands[words[0]], words[1:]
+    known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
+    options = [word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)]
+    return ", ".join(f"no option {option}" for option in options if option not in known)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_in_a_document_exists(document: Path) -> None:
+    wrong = {shlex.join(words): problem(words) for words in shown_commands(document)}
+    assert {words: text for words, text in wrong.items() if text} == {}
+
+
+def test_the_test_sees_mistakes() -> None:
+    assert problem(["gc", "--dry-run"]) == ""
+    assert problem(["gc", "--dryrun"]) == "no option --dryrun"
+    assert problem(["checkpoints", "lost"]) == "no command lost"

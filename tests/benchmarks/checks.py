@@ -1,0 +1,48 @@
+"""Whether contenders ended with the right state: totals over all keys, in which a value at a wrong key shows."""
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+Totals = tuple[int, int, float, int, int]
+"""Keys, events, sum of amounts, sum of the times of the last events, and the same weighted by key."""
+WEIGHTS = 1009
+
+
+def expected(batches: list[Path]) -> Totals:
+    """What workload W must come to, from its files."""
+    events = pl.scan_parquet([file for batch in batches for file in sorted(batch.iterdir())])
+    return totals(state_of(events).collect())
+
+
+def state_of(events: pl.LazyFrame) -> pl.LazyFrame:
+    """``key, events, amount, ts, text`` of each key."""
+    return events.group_by("key").agg(
+        pl.len().cast(pl.Int64).alias("events"),
+        pl.col("amount").sum(),
+        pl.col("text").sort_by("ts").last(),
+        pl.col("ts").max(),
+    )
+
+
+def totals(state: pl.DataFrame) -> Totals:
+    """Of the columns ``key, events, amount, ts``; checks that ``text`` is that of the key."""
+    wrong = state.filter(pl.col("text") != "text-of-" + pl.col("key").cast(pl.String).str.zfill(8)).height
+    weighted = (pl.col("ts") * (pl.col("key") % WEIGHTS)).sum()
+    keys, events, amount, ts, mixed = state.select(
+        pl.len() - wrong, pl.col("events").sum(), pl.col("amount").sum(), pl.col("ts").sum(), weighted.alias("mixed")
+    ).row(0)
+    return keys, events, amount, ts, mixed
+
+
+def of_statelib(table: pa.Table) -> Totals:
+    """Of the state ``activity``."""
+    state = pl.DataFrame(table.select(["key", "value"])).unnest("value").unnest("last")
+    return totals(state.rename({"by_ts": "ts", "value": "text"}))
+
+
+def verdict(found: dict[str, Totals], right: Totals) -> str:
+    """Empty where all are right; else who is not, for the note of a row."""
+    wrong = {name: one for name, one in found.items() if one != right}
+    return f"INVALID, expected {right}, found {wrong}" if wrong else ""

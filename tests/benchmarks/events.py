@@ -1,0 +1,116 @@
+"""Workload W: events with a long key, a number, a time and a short text, and the pipelines that take them.
+
+State a key: count, sum, and the text of the latest event with its time. Each round of a benchmark is one
+day's interval with a batch of its own, keys uniform, as many keys as a batch has events; so each round
+finds the state of the rounds before and changes most of it.
+"""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from statelib.definition.pipeline import Pipeline, load_pipeline
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval
+
+FILES = 2
+"""Files a batch, hence tasks that read it."""
+PARALLELISM = 2
+_FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+_FIELDS = """
+      events: {agg: count}
+      amount: {agg: sum, of: amount}
+      last: {agg: last, of: text, by: ts}"""
+VALUE = f"    kind: value\n    fields:{_FIELDS}"
+MAP = f"    kind: map\n    user_key: text\n    fields:{_FIELDS}"
+_PIPELINE = """
+name: {name}
+source:
+  format: parquet
+  path: "{{data}}/events/{{start:%Y-%m-%d}}"
+  columns: {{key: long, amount: double, ts: long, text: string}}
+key: [{key}]
+states:
+  activity:
+{state}
+backend: {backend}
+parallelism: {parallelism}
+max_parallelism: 128
+checkpoint: {{strategy: {strategy}{settings}}}
+"""
+
+
+def interval(number: int) -> DataInterval:
+    """The data interval of round ``number``."""
+    start = _FIRST + timedelta(days=number)
+    return DataInterval(int(start.timestamp() * 1000), int((start + timedelta(days=1)).timestamp() * 1000))
+
+
+def batch_directory(root: Path, number: int) -> Path:
+    return root / "data" / "events" / f"{_FIRST + timedelta(days=number):%Y-%m-%d}"
+
+
+def write_batches(
+    root: Path, rounds: int, events: int, *, keys: int = 0, touched: float = 1.0, skew: float = 0.0, first: int = 0
+) -> None:
+    """The batch of each round from ``first`` on, always the same for the same arguments. Times are unique: no ties for
+    ``last``. ``keys``: how many there may be, as many as events unless told; of the first round's all are in reach, of
+    the others a part ``touched`` of them. ``skew``: exponent above 0 puts most events on few keys."""
+    keys = keys or events
+    for number in range(first, rounds):
+        reach = keys if number == 0 else max(int(keys * touched), 1)
+        directory = batch_directory(root, number)
+        directory.mkdir(parents=True)
+        random = np.random.default_rng(number)
+        order = random.permutation(events)
+        for file, rows in enumerate(np.array_split(order, FILES)):
+            drawn = (random.random(len(rows)) ** (1 + skew) * reach).astype(np.int64) * (keys // reach)
+            columns = {
+                "key": pa.array(drawn),
+                "amount": pa.array(random.integers(0, 1000, len(rows)) / 4),
+                "ts": pa.array(rows + number * events),
+                "text": pa.array(np.char.add("text-of-", np.char.zfill(drawn.astype("U8"), 8))),
+            }
+            pq.write_table(pa.table(columns), directory / f"{file}.parquet")
+
+
+def new_deployment(root: Path) -> Deployment:
+    """Catalog on SQLite, storage and scratch below ``root``."""
+    for name in ("pipelines", "state", "docs", "scratch"):
+        (root / name).mkdir()
+    return Deployment(
+        catalog_url=f"sqlite:///{root}/catalog.db",
+        storage_root=str(root / "state"),
+        pipelines_directory=str(root / "pipelines"),
+        data=str(root / "data"),
+        docs_directory=str(root / "docs"),
+        work_directory=str(root / "scratch"),
+    )
+
+
+def new_pipeline(
+    root: Path,
+    backend: str,
+    strategy: str = "",
+    *,
+    name: str = "",
+    key: str = "key",
+    state: str = VALUE,
+    parallelism: int = PARALLELISM,
+    settings: str = "",
+) -> Pipeline:
+    """A pipeline of the workload on ``heap`` or ``rocksdb``, with that backend's usual strategy unless told otherwise;
+    ``settings``: more of its ``checkpoint``, in YAML."""
+    strategy = strategy or {"heap": "canonical", "rocksdb": "full"}[backend]
+    name = name or f"bench_{backend}_{strategy}"
+    path = root / "pipelines" / f"{name}.yaml"
+    path.write_text(
+        _PIPELINE.format(
+            name=name, backend=backend, strategy=strategy, key=key, state=state, parallelism=parallelism,
+            settings=settings and f", {settings}",
+        )
+    )  # fmt: skip
+    return load_pipeline(path)

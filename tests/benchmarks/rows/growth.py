@@ -1,0 +1,60 @@
+"""Row P17: the same number of events onto a state of 25 times as many keys (2 M and 50 M at full scale), RocksDB with
+incremental checkpoints. Processor seconds of the subtasks in this process, restore and snapshot included."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from tests.benchmarks.events import new_deployment, new_pipeline
+from tests.benchmarks.in_process import Subtasks
+from tests.benchmarks.measure import Contender, Ratio, take_turns
+
+ROWS = ("P17",)
+KEYS = 2_000_000
+TIMES = 25
+BATCH = 20_000
+LOADED = 1_000_000
+"""Keys that one round of filling the state adds."""
+WARMUPS = 1
+
+
+def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
+    small = max(int(KEYS * scale), 5_000)
+    batch = max(int(BATCH * scale), 100)
+    sides = {name: Grown(root / name, keys, batch) for name, keys in (("large", small * TIMES), ("small", small))}
+    figures = take_turns({name: side.contender() for name, side in sides.items()}, runs, WARMUPS)
+    wrong = [name for name, side in sides.items() if side.entries() != side.keys]
+    note = f"INVALID, wrong number of keys: {wrong}" if wrong else f"{batch:,} events, {small:,} keys and {TIMES} times"
+    return [Ratio("P17", "batch onto the large state, RocksDB incremental", "onto the small one", "≤ 1.5", "cpu s",
+                  figures["large"], figures["small"], note=note)]  # fmt: skip
+
+
+class Grown:
+    def __init__(self, root: Path, keys: int, batch: int) -> None:
+        root.mkdir()
+        self.keys, self._batch, self._number = keys, batch, 0
+        self._subtasks = Subtasks(new_deployment(root), new_pipeline(root, "rocksdb", "incremental"))
+        for start in range(0, keys, LOADED):
+            self._before(np.arange(start, min(start + LOADED, keys)))
+            self._subtasks.apply()
+            self._subtasks.finish()
+
+    def contender(self) -> Contender:
+        random = np.random.default_rng(1)
+        return Contender(
+            lambda _: self._subtasks.apply(),
+            lambda _: self._before(random.integers(0, self.keys, self._batch)),
+            lambda _: self._subtasks.finish(),
+        )
+
+    def entries(self) -> int:
+        return sum(statistics.total_entries for report in self._subtasks.reports for statistics in report.statistics)
+
+    def _before(self, keys: np.ndarray) -> None:
+        times = np.arange(len(keys)) + self._number * LOADED
+        texts = pa.array(np.char.add("text-of-", np.char.zfill(keys.astype("U8"), 8)))
+        events = pa.table({"key": keys, "amount": keys / 4, "ts": times, "text": texts})
+        self._subtasks.prepare(self._number, events)
+        self._number += 1

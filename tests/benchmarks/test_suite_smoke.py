@@ -1,0 +1,81 @@
+"""The suite runs, at a size at which its figures mean nothing: rows are right, and table, file and plot come."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.benchmarks import __main__ as suite
+from tests.benchmarks.cost_model import LARGE, Machine, Run, cost
+from tests.benchmarks.events import batch_directory, new_deployment, new_pipeline, write_batches
+from tests.benchmarks.in_process import Subtasks
+from tests.benchmarks.measure import Ratio, table
+from tests.benchmarks.plots import goal_of, plot
+
+
+def test_rows_without_spark_are_measured_and_right(tmp_path: Path) -> None:
+    found = suite.measured(["P12", "P17"], str(tmp_path), 1, 0.001)
+    assert [row.row for row in found] == ["P12", "P17"]
+    assert all(row.measured and row.ratio > 0 for row in found), table(found)
+    assert not [row.note for row in found if "INVALID" in row.note]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_suite_that_fails_says_so_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> list[Ratio]:
+        raise OSError("no disk")
+
+    monkeypatch.setattr(suite, "SUITES", ((("A",), fails), (("B",), lambda *_: [ratio("B", 1.0)])))
+    first, second = suite.measured(["A", "B"], str(tmp_path), 1, 1.0)
+    assert (first.row, first.note, first.measured, second.row) == ("A", "FAILED: OSError: no disk", False, "B")
+
+
+def test_results_of_a_commit_are_kept_beside_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "RESULTS", tmp_path / "a" / "results")
+    for scale in (0.1, 1.0):
+        suite.keep({"scale": scale, "ratios": [ratio("P1", 0.2).to_json()]})
+    (path,) = suite.RESULTS.iterdir()
+    assert [run["scale"] for run in json.loads(path.read_text())] == [0.1, 1.0]
+
+
+def test_the_plot_has_a_bar_for_each_row_in_the_colour_of_its_goal() -> None:
+    drawn = plot([ratio("reached", 0.1), ratio("missed", 0.9), ratio("<none>", 0.9, goal="none")], "load 0")
+    bars = [e for e in ElementTree.fromstring(drawn).iter() if e.tag.endswith("rect") and e.get("height") == "13"]
+    assert [bar.get("fill") for bar in bars] == ["#2a6f4e", "#c98a2b", "#999"]
+    assert (goal_of("≤ 1/6"), goal_of("≤ 1.25"), goal_of("none")) == (1 / 6, 1.25, None)
+
+
+def ratio(row: str, ours: float, goal: str = "≤ 1/2") -> Ratio:
+    return Ratio(row, "ours", "theirs", goal, "cpu s", (ours,), (1.0,))
+
+
+def test_the_cost_model_counts_what_a_small_run_reads_and_writes(tmp_path: Path) -> None:
+    """Bytes within a factor of two of what the subtasks say, for a batch onto all keys and for the batch after it."""
+    import pyarrow.parquet as pq
+
+    events = 60_000
+    write_batches(tmp_path, 2, events)
+    subtasks = Subtasks(new_deployment(tmp_path), new_pipeline(tmp_path, "rocksdb", "incremental"))
+    reports = []
+    for number in range(2):
+        subtasks.prepare(number, pq.read_table(batch_directory(tmp_path, number)))
+        reports.append(subtasks.apply())
+        subtasks.finish()
+    stored = sum(report.uploaded_bytes for report in reports[0])
+    keys = sum(statistics.total_entries for report in reports[0] for statistics in report.statistics)
+    run = Run(state_bytes=stored, partitions=2, events=events, row_bytes=stored / keys, levels=1)
+    said = cost(run)
+    read = sum(report.restored.size_bytes for report in reports[1] if report.restored)
+    written = sum(report.uploaded_bytes for report in reports[1])
+    assert read / 2 < said.read_bytes < read * 2
+    assert written / 2 < said.written_bytes < written * 2
+
+
+def test_warm_copies_save_the_reads_and_nothing_else() -> None:
+    cold, warm = cost(LARGE), cost(replace(LARGE, warm=1.0))
+    assert (warm.read_bytes, warm.gets) == (0, 0)
+    assert (warm.written_bytes, warm.puts, warm.cpu_s) == (cold.written_bytes, cold.puts, cold.cpu_s)
+    assert cost(replace(LARGE, cores=100)).seconds == pytest.approx(cold.seconds * 10)
+    assert cost(LARGE, replace(Machine(), request_s=0.3)).seconds > cold.seconds

@@ -1,0 +1,21 @@
+"""Bytes that a turn leaves in a directory, by the files that are new or have grown since."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class Written:
+    """``taken()``: bytes since the last call, or since it was made. Files that came and went between are not seen."""
+
+    def __init__(self, roots: Iterable[Path]) -> None:
+        self._roots = tuple(roots)
+        self._known: dict[tuple[Path, int], int] = {}
+        self.taken()
+
+    def taken(self) -> int:
+        files = (file for root in self._roots for file in root.rglob("*") if file.is_file())
+        stats = [(file, file.stat()) for file in files]
+        found = {(file, stat.st_ino): stat.st_size for file, stat in stats}  # another file of the same name is new
+        new = sum(max(size - self._known.get(file, 0), 0) for file, size in found.items())
+        self._known = found
+        return new

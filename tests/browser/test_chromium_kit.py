@@ -1,0 +1,60 @@
+"""Which Chromium the tests take, and why there is none."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import chromium_kit
+import pytest
+from chromium_kit import NoChromium, chromium, fetched
+
+
+@pytest.fixture(autouse=True)
+def asked_anew() -> Iterator[None]:
+    chromium.cache_clear()
+    yield
+    chromium.cache_clear()
+
+
+def executable(path: Path, code: int) -> str:
+    path.write_text(f"#!/bin/sh\necho broken >&2\nexit {code}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_named_one_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    named = executable(tmp_path / "mine", 0)
+    executable(tmp_path / "chromium", 0)
+    monkeypatch.setenv("STATELIB_CHROMIUM", named)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert chromium().executable == named
+
+
+def test_one_on_path_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("STATELIB_CHROMIUM", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    first = executable(tmp_path / "chromium", 0)
+    assert chromium().executable == first
+
+
+def test_one_that_does_not_start_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("STATELIB_CHROMIUM", executable(tmp_path / "mine", 1))
+    with pytest.raises(NoChromium, match="mine does not start: broken"):
+        chromium()
+    monkeypatch.setenv("STATELIB_CHROMIUM", str(tmp_path / "nowhere"))
+    chromium.cache_clear()
+    with pytest.raises(NoChromium, match="nowhere does not start"):
+        chromium()
+
+
+def test_without_npm_there_is_none_to_fetch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(chromium_kit.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(chromium_kit.platform, "machine", lambda: "x86_64")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoChromium, match="no npm to fetch one"):
+        fetched(tmp_path)
+
+
+def test_other_machines_need_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(chromium_kit.platform, "machine", lambda: "aarch64")
+    with pytest.raises(NoChromium, match="STATELIB_CHROMIUM"):
+        fetched(tmp_path)

@@ -1,0 +1,105 @@
+"""A deployment with a history to look at, made in this process: no Spark, no Airflow, but the gate and its reports.
+
+aircraft_activity: four days; the fifth given up once, then done; a savepoint; the sixth quarantined once, then done;
+back to the fifth day, the sixth again, and the seventh. The others: some plain days.
+"""
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from worlds import CHECKOUT, day, publish_here
+
+from demo.places import Places, statelib_settings
+from demo.prepare import raw_flights, write_days
+from statelib.definition.columns import event_schema
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import CorruptStateError
+from statelib.flows.checkpoint import abort, begin, check, register
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.wiring import Deployment, deployment
+from statelib.model.ids import CheckpointId
+from statelib.model.record import CheckpointState, ClaimMode
+
+AIRCRAFT, ROUTES, STREAKS = "aircraft_activity", "route_delays", "carrier_streaks"
+DAYS = 8
+FIFTH, SAVED, QUARANTINED, HEAD = 6, 7, 8, 11
+"""Checkpoints of aircraft_activity: of its fifth day, the savepoint, the one kept aside, the head."""
+BY = "tour"
+
+
+def tour_places(root: Path) -> Places:
+    """The demo's pipelines and the flights of the first days, but nothing of a state yet."""
+    pipelines = root / "pipelines"
+    pipelines.mkdir(parents=True)
+    for name in (AIRCRAFT, ROUTES, STREAKS):
+        text = (CHECKOUT / "dags" / "pipelines" / f"{name}.yaml").read_text()
+        (pipelines / f"{name}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
+    places = Places(work=root / "work", pipelines=pipelines)
+    places.make_directories()
+    until = day(DAYS).end_ms
+    write_days(raw_flights().filter(pl.col("time_hour").dt.epoch("ms") < until), places.data / "flights")
+    return places
+
+
+def write_history(places: Places) -> None:
+    """On a migrated deployment."""
+    here = deployment(statelib_settings(places))
+    for number in (1, 2, 3, 4):
+        completed(here, AIRCRAFT, number)
+    given_up = begin(here, here.pipeline(AIRCRAFT), day(5), BY).checkpoint_id
+    abort(here, AIRCRAFT, given_up, "snapshot failed: the Spark driver was killed")
+    assert completed(here, AIRCRAFT, 5) == FIFTH
+    assert saved(here, "before release 2.4") == SAVED
+    assert kept_aside(here, 6) == QUARANTINED
+    completed(here, AIRCRAFT, 6)
+    back(here, FIFTH)
+    for number in (6, 7):
+        completed(here, AIRCRAFT, number)
+    for name, last in ((ROUTES, 5), (STREAKS, 3)):
+        for number in range(1, last + 1):
+            completed(here, name, number)
+
+
+def completed(here: Deployment, name: str, number: int) -> CheckpointId:
+    """A day applied, judged and registered."""
+    pipeline = here.pipeline(name)
+    begun = begin(here, pipeline, day(number), BY).checkpoint_id
+    publish_here(here, pipeline, begun, flights(here, pipeline, number))
+    return register(here, pipeline, begun, check(here, pipeline, begun).report_uri).checkpoint_id
+
+
+def kept_aside(here: Deployment, number: int) -> CheckpointId:
+    """A day whose flights went nowhere."""
+    pipeline = here.pipeline(AIRCRAFT)
+    begun = begin(here, pipeline, day(number), BY).checkpoint_id
+    events = flights(here, pipeline, number)
+    at = events.schema.get_field_index("dest")
+    publish_here(here, pipeline, begun, events.set_column(at, "dest", pa.nulls(len(events), pa.string())))
+    with pytest.raises(CorruptStateError, match="in quarantine"):
+        check(here, pipeline, begun)
+    assert here.catalog().get(pipeline.name, begun).state is CheckpointState.QUARANTINED
+    return begun
+
+
+def saved(here: Deployment, note: str) -> CheckpointId:
+    pipeline = here.pipeline(AIRCRAFT)
+    begun = begin_savepoint(here, pipeline, format="canonical", target=None, note=note, owner=BY, key=note)
+    publish_here(here, pipeline, begun.checkpoint_id)
+    return register(
+        here, pipeline, begun.checkpoint_id, check(here, pipeline, begun.checkpoint_id).report_uri
+    ).checkpoint_id
+
+
+def back(here: Deployment, to: int) -> None:
+    pipeline = here.pipeline(AIRCRAFT)
+    apply_restore(here, pipeline, plan_restore(here, pipeline, str(to), None, ClaimMode.NO_CLAIM), BY)
+
+
+def flights(here: Deployment, pipeline: Pipeline, number: int) -> pa.Table:
+    """Of a day of January 2013, as the pipeline reads them; without those that have no key."""
+    frame = pl.read_parquet(Path(here.data) / "flights" / f"2013-01-{number:02d}" / "flights.parquet")
+    schema = event_schema(pipeline)
+    return frame.drop_nulls(pipeline.key).to_arrow().select(schema.names).cast(schema)

@@ -1,0 +1,110 @@
+"""Results of the gate and quarantine, on each database."""
+
+import catalog_kit
+import pytest
+from catalog_kit import PIPE, attempt, complete, facts, locate, request
+
+from statelib.catalog.catalog import Catalog
+from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.quality import GateSummary, QualityResult, Severity
+from statelib.model.record import CheckpointRecord, CheckpointState
+
+postgresql, url, catalog = catalog_kit.postgresql, catalog_kit.url, catalog_kit.catalog
+
+
+def result(number: int, severity: Severity, *, passed: bool, sentences: tuple[str, ...] = ()) -> QualityResult:
+    return QualityResult("group", f"check {number}", severity, passed, 2**40, 0 if passed else 7, sentences)
+
+
+def aside(catalog: Catalog, number: int, mark: int, reason: str = "odd") -> CheckpointRecord:
+    record = catalog.begin(request(number, f"try-{mark}"), locate)
+    return catalog.gate.set_aside(PIPE, record.checkpoint_id, record.epoch, facts(mark), reason)
+
+
+def test_the_newest_run_is_the_verdict_and_older_ones_stay(catalog: Catalog) -> None:
+    record = complete(catalog, 1)
+    number, other = record.checkpoint_id, complete(catalog, 2).checkpoint_id
+    assert catalog.gate.results(PIPE, number) == ()
+    bad = result(1, Severity.FAIL, passed=False, sentences=("Größe '; DROP TABLE quality_result", "two\nlines"))
+    first = [bad, result(2, Severity.WARN, passed=True)]
+    assert catalog.gate.record_results(PIPE, number, first) == 1
+    assert catalog.gate.results(PIPE, number) == tuple(first)
+    second = [result(n, Severity.WARN, passed=n > 2, sentences=("x",)) for n in range(12)]
+    assert catalog.gate.record_results(PIPE, number, second) == 2
+    assert catalog.gate.record_results(PIPE, other, first) == 1
+    assert catalog.gate.results(PIPE, number) == tuple(second), "in their order, beyond nine too"
+    expected = {(PIPE, number): GateSummary(12, 0, 3), (PIPE, other): GateSummary(2, 1, 0)}
+    assert catalog.gate.summaries(PIPE) == catalog.gate.summaries() == expected
+    assert catalog.gate.summaries(PipelineName("none")) == {}
+
+
+def test_what_is_set_aside_keeps_its_files_and_the_head_stays(catalog: Catalog) -> None:
+    first = complete(catalog, 1)
+    record = aside(catalog, 2, 77, "drifted")
+    assert (record.state, record.reason, record.completed_at_ms) == (CheckpointState.QUARANTINED, "drifted", None)
+    assert (record.entries, record.size_bytes, record.report) == (7, 70, "file:/docs")
+    assert catalog.head(PIPE).head == first.checkpoint_id
+    assert catalog.gate.set_aside(PIPE, record.checkpoint_id, record.epoch, facts(77), "again") == record
+    assert catalog.cleanup.condemn(PIPE, "gc") == 0
+    uri = facts(77).files[0].path
+    found = catalog.cleanup.file(uri)
+    assert found is not None
+    assert [r.state for r in found.references] == [CheckpointState.QUARANTINED]
+    assert catalog.abort(PIPE, record.checkpoint_id, "late").state is CheckpointState.QUARANTINED
+    with pytest.raises(ConflictError) as refusal:
+        catalog.commit(PIPE, record.checkpoint_id, record.epoch, facts(77))
+    assert refusal.value.kind == "fenced"
+    again = catalog.begin(request(2), locate)
+    assert (again.base, again.checkpoint_id) == (first.checkpoint_id, record.checkpoint_id + 1)
+
+
+def test_only_a_pending_one_of_this_epoch_is_set_aside(catalog: Catalog) -> None:
+    done = complete(catalog, 1)
+    old = catalog.begin(request(2), locate)
+    new = catalog.begin(request(2, "second"), locate)
+    for record in (done, old):
+        with pytest.raises(ConflictError) as refusal:
+            catalog.gate.set_aside(PIPE, record.checkpoint_id, record.epoch, facts(900), "x")
+        assert refusal.value.kind == "fenced"
+    with pytest.raises(ConflictError):
+        catalog.gate.set_aside(PIPE, new.checkpoint_id, old.epoch, facts(900), "x")
+    with pytest.raises(NotFoundError):
+        catalog.gate.set_aside(PIPE, CheckpointId(99), new.epoch, facts(900), "x")
+    assert catalog.get(PIPE, new.checkpoint_id).state is CheckpointState.PENDING
+
+
+def test_a_release_moves_the_head_and_fences_who_was_at_it(catalog: Catalog) -> None:
+    complete(catalog, 1)
+    record = aside(catalog, 2, 77)
+    pending = catalog.begin(request(2, "second"), locate)
+    released = catalog.gate.release(PIPE, record.checkpoint_id, "a person", "looked")
+    assert (released.state, released.failure, released.reason) == (CheckpointState.COMPLETED, None, "")
+    assert released.completed_at_ms is not None
+    assert released.note == "released by a person: looked; was in quarantine for: FINALIZE_CHECKPOINT_FAILURE: odd"
+    assert catalog.head(PIPE).head == record.checkpoint_id
+    with pytest.raises(ConflictError) as refusal:
+        catalog.commit(PIPE, pending.checkpoint_id, pending.epoch, facts(78))
+    assert refusal.value.kind == "fenced"
+    assert catalog.applied(PIPE, request(2).interval) == released
+    assert complete(catalog, 3).base == record.checkpoint_id
+    with pytest.raises(InvalidRequestError, match="only what is in quarantine"):
+        catalog.gate.release(PIPE, record.checkpoint_id, "a person", "twice")
+
+
+def test_what_the_pipeline_has_gone_past_is_not_released(catalog: Catalog) -> None:
+    first = complete(catalog, 1)
+    record = aside(catalog, 2, 77)
+    catalog.restore(PIPE, first.checkpoint_id, None, "o")
+    with pytest.raises(ConflictError, match="generation 1 by now") as refusal:
+        catalog.gate.release(PIPE, record.checkpoint_id, "a person", "")
+    assert refusal.value.kind == "overtaken"
+    disposed = catalog.cleanup.dispose(PIPE, record.checkpoint_id)
+    assert disposed == catalog.cleanup.dispose(PIPE, record.checkpoint_id), "twice is harmless"
+    assert disposed.state is CheckpointState.DELETING
+    assert catalog.cleanup.condemn(PIPE, "gc") == 1
+    catalog.cleanup.confirm_checkpoints(PIPE, [record.checkpoint_id])
+    assert catalog.suspension.failures(PIPE) == 0, "a restore forgives"
+    with pytest.raises(ConflictError):
+        catalog.commit(PIPE, record.checkpoint_id, record.epoch, facts(77))
+    assert attempt(77) == disposed.attempt

@@ -1,0 +1,120 @@
+"""What looking costs: it depends on what is shown, not on how long the history is. Counted, not timed."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from catalog_kit import clock
+from sqlalchemy import Engine, event, insert
+
+from statelib.catalog.browsing import PageRequest
+from statelib.catalog.catalog import Catalog
+from statelib.catalog.schema import CHECKPOINT, LEASE
+from statelib.model.ids import CheckpointId, PipelineName
+
+PIPELINES = [PipelineName(f"p{n:02}") for n in range(50)]
+STEP = 10
+"""Instructions of SQLite's machine between two counts."""
+
+
+@dataclass
+class Cost:
+    """Statements that were sent, and how many instructions SQLite took for them."""
+
+    statements: int = 0
+    instructions: int = 0
+
+
+@contextmanager
+def counted() -> Iterator[Cost]:
+    cost = Cost()
+
+    def step() -> None:
+        cost.instructions += STEP
+
+    def connected(connection: sqlite3.Connection, _record: object) -> None:
+        connection.set_progress_handler(step, STEP)
+
+    def sent(*_: object) -> None:
+        cost.statements += 1
+
+    event.listen(Engine, "connect", connected)
+    event.listen(Engine, "before_cursor_execute", sent)
+    try:
+        yield cost
+    finally:
+        event.remove(Engine, "connect", connected)
+        event.remove(Engine, "before_cursor_execute", sent)
+
+
+def filled(path: Path, checkpoints: int) -> Catalog:
+    """50 pipelines with so many checkpoints each, every tenth aborted, the newest pending."""
+    catalog = Catalog(f"sqlite:///{path}", clock)
+    catalog.migrate()
+    leases = [
+        {"pipeline": p, "epoch": 1, "next_id": checkpoints + 1, "generation": 0, "head": checkpoints - 1, "owner": "o",
+         "heartbeat_at_ms": 0}
+        for p in PIPELINES
+    ]  # fmt: skip
+    found = [row(pipeline, number, checkpoints) for pipeline in PIPELINES for number in range(1, checkpoints + 1)]
+    with catalog.cleanup.transaction() as connection:
+        connection.execute(insert(LEASE), leases)
+        connection.execute(insert(CHECKPOINT), found)
+    return catalog
+
+
+def row(pipeline: PipelineName, number: int, last: int) -> dict[str, object]:
+    state = "PENDING" if number == last else "ABORTED" if number % 10 == 0 else "COMPLETED"
+    failure = "TASK_FAILURE" if state == "ABORTED" else None
+    return {
+        "pipeline": pipeline, "checkpoint_id": number, "kind": "CHECKPOINT", "state": state, "owner": "SYSTEM",
+        "epoch": 1, "idempotency_key": str(number), "generation": 0, "base": number - 1, "strategy": "full",
+        "parallelism": 2, "directory": f"file:/s/{pipeline}/chk-{number}", "created_at_ms": number, "note": "",
+        "reason": "", "report": "", "failure": failure, "metadata_size_bytes": 1,
+        "completed_at_ms": number if state == "COMPLETED" else None,
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def short_and_long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Catalog, Catalog]:
+    root = tmp_path_factory.mktemp("load")
+    return filled(root / "short.db", 20), filled(root / "long.db", 1000)
+
+
+def cost(look: Callable[[Catalog], object], catalog: Catalog) -> Cost:
+    look(catalog)  # what a process asks once is not counted
+    with counted() as found:
+        look(catalog)
+    return found
+
+
+LOOKS = {
+    "overview": lambda c: c.browsing.standings(PIPELINES),
+    "first page": lambda c: c.browsing.page(PIPELINES[7], PageRequest(limit=20)),
+    "one checkpoint": lambda c: c.browsing.entry(PIPELINES[7], CheckpointId(15)),
+}
+STATEMENTS = {"overview": 4, "first page": 4, "one checkpoint": 3}
+"""Each with the BEGIN of SQLite besides."""
+
+
+@pytest.mark.parametrize("name", sorted(LOOKS))
+def test_a_look_costs_as_many_statements_however_long_the_history(
+    short_and_long: tuple[Catalog, Catalog], name: str
+) -> None:
+    short, long = (cost(LOOKS[name], catalog) for catalog in short_and_long)
+    assert short.statements == long.statements == STATEMENTS[name] + 1
+
+
+def test_the_overview_does_not_walk_through_the_histories(short_and_long: tuple[Catalog, Catalog]) -> None:
+    short, long = (cost(LOOKS["overview"], catalog) for catalog in short_and_long)
+    assert long.instructions < 1.2 * short.instructions + 1000, "fifty times as many checkpoints"
+    assert len(short_and_long[1].browsing.standings(PIPELINES)) == 50
+
+
+def test_a_page_walks_through_one_history_at_most(short_and_long: tuple[Catalog, Catalog]) -> None:
+    _, catalog = short_and_long
+    assert cost(LOOKS["first page"], catalog).instructions < 60 * 1000
+    assert cost(LOOKS["one checkpoint"], catalog).instructions < 2000

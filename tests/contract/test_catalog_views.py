@@ -1,0 +1,136 @@
+"""The views for SQL, on both databases: what they show is what the catalog knows."""
+
+import re
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+import catalog_kit
+import pytest
+from catalog_kit import PIPE, complete, day, locate, request
+from sqlalchemy import create_engine, text
+
+from statelib.catalog.catalog import Catalog
+from statelib.catalog.history import CHECKPOINT_HISTORY, VIEWS
+from statelib.model.checkpoint import SnapshotMeasure
+from statelib.model.failure import CheckpointFailureReason
+
+postgresql, url, catalog = catalog_kit.postgresql, catalog_kit.url, catalog_kit.catalog
+MOMENTS = (0, 1, 999, 1_000, 1_357_084_800_123, 1_700_000_000_007, 4_102_444_799_999, -1, -86_400_001)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_views_have_the_columns_that_are_documented(catalog: Catalog, url: str, view: str) -> None:
+    with create_engine(url).connect() as connection:
+        assert list(connection.execute(text(f"SELECT * FROM {view}")).keys()) == list(VIEWS[view])
+
+
+def test_a_completed_checkpoint_is_told_as_it_was(catalog: Catalog) -> None:
+    first = complete(catalog, 0)
+    second = complete(catalog, 1)
+    newest, oldest = catalog.history.checkpoints(PIPE, None)
+    assert list(newest) == list(CHECKPOINT_HISTORY)
+    assert (oldest["is_head"], newest["is_head"], newest["base"]) == (0, 1, first.checkpoint_id)
+    assert second.interval is not None
+    assert second.completed_at_ms is not None
+    assert newest["interval_start"] == iso(second.interval.start_ms)
+    assert newest["completed_at"] == iso(second.completed_at_ms)
+    assert newest["duration_ms"] == second.completed_at_ms - second.created_at_ms > 0
+    assert newest["lag_ms"] == second.completed_at_ms - second.interval.end_ms
+    assert second.events is not None
+    assert newest["events_per_second"] == pytest.approx(second.events.applied * 1000 / newest["duration_ms"])
+    assert (newest["entries"], newest["size_bytes"]) == (second.entries, second.size_bytes)
+    assert newest["attempts"] == 1
+
+
+def test_what_it_cost_is_there_where_it_was_measured(catalog: Catalog) -> None:
+    record = complete(catalog, 0)
+    (row,) = catalog.history.checkpoints(None, None)
+    cost = record.measured or SnapshotMeasure(0, 0)
+    for name in ("upload_ms", "uploaded_bytes", "keys_changed"):
+        assert row[name] == getattr(cost, name)
+
+
+def test_pending_and_aborted_ones_are_there_with_their_reason(catalog: Catalog) -> None:
+    begun = catalog.begin(request(0), locate)
+    (row,) = catalog.history.checkpoints(PIPE, 1)
+    assert (row["state"], row["completed_at"], row["duration_ms"], row["failure"]) == ("PENDING", None, None, None)
+    catalog.abort(PIPE, begun.checkpoint_id, "no more", CheckpointFailureReason.TASK_FAILURE)
+    (row,) = catalog.history.checkpoints(PIPE, 1)
+    assert (row["state"], row["failure"], row["reason"]) == ("ABORTED", "TASK_FAILURE", "no more")
+
+
+def test_the_newest_come_first_and_no_more_than_wanted(catalog: Catalog) -> None:
+    for number in range(4):
+        complete(catalog, number)
+    assert [row["checkpoint_id"] for row in catalog.history.checkpoints(PIPE, 3)] == [4, 3, 2]
+
+
+@pytest.mark.parametrize("ms", MOMENTS)
+def test_moments_are_exact_to_the_millisecond(catalog: Catalog, url: str, ms: int) -> None:
+    complete(catalog, 0)
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE checkpoint SET interval_start_ms = :ms"), {"ms": ms})
+        assert connection.execute(text("SELECT interval_start FROM checkpoint_history")).scalar() == iso(ms)
+
+
+def test_of_the_gates_runs_the_newest_is_marked(catalog: Catalog, url: str) -> None:
+    record = complete(catalog, 0)
+    insert = (
+        "INSERT INTO quality_result (pipeline, checkpoint_id, run, position, check_group, check_name, severity, "
+        "passed, checked, failed, sentences, at_ms) "
+        "VALUES (:p, :c, :run, 0, 'structure', 'files', 'fail', :passed, 5, 0, '[]', :ms)"
+    )
+    with create_engine(url).begin() as connection:
+        for run, passed in ((1, 0), (2, 1)):
+            values = {"p": PIPE, "c": record.checkpoint_id, "run": run, "passed": passed, "ms": 1_000 * run}
+            connection.execute(text(insert), values)
+        found = connection.execute(text("SELECT run, passed, is_newest, at FROM quality_history ORDER BY run")).all()
+    assert [tuple(row) for row in found] == [(1, 0, 0, iso(1_000)), (2, 1, 1, iso(2_000))]
+
+
+def test_storage_over_time(catalog: Catalog, url: str) -> None:
+    complete(catalog, 0)
+    with create_engine(url).begin() as connection:
+        connection.execute(text("INSERT INTO storage_sample VALUES (:p, 5, 1, 2, 3, 4, 5)"), {"p": PIPE})
+        assert tuple(connection.execute(text("SELECT * FROM storage_history")).one()) == (
+            PIPE, iso(5), 1, 2, 3, 4, 5, 5,
+        )  # fmt: skip
+
+
+def test_sqlite_itself_reads_the_views(tmp_path: object) -> None:
+    """A BI tool has its own SQLite, which knows no functions of ours."""
+    path = f"{tmp_path}/catalog.db"
+    made = Catalog(f"sqlite:///{path}", catalog_kit.clock)
+    made.migrate()
+    complete(made, 0)
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT interval_end FROM checkpoint_history").fetchone() == (iso(day(0).end_ms),)
+
+
+def iso(ms: int) -> str:
+    moment = datetime.fromtimestamp(ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
+
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
+QUERIES = re.findall(r"```sql\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=["head", "cost", "failures"])
+def test_the_documents_queries_answer(catalog: Catalog, url: str, query: str) -> None:
+    complete(catalog, 0)
+    last = complete(catalog, 1)
+    begun = catalog.begin(request(2), locate)
+    catalog.abort(PIPE, begun.checkpoint_id, "no more", CheckpointFailureReason.TASK_FAILURE)
+    with create_engine(url).connect() as connection:
+        found = [dict(row) for row in connection.execute(text(query)).mappings()]
+    assert [row["pipeline"] for row in found] == [PIPE]
+    (row,) = found
+    if "is_head" in query:
+        assert (row["checkpoint_id"], row["entries"]) == (last.checkpoint_id, last.entries)
+    elif "ABORTED" in query:
+        assert (row["failure"], row["times"]) == ("TASK_FAILURE", 1)
+    else:
+        assert (row["checkpoints"], row["day"]) == (2, "1970-01-01")

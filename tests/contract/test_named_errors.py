@@ -1,0 +1,267 @@
+"""What cannot be restored, or snapshotted, ends in an error of its own name, and nothing is left of the try: no file,
+no directory, no open file. Source: the issue's "named errors"; requirements R26 to R29, R49."""
+
+import gc
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from tours import Tours, Way, events
+from worlds import day, publish_here
+
+from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, StatelibError, UnsupportedError
+from statelib.flows.checkpoint import begin
+from statelib.model.handles import (
+    IncrementalRemoteKeyedStateHandle,
+    InMemoryChangelogStateHandle,
+    KeyedStateHandle,
+    KeyGroupsSavepointStateHandle,
+    KeyGroupsStateHandle,
+    RelativeFileStateHandle,
+)
+from statelib.model.ids import CheckpointId
+from statelib.restore.entries import iter_entries
+from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.plan import RestoreSource
+from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.testing.keyed_samples import fill, sample_schema
+from statelib.testing.stored_snapshots import KEY_GROUPS, UID, Stored, stored_canonical, stored_heap, stored_rocksdb
+
+FORMS: dict[str, Callable[[Path], Stored]] = {
+    "canonical": lambda root: stored_canonical(root / "storage", compressed=False),
+    "canonical, compressed": lambda root: stored_canonical(root / "storage", compressed=True),
+    "heap": lambda root: stored_heap(root / "storage", compressed=False),
+    "heap, compressed": lambda root: stored_heap(root / "storage", compressed=True),
+    "rocksdb": lambda root: stored_rocksdb(root / "storage", root / "backend"),
+}
+
+Damage = Callable[[Stored], KeyedStateHandle]
+"""Damages what is stored, or returns another handle of it."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A stored form, what is done to it, who then reads it, and what that says. ``says``: a part of the message."""
+
+    what: str
+    form: str
+    damage: Damage
+    readers: str
+    error: type[StatelibError]
+    kind: str
+    says: str = "."
+
+
+def untouched(stored: Stored) -> KeyedStateHandle:
+    return stored.source.handle
+
+
+def as_heap(stored: Stored) -> KeyedStateHandle:
+    """Somebody says that it is a heap stream."""
+    handle = stored.source.handle
+    assert isinstance(handle, KeyGroupsSavepointStateHandle)
+    return KeyGroupsStateHandle(handle.key_group_range, handle.offsets, handle.stream)
+
+
+def as_canonical(stored: Stored) -> KeyedStateHandle:
+    handle = stored.source.handle
+    assert isinstance(handle, KeyGroupsStateHandle)
+    return KeyGroupsSavepointStateHandle(handle.key_group_range, handle.offsets, handle.stream)
+
+
+def as_rocksdb(stored: Stored) -> KeyedStateHandle:
+    """A stream as the meta stream of a database without files: its header is a good one."""
+    handle = stored.source.handle
+    assert isinstance(handle, (KeyGroupsStateHandle, KeyGroupsSavepointStateHandle))
+    return IncrementalRemoteKeyedStateHandle(1, UID, handle.key_group_range, 0, handle.stream, (), (), "id")
+
+
+def meta_as_canonical(stored: Stored) -> KeyedStateHandle:
+    handle = stored.source.handle
+    assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
+    offsets = tuple(range(len(handle.key_group_range)))
+    return KeyGroupsSavepointStateHandle(handle.key_group_range, offsets, handle.meta)
+
+
+def meta_as_heap(stored: Stored) -> KeyedStateHandle:
+    handle = meta_as_canonical(stored)
+    assert isinstance(handle, KeyGroupsSavepointStateHandle)
+    return KeyGroupsStateHandle(handle.key_group_range, handle.offsets, handle.stream)
+
+
+def other_words(old: bytes, new: bytes) -> Damage:
+    """The header of a stream says something else."""
+
+    def damage(stored: Stored) -> KeyedStateHandle:
+        path = stored.path("")
+        data = path.read_bytes()
+        assert old in data
+        assert len(old) == len(new)
+        path.write_bytes(data.replace(old, new))
+        return stored.source.handle
+
+    return damage
+
+
+def sst_of(stored: Stored) -> tuple[Path, IncrementalRemoteKeyedStateHandle, str]:
+    handle = stored.source.handle
+    assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
+    name, stream = next((n, s) for n, s in handle.private if n.endswith(".sst"))
+    assert isinstance(stream, RelativeFileStateHandle)
+    return stored.directory / stream.path, handle, name
+
+
+def truncated_sst(stored: Stored) -> KeyedStateHandle:
+    path, handle, _ = sst_of(stored)
+    os.truncate(path, path.stat().st_size - 10)
+    return handle
+
+
+def truncated_sst_of_that_size(stored: Stored) -> KeyedStateHandle:
+    """As it is where nothing says how long the file was."""
+    path, handle, wanted = sst_of(stored)
+    size = path.stat().st_size - 10
+    os.truncate(path, size)
+    files = [(n, replace(s, size_bytes=size) if n == wanted else s) for n, s in handle.private]  # type: ignore[type-var]
+    return replace(handle, private=tuple(files))
+
+
+def gone_sst(stored: Stored) -> KeyedStateHandle:
+    path, handle, _ = sst_of(stored)
+    path.unlink()
+    return handle
+
+
+def unknown_handle(stored: Stored) -> KeyedStateHandle:
+    """Flink has a part of a log nowhere but in a log."""
+    return InMemoryChangelogStateHandle(stored.source.handle.key_group_range, 0, 0, ())  # type: ignore[return-value]
+
+
+ALL = "heap rocksdb reading"
+UNKNOWN_TYPE = other_words(b"StringSerializer$StringSerializerSnapshot", b"StrangSerializer$StrangSerializerSnapshot")
+UNKNOWN_STATE = other_words(b"REDUCING", b"REDUCEST")
+CASES = [
+    Case(
+        "canonical bytes under a heap handle",
+        "canonical",
+        as_heap,
+        "heap reading",
+        CorruptStateError,
+        "unexpected-key-group",
+    ),
+    Case(
+        "canonical under heap",
+        "canonical, compressed",
+        as_heap,
+        "heap reading",
+        CorruptStateError,
+        "unexpected-key-group",
+    ),
+    Case("heap bytes under a canonical handle", "heap", as_canonical, ALL, CorruptStateError, "truncated-group"),
+    Case("heap under canonical", "heap, compressed", as_canonical, ALL, CorruptStateError, "bad-compression"),
+    Case("canonical under a RocksDB handle", "canonical", as_rocksdb, ALL, CorruptStateError, "corrupt-rocksdb"),
+    Case(
+        "RocksDB's meta stream under a canonical handle",
+        "rocksdb",
+        meta_as_canonical,
+        ALL,
+        CorruptStateError,
+        "truncated",
+    ),
+    Case("RocksDB's meta stream under a heap handle", "rocksdb", meta_as_heap, "heap", CorruptStateError, "truncated"),
+    Case("a heap handle into RocksDB", "heap", untouched, "rocksdb", UnsupportedError, "heap-native"),
+    Case("RocksDB into heap", "rocksdb", untouched, "checkpoint", InvalidRequestError, "no-scratch-directory"),
+    Case("an unsupported type", "canonical", UNKNOWN_TYPE, ALL, UnsupportedError, "unknown-serializer"),
+    Case("an unsupported type", "heap", UNKNOWN_TYPE, "heap reading", UnsupportedError, "unknown-serializer"),
+    Case("an unsupported state", "canonical", UNKNOWN_STATE, ALL, UnsupportedError, "unknown-state-kind", "means"),
+    Case("an unsupported state", "heap", UNKNOWN_STATE, "heap", UnsupportedError, "unknown-state-kind", "means"),
+    Case("an unsupported handle", "canonical", unknown_handle, "reading", UnsupportedError, "unsupported-handle"),
+    Case("a truncated SST file", "rocksdb", truncated_sst, ALL, CorruptStateError, "size-mismatch"),
+    Case("one of that size", "rocksdb", truncated_sst_of_that_size, ALL, CorruptStateError, "corrupt-rocksdb"),
+    Case("a missing SST file", "rocksdb", gone_sst, ALL, NotFoundError, "missing-file"),
+]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Temporary directories that nobody chose a place for appear here as well."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    yield tmp_path
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.what} ({case.form})")
+def test_what_cannot_be_restored(world: Path, case: Case) -> None:
+    stored = FORMS[case.form](world)
+    handle = case.damage(stored)
+    for checked in (False, True):
+        statistics = stored.source.statistics if checked else None
+        source = replace(stored.source, handle=handle, statistics=statistics)
+        for name in case.readers.split():
+            before = left_behind(world)
+            with pytest.raises(case.error, match=case.says) as caught:
+                READERS[name](source, world)
+            assert caught.value.kind == case.kind
+            assert left_behind(world) == before, name
+
+
+READERS: dict[str, Callable[[RestoreSource, Path], object]] = {
+    "heap": lambda s, root: restore_heap(s.schema, KEY_GROUPS, [s], str(root / "scratch")),
+    "rocksdb": lambda s, root: restore_rocksdb(s.schema, KEY_GROUPS, [s], str(root / "restored"), UID),
+    "reading": lambda s, root: list(iter_entries(s, None, str(root / "scratch"))),
+    "checkpoint": lambda s, root: restore_heap(s.schema, KEY_GROUPS, [s]),
+}
+
+
+def left_behind(root: Path) -> tuple[list[str], list[str]]:
+    """Every path below the root, and every open file there."""
+    gc.collect()
+    links = (os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
+    return sorted(map(str, root.rglob("*"))), sorted(link for link in links if link.startswith(str(root)))
+
+
+@pytest.mark.parametrize("strategy", [RocksDBFullSnapshotStrategy, RocksDBIncrementalSnapshotStrategy])
+def test_a_native_checkpoint_that_fails(
+    world: Path, strategy: type[RocksDBFullSnapshotStrategy | RocksDBIncrementalSnapshotStrategy]
+) -> None:
+    """One of the database's own files is gone, so that it cannot be linked."""
+    backend = RocksDBKeyedStateBackend(sample_schema(), KEY_GROUPS, str(world / "backend"), UID)
+    fill(backend, 60)
+    taking = strategy(backend, UID)
+    taking.prepare(CheckpointId(1)).release()
+    before = left_behind(world)
+    victim = min((world / "backend").rglob("*.sst"))
+    hidden = victim.rename(world / "hidden")
+    with pytest.raises(CorruptStateError, match="taking a native checkpoint") as caught:
+        taking.prepare(CheckpointId(2))
+    assert caught.value.kind == "corrupt-rocksdb"
+    hidden.rename(victim)
+    assert left_behind(world) == before
+    taking.close()
+    backend.close()
+    assert left_behind(world) == ([str(world / "tmp")], [])
+
+
+@pytest.mark.parametrize(("backend", "strategy"), [("rocksdb", "incremental"), ("heap", "full"), ("heap", "changelog")])
+def test_a_run_over_a_damaged_base(tmp_path: Path, world: Path, backend: str, strategy: str) -> None:
+    """What a subtask was about to write, its working directory and its local copies: nothing of it is there."""
+    tours = Tours(tmp_path / "tours")
+    tours.use(Way(backend, strategy, local_recovery=False))
+    tours.run(1)
+    pipeline = tours.here.pipeline("tours")
+    begun = begin(tours.here, pipeline, day(2), "test").checkpoint_id
+    written = [path for path in Path(tours.here.storage_root).rglob("*-*-*") if path.is_file()]
+    shared = [path for path in written if path.parent.name == "shared"]  # of RocksDB, its SST files
+    victim = max(shared or written, key=lambda path: path.stat().st_size)
+    os.truncate(victim, victim.stat().st_size - 10)
+    before = left_behind(tmp_path)
+    with pytest.raises(CorruptStateError, match=victim.name) as caught:
+        publish_here(tours.here, pipeline, begun, events(2))
+    assert caught.value.kind == "size-mismatch"
+    assert left_behind(tmp_path) == before

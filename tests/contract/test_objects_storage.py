@@ -1,0 +1,134 @@
+"""What S3 storage does beyond the contract of every storage: shared files, several buckets, listing, memory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.wiring import PLACES
+from statelib.model.checkpoint import FileRecord
+from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
+from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.model.key_groups import KeyGroupRange
+from statelib.storage.objects import LOCATION_NAME, ObjectCheckpointStorage
+from statelib.storage.objects_inventory import list_objects, verify_objects
+from statelib.storage.retries import IMPATIENT
+from statelib.storage.views import CheckpointedStateScope
+from statelib.testing.s3_endpoint import S3Endpoint
+from statelib.testing.storage_case import content
+from statelib.wire.checksum import crc32c
+
+FLIGHTS = PipelineName("flights")
+ATTEMPT = AttemptId("a" * 32)
+ID = CheckpointId(7)
+
+
+@pytest.fixture
+def storage(bucket: str) -> ObjectCheckpointStorage:
+    return ObjectCheckpointStorage(f"s3://{bucket}/root", FLIGHTS, IMPATIENT, 100)
+
+
+def test_shared_files_outlive_their_checkpoint_by_name(storage: ObjectCheckpointStorage) -> None:
+    reference = storage.initialize_location(ID)
+    streams = storage.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, 3)
+    own = streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
+    shared = streams.create_stream(CheckpointedStateScope.SHARED)
+    for stream in (own, shared):
+        stream.write(content(5000))
+    assert own.close_and_get_handle().handle == RelativeFileStateHandle(f"{ATTEMPT}-3-0", 5000)
+    handle = shared.close_and_get_handle().handle
+    assert handle == FileStateHandle(f"{storage.root}/flights/shared/{ATTEMPT}-3-1", 5000)
+    later = storage.initialize_location(CheckpointId(8)).directory
+    kind, pipeline = PLACES.kind(later), f"{storage.root}/flights"
+    assert kind.reader(later, {handle.path: (5000, crc32c(content(5000)))}, pipeline).read(handle) == content(5000)
+    record = FileRecord(handle.path, 5000, crc32c(content(5000)), 3, KeyGroupRange(0, 1))
+    assert [f.problem for f in kind.verify_files(later, [record], True, pipeline)] == [""]
+    streams.discard(handle)
+    streams.discard(handle)
+    assert [f.problem for f in kind.verify_files(later, [record], True, pipeline)] == ["missing"]
+    assert {f.path for f in list_objects(reference.directory, IMPATIENT)} == {LOCATION_NAME, f"{ATTEMPT}-3-0"}
+
+
+def test_a_savepoint_in_another_bucket(s3: S3Endpoint, storage: ObjectCheckpointStorage, bucket: str) -> None:
+    s3.make_bucket(f"{bucket}-mine")
+    reference = storage.initialize_savepoint_location(ID, f"s3://{bucket}-mine")
+    assert reference.directory == f"s3://{bucket}-mine/savepoint-flights-7"
+    streams = storage.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, 0)
+    handles = []
+    for scope in CheckpointedStateScope:
+        stream = streams.create_stream(scope)
+        stream.write(content(500))
+        handles.append(stream.close_and_get_handle().handle)
+    names = {file.path for file in list_objects(f"s3://{bucket}-mine", IMPATIENT)}
+    assert f"savepoint-flights-7/{ATTEMPT}-0-1" in names
+    assert f"root/flights/shared/{ATTEMPT}-0-0" in {f.path for f in list_objects(f"s3://{bucket}", IMPATIENT)}
+    for handle in handles:
+        streams.discard(handle)
+    assert {f.path for f in list_objects(reference.directory, IMPATIENT)} == {LOCATION_NAME}
+
+
+@pytest.mark.parametrize(
+    "path", [f"{ATTEMPT}-0-0", f"{ATTEMPT}-3-x", f"{ATTEMPT}-3-", "_metadata", f"x/{ATTEMPT}-3-0", f"../{ATTEMPT}-3-0"]
+)
+def test_only_its_own_files_are_discarded(storage: ObjectCheckpointStorage, path: str) -> None:
+    streams = storage.resolve_checkpoint_storage_location(ID, storage.initialize_location(ID), ATTEMPT, 3)
+    for handle in (RelativeFileStateHandle(path, 1), FileStateHandle(f"{storage.root}/flights/shared/{path}", 1)):
+        with pytest.raises(InvalidRequestError) as caught:
+            streams.discard(handle)
+        assert caught.value.kind == "foreign-file"
+
+
+def test_a_prefix_is_not_a_part_of_a_name(storage: ObjectCheckpointStorage) -> None:
+    one, other = storage.initialize_location(CheckpointId(1)), storage.initialize_location(CheckpointId(11))
+    storage.publish_metadata(other, b"x")
+    assert {file.path for file in list_objects(one.directory, IMPATIENT)} == {LOCATION_NAME}
+    found = {file.path: file for file in list_objects(other.directory, IMPATIENT)}
+    assert set(found) == {LOCATION_NAME, "_metadata"}
+    assert (found["_metadata"].size_bytes, found["_metadata"].regular) == (1, True)
+    assert found["_metadata"].modified_at_ms > 1_600_000_000_000
+    with pytest.raises(NotFoundError):
+        list_objects(f"{storage.root}/nothing", IMPATIENT)
+
+
+def test_findings_say_what_is_wrong(storage: ObjectCheckpointStorage) -> None:
+    directory = storage.initialize_location(ID).directory
+    streams = storage.resolve_checkpoint_storage_location(ID, storage.initialize_location(ID), ATTEMPT, 0)
+    stream = streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
+    stream.write(content(500))
+    name, crc = f"{ATTEMPT}-0-0", stream.close_and_get_handle().crc32c
+    records = [
+        FileRecord(path, size, expected, 0, KeyGroupRange(0, 1))
+        for path, size, expected in [(name, 500, crc), (name, 501, crc), (name, 500, crc ^ 1), ("gone", 1, 0)]
+    ]
+    found = verify_objects(directory, records, True, IMPATIENT)
+    assert [f.problem for f in found] == ["", "size", "checksum", "missing"]
+    assert [(f.actual_size, f.actual_crc) for f in found] == [(500, crc), (500, None), (500, crc), (None, None)]
+    assert [f.problem for f in verify_objects(directory, records, False, IMPATIENT)] == ["", "size", "", "missing"]
+
+
+def test_memory_stays_bounded(storage: ObjectCheckpointStorage, tmp_path: Path) -> None:
+    """192 MiB go up and come down again in a process that may not grow by half as much."""
+    reference = storage.initialize_location(ID)
+    program = f"""
+import resource
+from statelib.storage.retries import IMPATIENT
+from statelib.storage.objects import *
+from statelib.storage.objects_reader import ObjectReader
+def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+storage = ObjectCheckpointStorage({storage.root!r}, "flights", IMPATIENT, 0, {str(tmp_path)!r})
+reference = StorageReference({reference.directory!r})
+stream = storage.resolve_checkpoint_storage_location(7, reference, "b" * 32, 0).create_stream("EXCLUSIVE")
+before = peak()
+for number in range(192):
+    stream.write(bytes([number]) * (1 << 20))
+written = stream.close_and_get_handle()
+known = {{written.handle.path: (written.size_bytes, written.crc32c)}}
+ObjectReader(reference.directory, IMPATIENT, known).copy_to(written.handle, {str(tmp_path / "copy")!r})
+print(peak() - before)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert int(ended.stdout) < 96 << 20
+    assert (tmp_path / "copy").stat().st_size == 192 << 20

@@ -1,0 +1,149 @@
+"""PostgreSQL goes away in the middle of a commit, at each of its messages: killed and started again, or only the
+connection is lost. Whatever the answer was, the next retry tells the truth, and one checkpoint is committed once."""
+
+import random
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from catalog_kit import PIPE, clock, facts, locate, new_database, request
+from extent import rounds
+from figures import record
+from sqlalchemy import make_url
+
+from statelib.catalog.catalog import Catalog
+from statelib.errors import RetryableError
+from statelib.model.record import CheckpointState
+from statelib.testing.postgresql_server import NoServer, postgresql_server, restart_at_once
+
+ROUNDS = rounds(6, 100)
+SEED = 20260620
+FATES = ("killed before", "killed after", "request lost", "reply lost")
+MESSAGES = 24
+"""More than a commit sends, by a few: then nothing happens to it."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A server of its own, because it is killed."""
+    try:
+        with postgresql_server() as directory:
+            yield directory
+    except NoServer as reason:
+        pytest.skip(str(reason))
+
+
+class Wire:
+    """Passes bytes on between clients and the server; at the n-th message from a client, or at its COMMIT if n is 0,
+    its fate is met."""
+
+    def __init__(self, directory: str) -> None:
+        self._server = f"{directory}/.s.PGSQL.5432"
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self._kill: Callable[[], None] = lambda: restart_at_once(directory)
+        self._left, self._fate = 0, ""
+        self.killing = threading.Lock()
+        """Held until the server is there again."""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def arm(self, messages: int, fate: str) -> None:
+        self._left, self._fate = messages, fate
+
+    def close(self) -> None:
+        self._listening.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                upstream = socket.socket(socket.AF_UNIX)
+                with suppress(OSError):
+                    upstream.connect(self._server)
+                threading.Thread(target=self._back, args=(upstream, client), daemon=True).start()
+                threading.Thread(target=self._forth, args=(client, upstream), daemon=True).start()
+
+    def _forth(self, client: socket.socket, upstream: socket.socket) -> None:
+        with suppress(OSError):
+            while data := client.recv(1 << 16):
+                self._left -= 1
+                fate = self._fate if self._left == 0 or (self._left < 0 and b"COMMIT" in data) else ""
+                self._fate = "" if fate else self._fate
+                if fate.startswith("killed"):
+                    with self.killing:
+                        if fate == "killed after":
+                            upstream.sendall(data)
+                        self._kill()
+                    break
+                if fate == "request lost":
+                    break
+                if fate == "reply lost":
+                    self._lose_reply(client, upstream, data)
+                    break
+                upstream.sendall(data)
+        _end(client, upstream)
+
+    @staticmethod
+    def _lose_reply(client: socket.socket, upstream: socket.socket, data: bytes) -> None:
+        """The client hears nothing any more; the server finishes what it was asked before it notices."""
+        client.shutdown(socket.SHUT_RDWR)
+        upstream.sendall(data)
+        upstream.shutdown(socket.SHUT_WR)
+
+    @staticmethod
+    def _back(upstream: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while data := upstream.recv(1 << 16):
+                client.sendall(data)
+        _end(client, upstream)
+
+
+def _end(*ends: socket.socket) -> None:
+    for end in ends:
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def wired(directory: str) -> Iterator[Wire]:
+    wire = Wire(directory)
+    try:
+        yield wire
+    finally:
+        wire.close()
+
+
+def test_a_commit_in_flight_is_settled_truthfully(server: str) -> None:
+    chance, seen = random.Random(SEED), Counter[str]()
+    url = make_url(new_database(server))
+    direct = Catalog(url.render_as_string(), clock)
+    direct.migrate()
+    with wired(server) as wire:
+        through = Catalog(
+            url.set(host="127.0.0.1", port=wire.port, query={"sslmode": "disable"}).render_as_string(), clock
+        )
+        for number in range(ROUNDS):
+            begun = through.begin(request(number), locate)
+            at, fate = chance.choice([0, chance.randrange(1, MESSAGES)]), FATES[number % len(FATES)]
+            print(f"seed {SEED}, round {number}: {fate} at message {at}")
+            wire.arm(at, fate)
+            try:
+                through.commit(PIPE, begun.checkpoint_id, begun.epoch, facts(number + 1))
+                said = "committed"
+            except RetryableError as error:
+                said = error.kind
+            with wire.killing:
+                wire.arm(0, "")
+            found = direct.get(PIPE, begun.checkpoint_id)
+            assert said != "committed" or found.state is CheckpointState.COMPLETED
+            seen[f"{said}, {found.state}"] += 1
+            again = through.commit(PIPE, begun.checkpoint_id, begun.epoch, facts(number + 1))
+            assert again.state is CheckpointState.COMPLETED
+            assert direct.head(PIPE).head == begun.checkpoint_id
+    assert [r.state for r in direct.list(PIPE)] == [CheckpointState.COMPLETED] * ROUNDS
+    print(dict(seen))
+    assert any(said.startswith("commit-unknown") for said in seen)
+    record("G6", "commits during which PostgreSQL went away", ROUNDS)

@@ -1,0 +1,56 @@
+"""From every parallelism of 1 to 8 to every other, each run beside local copies that are not what they say."""
+
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from extent import rounds
+from figures import record
+from tours import Tours, Way
+
+WAYS = [("rocksdb", "incremental"), ("heap", "full")]
+STEPS = rounds(9, 64)
+SEED = 20260616
+
+
+def walk(highest: int) -> list[int]:
+    """A closed way that goes once from every number to every number, itself included."""
+    left = {number: list(range(1, highest + 1)) for number in range(1, highest + 1)}
+    chance = random.Random(SEED)
+    for each in left.values():
+        chance.shuffle(each)
+    found, way = [1], []
+    while found:
+        if ahead := left[found[-1]]:
+            found.append(ahead.pop())
+        else:
+            way.append(found.pop())
+    return way[::-1]
+
+
+def test_the_walk_is_complete() -> None:
+    assert len(set(pairwise(walk(8)))) == 64 == len(walk(8)) - 1
+
+
+@pytest.mark.parametrize(("backend", "strategy"), WAYS)
+def test_every_key_comes_once_from_any_parallelism_to_any_other(tmp_path: Path, backend: str, strategy: str) -> None:
+    """``Tours.run`` compares all states with plain dictionaries, and refuses a key that comes twice."""
+    tours, spoiled = Tours(tmp_path), 0
+    for number, parallelism in enumerate(walk(8)[: STEPS + 1], 1):
+        if number > 1:
+            spoiled += spoil(tmp_path)
+        tours.use(Way(backend, strategy, local_recovery=True, parallelism=parallelism, keep=3))
+        tours.run(number)
+    assert spoiled >= STEPS
+    record("G4", "rescaled runs with every key once", STEPS)
+
+
+def spoil(root: Path) -> int:
+    """Give every other local copy the bytes of its neighbour, so that it is whole, but something else; how many."""
+    copies = sorted(p for p in (root / "scratch").rglob("local-state/**/*") if p.is_file() and p.suffix != ".json")
+    contents = [path.read_bytes() for path in copies]
+    for path, content in list(zip(copies, contents[1:] + contents[:1], strict=True))[::2]:
+        path.unlink()  # it may be a link to a file that others use
+        path.write_bytes(content)
+    return len(copies[::2])

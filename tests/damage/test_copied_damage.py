@@ -1,0 +1,28 @@
+"""A savepoint that is written again from a damaged one would have checksums of its own, that agree with the damage."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from harm import done, flipped
+from ways import Stored, Way, stored
+
+from statelib.errors import CorruptStateError
+from statelib.flows.new_savepoint import NewSavepoint
+from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Stored:
+    return stored(tmp_path / "world", Way("heap", "full", savepoint="canonical"))
+
+
+@pytest.mark.parametrize("changes", [{}, {"shops": OperatorChange(drop=frozenset({"best"}))}])
+def test_damage_is_not_carried_over(saved: Stored, tmp_path: Path, changes: Mapping[str, OperatorChange]) -> None:
+    path = saved.files[1]
+    place = NewSavepoint(str(tmp_path / "again"), "again")
+    with done(flipped(path, path.stat().st_size - 20, 0)), pytest.raises(CorruptStateError, match=path.name) as refused:
+        rewrite(saved.open(), place, changes=changes)
+    assert refused.value.kind == "checksum-mismatch"
+    assert list((tmp_path / "again").rglob("*")) == [tmp_path / "again" / "savepoint-again-1"]
+    rewrite(saved.open(), place, changes=changes)

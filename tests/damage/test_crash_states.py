@@ -1,0 +1,192 @@
+"""A machine may crash after any call that statelib makes: what it has acknowledged is there, what is published is
+whole, and so is all that a published ``_metadata`` names; also while checkpoints are removed, and after a process was
+killed first."""
+
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from crash_states import Call, Crashes, Killed, Recorder, after_each_call
+from extent import rounds
+from figures import record
+from ways import Way, events, shops
+from worlds import CHECKOUT, day, publish_here
+
+from statelib.flows.checkpoint import Begun, begin, register
+from statelib.flows.cleanup import collect_garbage, retire
+from statelib.flows.inspection import completed
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.snapshot import plan_snapshot
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
+from statelib.storage.publish import put_if_absent
+from statelib.storage.uris import absolute_uri, file_handle, local_path
+
+SEED = 20130101
+WAYS = (Way("heap", "canonical"), Way("rocksdb", "incremental"), Way("rocksdb", "incremental", merged=True))
+NAME = PipelineName("shops")
+Act = Callable[[Deployment, Recorder], None]
+
+
+def world(root: Path, way: Way) -> tuple[Deployment, Recorder]:
+    """Storage and savepoints lie below ``root/disk``, where nothing is yet, and calls are recorded."""
+    here = shops(root, way)
+    (root / "disk").mkdir()
+    return replace(here, storage_root=str(root / "disk" / "state")), Recorder(str(root / "disk"))
+
+
+def needs(here: Deployment) -> dict[str, set[str]]:
+    """For each checkpoint's ``_metadata``, the files that it names."""
+    found = {}
+    for each in completed(here, NAME):
+        opened = open_checkpoint(each.directory, own=True, storage_root=here.storage_root)
+        assert opened.manifest is not None
+        place = local_path(each.directory)
+        handles = (file_handle(f.path, f.size_bytes) for f in opened.manifest.files)
+        found[f"{place}/_metadata"] = {local_path(absolute_uri(place, handle)) for handle in handles}
+    return found
+
+
+def days(here: Deployment, recorder: Recorder, *numbers: int) -> None:
+    for number in numbers:
+        begun = begin(here, here.pipeline("shops"), day(number), "test")
+        finish(here, recorder, begun, events(number))
+
+
+def finish(here: Deployment, recorder: Recorder, begun: Begun, applied: pa.Table | None = None) -> None:
+    """What is left to do of it; a try before this one may have come anywhere."""
+    pipeline, number = here.pipeline("shops"), begun.checkpoint_id
+    if not begun.already_completed:
+        if plan_snapshot(here, pipeline, number) is not None:
+            publish_here(here, pipeline, number, applied)
+        register(here, pipeline, number)
+    recorder.acknowledged(f"{local_path(here.catalog().get(NAME, number).directory)}/_metadata")
+
+
+def saved(here: Deployment, recorder: Recorder) -> None:
+    pipeline = here.pipeline("shops")
+    target = str(Path(here.storage_root).parent / "deep" / "down" / "targets")
+    begun = begin_savepoint(here, pipeline, format="canonical", target=target, note="", owner="test", key="k")
+    finish(here, recorder, begun)
+
+
+def cleaned(here: Deployment, recorder: Recorder) -> None:
+    path = Path(here.pipelines_directory) / "shops.yaml"
+    path.write_text(path.read_text().replace("checkpoint: {", "checkpoint: {retain: {count: 1}, "))
+    retire(here)
+    kept = {r.directory for r in completed(here, NAME)}
+    for call in [call for call in recorder.calls if call.kind == "ack"]:
+        if not any(local_path(directory) == call.place[0] for directory in kept):
+            recorder.given_up("/".join(call.place))
+    collect_garbage(here)
+
+
+def looked_at(recorder: Recorder, named: dict[str, set[str]]) -> Crashes:
+    return after_each_call(recorder.root, recorder.calls, named, Random(SEED))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_no_crash_of_the_machine_loses_or_tears_a_checkpoint(tmp_path: Path, way: Way) -> None:
+    here, recorder = world(tmp_path, way)
+    with recorder.recording():
+        days(here, recorder, 1, 2)
+        saved(here, recorder)
+        named = needs(here)
+        cleaned(here, recorder)
+    found = looked_at(recorder, named)
+    assert found.broken == []
+    assert found.states > 2 * len(recorder.calls) / 2
+    record("G1", "states after a crash of the machine", found.states, unit="states")
+    for kind in ("sync", "sync directory"):
+        careless = Recorder(recorder.root, calls=[call for call in recorder.calls if call.kind != kind])
+        assert looked_at(careless, named).broken, f"without any {kind} something must be lost"
+
+
+def test_what_a_killed_process_left_is_made_durable_by_the_next(tmp_path: Path) -> None:
+    """The names it gave or took away are there for all to see, but not on disk yet."""
+    acts: dict[str, Act] = {"savepoint": saved, "cleanup": cleaned, "day": lambda here, r: days(here, r, 3)}
+    states = 0
+    for name, act in acts.items():
+        calls = _calls_of(tmp_path / f"{name}-counted", act)
+        every = range(len(calls[0]), len(calls[0]) + len(calls[1]))
+        chosen = sorted(Random(SEED).sample(every, min(len(every), rounds(7, 60))))
+        for kill_at in chosen:
+            root = tmp_path / f"{name}-{kill_at}"
+            here, recorder = world(root, WAYS[0])
+            with recorder.recording():
+                days(here, recorder, 1, 2)
+                named = needs(here)
+                recorder.kill_at = kill_at
+                with suppress(Killed):
+                    act(here, recorder)
+                recorder.kill_at = None
+                act(here, recorder)
+                named |= needs(here)
+            found = looked_at(recorder, named)
+            assert found.broken == [], f"{name} killed before call {kill_at}"
+            states += found.states
+    record("G1", "states after a kill, then a crash of the machine", states, unit="states")
+
+
+def _calls_of(root: Path, act: Act) -> tuple[list[Call], list[Call]]:
+    """What two days do, and what the act does then."""
+    here, recorder = world(root, WAYS[0])
+    with recorder.recording():
+        days(here, recorder, 1, 2)
+        before = len(recorder.calls)
+        act(here, recorder)
+    return recorder.calls[:before], recorder.calls[before:]
+
+
+def test_two_writers_of_one_name(tmp_path: Path) -> None:
+    """One is killed anywhere; the other finds the name taken or gives it, and acknowledges it."""
+    states = 0
+    for kill_at in range(8):
+        root = tmp_path / str(kill_at)
+        root.mkdir()
+        recorder = Recorder(str(root))
+        with recorder.recording():
+            recorder.kill_at = kill_at
+            with suppress(Killed):
+                put_if_absent(str(root), "_metadata", b"the same bytes" * 9)
+            recorder.kill_at = None
+            put_if_absent(str(root), "_metadata", b"the same bytes" * 9)
+            recorder.acknowledged(f"{root}/_metadata")
+        found = looked_at(recorder, {f"{root}/_metadata": set()})
+        assert found.broken == []
+        states += found.states
+    record("G1", "states after a kill, then a crash of the machine", states, unit="states")
+
+
+@pytest.fixture
+def strace() -> str:
+    found = shutil.which("strace")
+    if found is None or subprocess.run([found, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no strace that may trace")
+    return found
+
+
+def test_the_kernel_is_told_what_was_recorded(tmp_path: Path, strace: str) -> None:
+    script = f"from statelib.storage.publish import put_if_absent; put_if_absent('{tmp_path}', '_metadata', b'x' * 9)"
+    log = tmp_path / "strace.log"
+    words = [strace, "-f", "-y", "-o", str(log), "-e", "trace=openat,write,fsync,linkat,unlinkat"]
+    subprocess.run([*words, sys.executable, "-c", script], cwd=CHECKOUT, check=True, timeout=120)
+    lines = [line for line in log.read_text().splitlines() if str(tmp_path) in line and "strace.log" not in line]
+    kernel = Counter(line.split(maxsplit=1)[1].partition("(")[0] for line in lines)
+    (tmp_path / "again").mkdir()
+    recorder = Recorder(str(tmp_path))
+    with recorder.recording():
+        put_if_absent(str(tmp_path / "again"), "_metadata", b"x" * 9)
+    calls = Counter(call.kind for call in recorder.calls)
+    assert calls == {"create": 1, "write": 1, "sync": 1, "link": 1, "unlink": 1, "sync directory": 1}
+    assert kernel["write"] == kernel["linkat"] == kernel["unlinkat"] == 1
+    assert kernel["fsync"] == calls["sync"] + calls["sync directory"]

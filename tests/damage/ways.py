@@ -1,0 +1,181 @@
+"""A small checkpoint of every way there is to make one, through the flows, and what it must hold once restored."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from worlds import checkpoint_of, new_deployment, publish_here
+
+from statelib.flows.checkpoint import register
+from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.wiring import Deployment
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    IncrementalRemoteKeyedStateHandle,
+    OperatorStreamStateHandle,
+    materialized_parts,
+)
+from statelib.model.operator_state import OperatorStateDescriptor
+from statelib.model.state import StateStatistics
+from statelib.restore.check import check_content
+from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.operator import OperatorRestoreSource, restore_operator
+from statelib.storage.reader import start_of
+
+SHOPS = """\
+name: shops
+source: {{path: "{{data}}/x", columns: {{shop: string, item: string, amount: long}}}}
+key: [shop]
+states:
+  best: {{kind: reducing, value: {{agg: max, of: amount}}}}
+  per_item: {{kind: map, user_key: item, value: {{agg: count}}}}
+backend: {backend}
+parallelism: 2
+max_parallelism: 8
+checkpoint: {{strategy: {strategy}, inline_threshold_bytes: {inline}, file_merging: {{enabled: {merged}}}}}
+"""
+UID = "00000000-0000-0000-0000-000000000000"
+
+
+@dataclass(frozen=True)
+class Way:
+    """``savepoint``: the format of one taken of a full checkpoint; '' = the checkpoint is what is looked at."""
+
+    backend: str
+    strategy: str
+    savepoint: str = ""
+    inline: int = 0
+    merged: bool = False
+
+    def __str__(self) -> str:
+        extra = (f"savepoint-{self.savepoint}" * bool(self.savepoint), "inline" * bool(self.inline))
+        return "-".join(filter(None, (self.backend, self.strategy, *extra, "merged" * self.merged)))
+
+
+WAYS = (
+    Way("heap", "canonical"),
+    Way("heap", "full"),
+    Way("rocksdb", "canonical"),
+    Way("rocksdb", "full"),
+    Way("rocksdb", "incremental"),
+    Way("heap", "changelog"),
+    Way("rocksdb", "changelog"),
+    Way("heap", "full", savepoint="canonical"),
+    Way("heap", "full", savepoint="native"),
+    Way("rocksdb", "full", savepoint="native"),
+    Way("heap", "canonical", inline=1 << 20),
+    Way("rocksdb", "incremental", merged=True),
+)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """``files``: all that the snapshot consists of, ``_metadata`` first."""
+
+    way: Way
+    deployment: Deployment
+    directory: Path
+    files: tuple[Path, ...]
+    whole: tuple[StateStatistics, ...]
+
+    def open(self) -> Checkpoint:
+        return open_checkpoint(str(self.directory), own=True, storage_root=self.deployment.storage_root)
+
+    def not_read(self) -> list[tuple[Path, range]]:
+        """Where RocksDB's OPTIONS lie: a restore writes them anew, so that nothing in them matters."""
+        parts = [part for handle in self.open().handles() for part in (handle, *materialized_parts(handle))]
+        handles = [part for part in parts if isinstance(part, IncrementalRemoteKeyedStateHandle)]
+        return [
+            (
+                self.directory / stream.path.removeprefix("file://"),
+                range(start_of(stream), start_of(stream) + stream.size_bytes),
+            )
+            for handle in handles
+            for name, stream in handle.private
+            if name.startswith("OPTIONS-") and not isinstance(stream, ByteStreamStateHandle)
+        ]
+
+    def restore(self) -> bool:
+        """As the next run would: every handle by its own subtask, and operator state. Nothing is served until all of
+        it is there; what is there is read whole. Returns whether it is what was written."""
+        opened, scratch = self.open(), Path(self.deployment.work_directory) / "restored"
+        found = []
+        try:
+            for number, source in enumerate(opened.sources()):
+                restore = restore_heap
+                if self.way.backend == "rocksdb":
+                    restore = partial(restore_rocksdb, directory=str(scratch / str(number)), backend_uid=UID)
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(scratch)
+                backend = restore(source.schema, source.handle.key_group_range, [source])
+                check_content(backend)
+                found += [(s.key_group_range, s.entries.tolist(), s.digests.tolist()) for s in backend.statistics()]
+                backend.close()
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        restore_operator(*_operator(opened))
+        return found == [
+            (cut.key_group_range, cut.entries.tolist(), cut.digests.tolist()) for cut in _cuts(opened, self.whole)
+        ]
+
+
+def _cuts(opened: Checkpoint, whole: Sequence[StateStatistics]) -> Iterator[StateStatistics]:
+    for handle in opened.handles():
+        owned = handle.key_group_range
+        cut = slice(owned.start, owned.end + 1)
+        yield from (StateStatistics(owned, s.entries[cut], s.digests[cut]) for s in whole)
+
+
+def _operator(opened: Checkpoint) -> tuple[tuple[OperatorStateDescriptor, ...], list[OperatorRestoreSource]]:
+    held = [state.operator for operator in opened.operators for _, state in operator.subtasks]
+    reader = opened.reader()
+    return (), [OperatorRestoreSource(h, reader) for h in held if isinstance(h, OperatorStreamStateHandle)]
+
+
+def stored(root: Path, way: Way) -> Stored:
+    """The second of two checkpoints below ``root``, or a savepoint of it."""
+    here = shops(root, way)
+    for number in (1, 2):
+        last = checkpoint_of(here, "shops", number, events(number))
+    directory = here.catalog().get(here.pipeline("shops").name, last).directory
+    if way.savepoint:
+        directory = _savepoint(here, way.savepoint)
+    opened = open_checkpoint(directory, own=True, storage_root=here.storage_root)
+    assert opened.manifest is not None
+    place = Path(directory.removeprefix("file://"))
+    named = {place / file.path.removeprefix("file://") for file in opened.manifest.files}
+    assert bool(named) is not bool(way.inline)
+    return Stored(way, here, place, (place / "_metadata", *sorted(named)), opened.manifest.statistics)
+
+
+def shops(root: Path, way: Way) -> Deployment:
+    """A deployment in ``root`` with the one pipeline ``shops``."""
+    pipelines = root / "pipelines"
+    pipelines.mkdir(parents=True)
+    text = SHOPS.format(backend=way.backend, strategy=way.strategy, inline=way.inline, merged=str(way.merged).lower())
+    (pipelines / "shops.yaml").write_text(text)
+    return new_deployment(root, root, pipelines)
+
+
+def _savepoint(here: Deployment, form: str) -> str:
+    pipeline = here.pipeline("shops")
+    begun = begin_savepoint(here, pipeline, format=form, target=None, note="", owner="test", key=form)
+    publish_here(here, pipeline, begun.checkpoint_id)
+    return register(here, pipeline, begun.checkpoint_id).directory
+
+
+def events(number: int) -> pa.Table:
+    """Twelve events of some shops."""
+    numbers = range(number * 12, number * 12 + 12)
+    return pa.table(
+        {
+            "shop": [f"shop-{n % (5 + number)}" for n in numbers],
+            "item": [("tea", "café")[n % 2] for n in numbers],
+            "amount": pa.array([n * 37 % 101 for n in numbers], pa.int64()),
+        }
+    )

@@ -1,0 +1,51 @@
+"""Processes to be killed: forks of a server that has imported everything and done nothing, so that one takes
+milliseconds. What they are told and what they find goes through files."""
+
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from crash_workloads import LAST, WORKLOADS, recover
+from crash_world import problems
+
+from statelib.flows.wiring import Deployment
+from statelib.testing.crash_points import Place, ends_at, kill
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["crash_child", "statelib.quality.validation", "psycopg", "obstore"])
+PATIENCE_S = 300
+Environment = Mapping[str, str]
+
+
+def run(target: Callable[..., None], *arguments: Any) -> int:
+    """The exit code."""
+    process = FORKS.Process(target=target, args=arguments)
+    process.start()
+    process.join(PATIENCE_S)
+    if process.is_alive():
+        process.kill()
+        raise AssertionError(f"{target.__name__} has not ended after {PATIENCE_S} s")
+    assert process.exitcode is not None
+    return process.exitcode
+
+
+def work(here: Deployment, environment: Environment, workload: str, place: Place) -> None:
+    os.environ |= environment
+    with ends_at(place, kill):
+        WORKLOADS[workload](here)
+
+
+def recovering(here: Deployment, environment: Environment, workload: str, from_the_task: bool, place: Place) -> None:
+    os.environ |= environment
+    with ends_at(place, kill):
+        recover(here, workload, from_the_task=from_the_task)
+
+
+def recovered(here: Deployment, environment: Environment, workload: str, from_the_task: bool, report: Path) -> None:
+    """Leaves in ``report`` what is wrong afterwards."""
+    os.environ |= environment
+    recover(here, workload, from_the_task=from_the_task)
+    report.write_text(json.dumps(problems(here, LAST)))

@@ -1,0 +1,324 @@
+"""What a deployment does while it is killed, each in a way that may be repeated: it recovers by doing it again."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+from crash_world import FORK, NAME, World, abroad, events
+from sqlalchemy import create_engine
+from worlds import day, owned
+
+from statelib.backends.changelog import ChangelogKeyedStateBackend
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.catalog.schema import ATTEMPT, CHECKPOINT, FILE, METADATA, REF
+from statelib.definition.columns import event_schema
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import RetryableError
+from statelib.flows.checkpoint import abort, begin, commit_facts, register
+from statelib.flows.cleanup import collect_garbage, dispose, retire
+from statelib.flows.fork import fork
+from statelib.flows.lifecycle import cancel, resume
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.orphans import orphans
+from statelib.flows.quarantine import release
+from statelib.flows.rebuild import apply_rebuild, plan_rebuild
+from statelib.flows.restore import apply_restore, hold_source, plan_restore, release_source
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.snapshot import declining, plan_snapshot, publish
+from statelib.flows.wiring import Deployment, new_attempt
+from statelib.functions.interval import Applied
+from statelib.functions.state_function import Progress
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.quality import QualityResult, Severity
+from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
+from statelib.spark.worker import Change, Work, apply_events, snapshot_subtask
+
+BASE = 3
+"""Days that a world has behind it."""
+LAST = 5
+"""The day that it has come to once it has recovered."""
+
+
+def history(world: World) -> None:
+    """Three days, a savepoint that its user keeps, one that gc has to remove, what an aborted attempt left, and
+    abroad a savepoint of which the catalog knows nothing."""
+    here = world.here
+    run_day(here, NAME, 1)
+    run_day(here, NAME, 2)
+    save(here, "kept")
+    run_day(here, NAME, 3)
+    forget(here, save(here, "abroad", target=f"{here.root_uri()}-abroad"))
+    here.catalog().cleanup.dispose(NAME, save(here, "doomed"))
+    pipeline = here.pipeline(NAME)
+    left = begin(here, pipeline, day(4), "test").checkpoint_id
+    take(here, pipeline, left, events(4))
+    abort(here, NAME, left, "given up")
+    world.keep()
+
+
+def take(
+    here: Deployment,
+    pipeline: Pipeline,
+    checkpoint_id: CheckpointId,
+    table: pa.Table | None = None,
+    change: Change | None = None,
+) -> None:
+    """The snapshot job, unless it was done before; what fails it is noted, as the job does."""
+    plan = plan_snapshot(here, pipeline, checkpoint_id)
+    if plan is None:
+        return
+    table = event_schema(pipeline).empty_table() if table is None else table
+    with declining(here, plan):
+        parts = [table.filter(pa.array(mask)) for mask in owned(pipeline, plan, table)]
+        work = Work(here, pipeline, plan)
+        reports = [snapshot_subtask(work, i, i, part, change=change) for i, part in enumerate(parts)]
+        publish(here, pipeline, plan, len(table), reports)
+
+
+def run_day(
+    here: Deployment, name: PipelineName, number: int, pipeline: Pipeline | None = None, change: Change | None = None
+) -> None:
+    """As the DAG does it, from its first task on."""
+    pipeline = pipeline or here.pipeline(name)
+    begun = begin(here, pipeline, day(number), "test")
+    if not begun.already_completed:
+        take(here, pipeline, begun.checkpoint_id, events(number), change)
+        register(here, pipeline, begun.checkpoint_id)
+
+
+def save(here: Deployment, key: str, target: str | None = None) -> CheckpointId:
+    pipeline = here.pipeline(NAME)
+    form = "native" if pipeline.backend == "rocksdb" else "canonical"
+    begun = begin_savepoint(here, pipeline, format=form, target=target, note="", owner="test", key=key)
+    if not begun.already_completed:
+        take(here, pipeline, begun.checkpoint_id)
+        register(here, pipeline, begun.checkpoint_id)
+    return begun.checkpoint_id
+
+
+def forget(here: Deployment, number: CheckpointId) -> None:
+    """As if another deployment had taken it."""
+    engine = create_engine(here.catalog_url)
+    with engine.begin() as connection:
+        for table in (REF, ATTEMPT, CHECKPOINT):
+            connection.execute(table.delete().where(table.c.pipeline == NAME, table.c.checkpoint_id == number))
+        connection.execute(FILE.delete().where(FILE.c.created_by == number))
+    engine.dispose()
+
+
+def interval(here: Deployment) -> None:
+    run_day(here, NAME, 4)
+
+
+def first(here: Deployment) -> None:
+    run_day(here, FORK, 1)
+
+
+def compaction(here: Deployment) -> None:
+    """RocksDB's files are merged, so that none of the base's is referred to; a change log is given up for a whole
+    snapshot."""
+    pipeline = here.pipeline(NAME)
+    checkpoint = pipeline.checkpoint.model_copy(update={"materialize_after_bytes": 1})
+    run_day(here, NAME, 4, pipeline.model_copy(update={"checkpoint": checkpoint}), compacting)
+
+
+def compacting(
+    pipeline: Pipeline,
+    backend: KeyedStateBackend,
+    table: pa.Table,
+    progress: Progress,
+    operator: OperatorStateBackend,
+) -> Applied:
+    applied = apply_events(pipeline, backend, table, progress, operator)
+    inner = backend.inner if isinstance(backend, ChangelogKeyedStateBackend) else backend
+    if isinstance(inner, RocksDBKeyedStateBackend):
+        for family in inner._families.values():
+            family.compact_range(None, None)
+    return applied
+
+
+def savepoint(here: Deployment) -> None:
+    save(here, "new")
+
+
+def rescale(here: Deployment) -> None:
+    restore(here, str(of_day(here, BASE).checkpoint_id), 3, ClaimMode.NO_CLAIM)
+    run_day(here, NAME, 4)
+
+
+def claim(here: Deployment) -> None:
+    restore(here, str(savepoint_of(here, "savepoint:kept").checkpoint_id), None, ClaimMode.CLAIM)
+    run_day(here, NAME, 3)
+    run_day(here, NAME, 4)
+
+
+def restore(here: Deployment, checkpoint: str, parallelism: int | None, mode: ClaimMode) -> None:
+    pipeline = here.pipeline(NAME)
+    plan = plan_restore(here, pipeline, checkpoint, parallelism, mode)
+    hold_source(here, plan, "test")
+    apply_restore(here, pipeline, plan, "test")
+    release_source(here, plan, "test")
+
+
+def of_day(here: Deployment, number: int) -> CheckpointRecord:
+    """The first one that completed."""
+    records = here.catalog().list(NAME, {CheckpointState.COMPLETED})
+    return min((r for r in records if r.interval == day(number)), key=lambda r: r.checkpoint_id)
+
+
+def savepoint_of(here: Deployment, key: str) -> CheckpointRecord:
+    return next(r for r in here.catalog().list(NAME) if r.key == key and r.state is CheckpointState.COMPLETED)
+
+
+def gc(here: Deployment) -> None:
+    retire(here)
+    collect_garbage(here)
+    orphans(here, dry_run=False, force=True, grace_ms=0)
+
+
+def rebuild(here: Deployment) -> None:
+    """For a world whose catalog is empty."""
+    if here.catalog().head(NAME).head is None:
+        apply_rebuild(here, plan_rebuild(here))
+
+
+def without_catalog(world: World) -> None:
+    engine = create_engine(world.here.catalog_url)
+    with engine.begin() as connection:
+        for table in reversed(METADATA.sorted_tables):
+            connection.execute(table.delete())
+    engine.dispose()
+    world.keep()
+
+
+def disposed(here: Deployment) -> None:
+    kept = next(r for r in here.catalog().list(NAME) if r.key == "savepoint:kept")
+    dispose(here, NAME, kept.checkpoint_id)
+
+
+def forked(here: Deployment) -> None:
+    if here.catalog().head(FORK).head is None:
+        fork(here, here.pipeline(FORK), of_day(here, BASE), "test")
+
+
+def quarantine(here: Deployment) -> None:
+    """The gate finds the fourth day odd, a person takes it as good."""
+    aside = here.catalog().list(NAME, {CheckpointState.QUARANTINED})
+    pipeline = here.pipeline(NAME)
+    if not aside:
+        begun = begin(here, pipeline, day(4), "test")
+        if begun.already_completed:
+            return
+        take(here, pipeline, begun.checkpoint_id, events(4))
+        record = here.catalog().get(NAME, begun.checkpoint_id)
+        odd = QualityResult("drift", "entries", Severity.QUARANTINE, False, 1, 1, ("odd",))
+        gate = here.catalog().gate
+        gate.record_results(NAME, record.checkpoint_id, [odd])
+        facts = commit_facts(open_checkpoint(record.directory, own=True, storage_root=here.storage_root), "")
+        aside = [gate.set_aside(NAME, record.checkpoint_id, record.epoch, facts, "odd")]
+    release(here, NAME, aside[0].checkpoint_id, "test", "fine")
+
+
+def stopped(here: Deployment) -> None:
+    """An attempt fails, its run is given up, the pipeline is cancelled and goes on."""
+    if here.catalog().head(NAME).cancelled:
+        resume(here, NAME, "test")
+    pipeline = here.pipeline(NAME)
+    begun = begin(here, pipeline, day(4), "test")
+    if begun.already_completed:
+        return
+    try:
+        take(here, pipeline, begun.checkpoint_id, events(4), failing)
+    except RetryableError:
+        abort(here, NAME, begun.checkpoint_id, "given up")
+    cancel(here, NAME, "test")
+    resume(here, NAME, "test")
+
+
+def failing(
+    _pipeline: Pipeline, _backend: KeyedStateBackend, _table: pa.Table, _p: Progress, _o: OperatorStateBackend
+) -> Applied:
+    raise RetryableError("the disk is on fire", kind="storage-io")
+
+
+def imported(here: Deployment) -> None:
+    """A restore from a savepoint that the catalog does not know; it stays its user's."""
+    catalog = here.catalog()
+    if not [r for r in catalog.list(NAME) if r.key.startswith("import:") and catalog.head(NAME).generation]:
+        restore(here, abroad(here), None, ClaimMode.NO_CLAIM)
+    run_day(here, NAME, 4)
+
+
+def task_owned(here: Deployment) -> None:
+    """A task keeps state of its own, duplicates it, and removes both."""
+    storage, attempt = here.storage(here.pipeline(NAME)), new_attempt()
+    stream = storage.create_task_owned_state_stream(attempt, 0)
+    stream.write(b"write-ahead" * 100)
+    handle = stream.close_and_get_handle().handle
+    tools = storage.create_task_owned_checkpoint_state_toolset(attempt, 0)
+    copies = tools.duplicate([handle]) if tools.can_fast_duplicate(handle) else ()
+    for one in (handle, *copies):
+        tools.discard(one)
+    for left in here.remover().list_files(f"{here.root_uri()}/{NAME}/taskowned"):  # of a task that was killed
+        here.remover().remove_file(f"{here.root_uri()}/{NAME}/taskowned/{left.path}", [here.root_uri()])
+
+
+def migrate(here: Deployment) -> None:
+    """A catalog that is new."""
+    replace(here, catalog_url=f"sqlite:///{here.data}/new.db").catalog().head(NAME)
+
+
+CENTRAL = {
+    "first": first,
+    "interval": interval,
+    "compaction": compaction,
+    "savepoint": savepoint,
+    "rescale": rescale,
+    "claim": claim,
+    "gc": gc,
+    "rebuild": rebuild,
+}
+WORKLOADS: dict[str, Callable[[Deployment], None]] = CENTRAL | {
+    "dispose": disposed,
+    "fork": forked,
+    "quarantine": quarantine,
+    "stopped": stopped,
+    "import": imported,
+    "task owned": task_owned,
+    "migrate": migrate,
+}
+
+
+def recover(here: Deployment, workload: str, *, from_the_task: bool = False) -> None:
+    """Do it again; ``from_the_task``: first as Airflow does that runs the killed task again, not the whole run. Then
+    come the next days, then the cleanup, until there is nothing to clean up any more."""
+    if from_the_task:
+        go_on(here)
+    WORKLOADS[workload](here)
+    run_day(here, NAME, 4)
+    run_day(here, NAME, LAST)
+    for _ in range(3):
+        retire(here)
+        collected = collect_garbage(here)
+        swept = orphans(here, dry_run=False, force=True, grace_ms=0)
+        if not any(c.files or c.checkpoints for c in collected) and not any(s.files for s in swept):
+            return
+    raise AssertionError("the cleanup finds something to do for ever")
+
+
+def go_on(here: Deployment) -> None:
+    for record in here.catalog().list(None, {CheckpointState.PENDING}):
+        pipeline = here.pipeline(record.pipeline)
+        if record.key.startswith("fork:"):
+            continue
+        number = None if record.interval is None else day_of(record)
+        take(here, pipeline, record.checkpoint_id, None if number is None else events(number))
+        register(here, pipeline, record.checkpoint_id)
+
+
+def day_of(record: CheckpointRecord) -> int:
+    assert record.kind is SnapshotKind.CHECKPOINT
+    return next(number for number in range(1, LAST + 1) if day(number) == record.interval)

@@ -1,0 +1,228 @@
+"""A deployment that can be had again as it was, on every kind of storage and catalog, and what must hold of it after
+whatever happened: G1 (nothing lost), G2 (nothing left over), G6 (once)."""
+
+import shutil
+import threading
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy import create_engine, insert, select
+from worlds import day, descriptors, new_deployment
+
+from statelib.catalog.schema import CHECKPOINT, FILE, METADATA
+from statelib.flows.inspection import resolve, verify, verify_at
+from statelib.flows.opened import Checkpoint
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.storage.objects_bucket import Bucket
+from statelib.storage.objects_publish import PROBE_NAME
+from statelib.storage.objects_uris import is_object, object_location
+from statelib.storage.retries import IMPATIENT
+
+NAME = PipelineName("shops")
+FORK = PipelineName("twins")
+STRATEGIES = (
+    ("heap", "canonical"),
+    ("heap", "full"),
+    ("heap", "changelog"),
+    ("rocksdb", "full"),
+    ("rocksdb", "incremental"),
+    ("rocksdb", "changelog"),
+)
+PIPELINE = """\
+name: {name}
+source: {{path: "{{data}}/x", columns: {{shop: string, amount: long}}}}
+key: [shop]
+states:
+  total: {{kind: value, value: {{agg: sum, of: amount}}}}
+backend: {backend}
+parallelism: 2
+max_parallelism: 8
+checkpoint:
+  strategy: {strategy}
+  local_recovery: {local}
+  inline_threshold_bytes: 0
+  retain: {{count: 2}}
+"""
+
+
+def events(number: int) -> pa.Table:
+    """30 events of a day: every shop's total tells which days were applied to it, and how often."""
+    shops = [f"shop-{n % 24}" for n in range(30)]
+    return pa.table({"shop": shops, "amount": pa.array([7**number + n for n in range(30)], pa.int64())})
+
+
+def expected(days: int) -> dict[str, int]:
+    """The state ``total`` after the first so many days."""
+    total: Counter[str] = Counter()
+    for number in range(1, days + 1):
+        for row in events(number).to_pylist():
+            total[row["shop"]] += row["amount"]
+    return dict(total)
+
+
+def write_pipeline(here: Deployment, name: str, backend: str, strategy: str) -> None:
+    text = PIPELINE.format(name=name, backend=backend, strategy=strategy, local="true")
+    (Path(here.pipelines_directory) / f"{name}.yaml").write_text(text)
+
+
+class World:
+    """``root``: an empty directory. ``storage_root``: '' for a directory below it. ``catalog_url``: '' for SQLite."""
+
+    def __init__(
+        self, root: Path, backend: str, strategy: str, *, storage_root: str = "", catalog_url: str = ""
+    ) -> None:
+        self.root = root / "world"
+        self._kept = root / "kept"
+        (self.root / "pipelines").mkdir(parents=True)
+        here = new_deployment(self.root, self.root, self.root / "pipelines")
+        url = catalog_url or here.catalog_url
+        self.here = replace(here, storage_root=storage_root or here.storage_root, catalog_url=url)
+        for name in (NAME, FORK):
+            write_pipeline(self.here, name, backend, strategy)
+        self._objects: dict[str, bytes] = {}
+        self._rows: list[tuple[Any, list[dict[str, Any]]]] = []
+
+    def keep(self) -> None:
+        """From now on :meth:`again` leads back here."""
+        shutil.rmtree(self._kept, ignore_errors=True)
+        shutil.copytree(self.root, self._kept)
+        if is_object(self.here.storage_root):
+            bucket = self._bucket()
+            self._objects = {found.key: bucket.read(found.key, 1 << 30) for found in bucket.list("")}
+        if not self.here.catalog_url.startswith("sqlite"):
+            engine = create_engine(self.here.catalog_url)
+            with engine.connect() as connection:
+                tables = METADATA.sorted_tables
+                self._rows = [(t, [dict(r._mapping) for r in connection.execute(select(t))]) for t in tables]
+            engine.dispose()
+
+    def again(self) -> Deployment:
+        shutil.rmtree(self.root)
+        shutil.copytree(self._kept, self.root)
+        if is_object(self.here.storage_root):
+            bucket = self._bucket()
+            there = {found.key for found in bucket.list("")}
+            for name in there - self._objects.keys():
+                bucket.delete(name)
+            for name in self._objects.keys() - there:
+                bucket.put(name, len(self._objects[name]), lambda data=self._objects[name]: iter([data]))
+        if self._rows:
+            engine = create_engine(self.here.catalog_url)
+            with engine.begin() as connection:
+                for table, _ in reversed(self._rows):
+                    connection.execute(table.delete())
+                for table, rows in self._rows:
+                    if rows:
+                        connection.execute(insert(table), rows)
+            engine.dispose()
+        return self.here
+
+    def _bucket(self) -> Bucket:
+        return Bucket(object_location(self.here.storage_root).bucket_uri, IMPATIENT)
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What is there, and what should be: files or objects, temporary ones too, and on a file system directories."""
+
+    there: set[str]
+    needed: set[str]
+
+
+def holdings(here: Deployment) -> Holdings:
+    root = here.root_uri()
+    engine = create_engine(here.catalog_url)
+    with engine.connect() as connection:
+        files = set(connection.execute(select(FILE.c.file_id).where(FILE.c.state == "LIVE")).scalars())
+        kept = CHECKPOINT.c.state.in_((CheckpointState.COMPLETED, CheckpointState.QUARANTINED))
+        places = set(connection.execute(select(CHECKPOINT.c.directory).where(kept)).scalars())
+    engine.dispose()
+    places = {place for place in places if place.startswith(f"{root}/")}
+    needed = {uri for uri in files if uri.startswith(f"{root}/")} | {f"{place}/_metadata" for place in places}
+    parents = {uri.rpartition("/")[0] for uri in needed}  # a fork may need files of what is gone otherwise
+    if is_object(root):
+        location = object_location(root)
+        found = Bucket(location.bucket_uri, IMPATIENT).list(location.key)
+        begun = {place for place in parents | places if place.rpartition("/")[2].startswith(("chk-", "savepoint-"))}
+        stand_ins = {f"{place}/.location" for place in begun} | {f"{root}/{PROBE_NAME}"}
+        return Holdings({f"{location.bucket_uri}/{f.key}" for f in found}, needed | stand_ins)
+    base = Path(root.removeprefix("file://"))
+    # A pipeline keeps its own directory and those of files that outlive a checkpoint, empty or not.
+    always = {
+        f"{root}/{d.relative_to(base)}"
+        for d in [*base.glob("*"), *base.glob("*/shared"), *base.glob("*/taskowned")]
+        if d.is_dir()
+    }
+    return Holdings({f"{root}/{p.relative_to(base)}" for p in base.rglob("*")}, needed | parents | always)
+
+
+def problems(here: Deployment, days: int) -> list[tuple[str, str]]:
+    """(goal, what is wrong) of a world that has recovered and been cleaned; ``days``: how far it must have come."""
+    records = here.catalog().list()
+    wrong = [("G1", text) for r in records if r.state is CheckpointState.COMPLETED for text in lost(here, r)]
+    wrong += [("G1", text) for text in verify_at(abroad(here), own=True, scratch=here.work_directory).problems]
+    head = here.catalog().head(NAME)
+    lineage = [] if head.head is None else here.catalog().lineage(NAME, head.head)
+    applied = [r.interval for r in reversed(lineage) if r.interval]
+    if applied[-1:] != [day(days)] or len(set(applied)) != len(applied):
+        wrong.append(("G6", f"the head's history is {applied}, expected it to end with day {days}, each day once"))
+    done = Counter((r.pipeline, r.key) for r in records if r.completed_at_ms is not None)
+    wrong += [("G6", f"{key} was completed {count} times") for key, count in done.items() if count > 1]
+    held = holdings(here)
+    wrong += [("G1", f"{uri} is missing") for uri in sorted(held.needed - held.there)]
+    wrong += [("G2", f"{uri} is left over") for uri in sorted(held.there - held.needed)]
+    return wrong + [("G2", f"{path} is left over") for path in left_on_disk(here)]
+
+
+def abroad(here: Deployment) -> str:
+    """The directory of the savepoint that lies outside the storage."""
+    place = f"{here.root_uri()}-abroad"
+    found = next(f.path for f in here.remover().list_files(place) if f.path.endswith("/_metadata"))
+    return f"{place}/{found.removesuffix('/_metadata')}"
+
+
+def lost(here: Deployment, record: CheckpointRecord) -> list[str]:
+    """What is wrong with a completed checkpoint: its bytes, or what they say."""
+    opened = resolve(here, f"{record.pipeline}/{record.checkpoint_id}")
+    found = list(verify(opened, scratch=here.work_directory).problems)
+    position = opened.position()
+    applied = 0 if position is None or position.interval is None else number_of(position.interval.end_ms)
+    if not found and content(here, opened) != expected(applied):
+        found.append(f"{record.pipeline}/{record.checkpoint_id} does not hold the state of {applied} days")
+    return found
+
+
+def number_of(end_ms: int) -> int:
+    return (end_ms - day(1).start_ms) // (day(1).end_ms - day(1).start_ms)
+
+
+def content(here: Deployment, opened: Checkpoint) -> dict[str, int]:
+    table = opened.to_arrow("total", here.work_directory)
+    return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def left_on_disk(here: Deployment) -> list[Path]:
+    """What runs leave on a worker's own disk and none of them needs."""
+    left = unfinished(here)
+    for pipeline in Path(here.work_directory).glob("local-state/*/*"):
+        checkpoints = sorted(pipeline.iterdir())
+        left += [path for path in checkpoints if not path.name.startswith("chk-")]
+        left += checkpoints[:-2]
+    return left
+
+
+def unfinished(here: Deployment) -> list[Path]:
+    """What a run that ended by itself has removed."""
+    work = Path(here.work_directory)
+    return [path for path in work.iterdir() if path.name != "local-state"] + list(work.rglob("*.ongoing"))
+
+
+def leaks(root: Path) -> list[str]:
+    """Descriptors below ``root`` and threads of snapshots that this process still has: T21."""
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("statelib-")]
+    return names + [target for target in descriptors() if target.startswith(str(root)) and " (deleted)" not in target]

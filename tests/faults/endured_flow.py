@@ -1,0 +1,135 @@
+"""A pipeline whose days run through the flows, with storage that fails where the test says."""
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from worlds import day, new_deployment, publish_here
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import RetryableError
+from statelib.flows.checkpoint import begin, register
+from statelib.flows.cleanup import collect_garbage, retire
+from statelib.flows.inspection import resolve
+from statelib.flows.opened import Checkpoint
+from statelib.flows.orphans import orphans
+from statelib.flows.snapshot import plan_snapshot
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState
+from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
+
+TOURS = """\
+name: tours
+source: {{path: "{{data}}/x", columns: {{shop: string, item: string, amount: long}}}}
+key: [shop]
+states:
+  best: {{kind: reducing, value: {{agg: max, of: amount}}}}
+  per_item: {{kind: map, user_key: item, value: {{agg: count}}}}
+backend: {backend}
+parallelism: 2
+checkpoint:
+  strategy: {strategy}
+  local_recovery: {local}
+  inline_threshold_bytes: 0
+  retain: {{count: 3}}
+"""
+
+
+def events(number: int) -> pa.Table:
+    """A day's 100 events of about 60 shops, every day others' amounts."""
+    numbers = range(number * 100, number * 100 + 100)
+    return pa.table(
+        {
+            "shop": [f"shop-{n % (50 + number % 17)}" for n in numbers],
+            "item": [f"item-{n % 7}" for n in numbers],
+            "amount": pa.array([n * 37 % 1009 for n in numbers], pa.int64()),
+        }
+    )
+
+
+def expected(days: int) -> dict[str, int]:
+    """The state ``best`` after so many days."""
+    best: dict[str, int] = {}
+    for row in pa.concat_tables([events(number) for number in range(1, days + 1)]).to_pylist():
+        best[row["shop"]] = max(row["amount"], best.get(row["shop"], 0))
+    return best
+
+
+class FaultyStorage:
+    """The deployment's storage: its streams ask ``hook`` before each step, and publishing may fail."""
+
+    def __init__(self, storage: Any, hook: Hook, publishing: str) -> None:
+        self._storage = storage
+        self._hook = hook
+        self._publishing = publishing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._storage, name)
+
+    def resolve_checkpoint_storage_location(self, *arguments: Any) -> FaultyStreams:
+        return FaultyStreams(self._storage.resolve_checkpoint_storage_location(*arguments), self._hook)
+
+    def publish_metadata(self, *arguments: Any) -> bytes:
+        """``before``: it fails; ``after``: its answer is lost."""
+        if self._publishing == "before":
+            raise RetryableError("publishing: the storage did not answer", kind="storage-io")
+        there: bytes = self._storage.publish_metadata(*arguments)
+        if self._publishing == "after":
+            raise RetryableError("publishing: the storage did not answer", kind="storage-io")
+        return there
+
+
+@dataclass(frozen=True)
+class FaultyDeployment(Deployment):
+    """The same place, reached through a storage that fails."""
+
+    hook: Hook = field(default=undisturbed, kw_only=True)
+    publishing: str = field(default="", kw_only=True)
+
+    @staticmethod
+    def at(root: Path, hook: Hook = undisturbed, publishing: str = "") -> "FaultyDeployment":
+        plain = new_deployment(root, root, root / "pipelines")
+        return FaultyDeployment(**vars(plain), hook=hook, publishing=publishing)
+
+    def storage(self, pipeline: Pipeline) -> Any:
+        return FaultyStorage(super().storage(pipeline), self.hook, self.publishing)
+
+
+def attempt(here: Deployment, number: int, before_register: Callable[[], None] = lambda: None) -> CheckpointId:
+    """The day's run, as the DAG does it."""
+    pipeline = here.pipeline("tours")
+    begun = begin(here, pipeline, day(number), "test")
+    if begun.already_completed:
+        return begun.checkpoint_id
+    if plan_snapshot(here, pipeline, begun.checkpoint_id) is not None:  # None: an earlier attempt published it
+        publish_here(here, pipeline, begun.checkpoint_id, events(number))
+    before_register()
+    return register(here, pipeline, begun.checkpoint_id).checkpoint_id
+
+
+def sweep(here: Deployment) -> None:
+    """What state_cleanup does, without a grace period."""
+    orphans(here, dry_run=False, force=True, grace_ms=0)
+    retire(here)
+    collect_garbage(here)
+
+
+def opened_checkpoints(here: Deployment) -> list[Checkpoint]:
+    """Of the pipeline, opened, oldest first."""
+    records = here.catalog().list(PipelineName("tours"), {CheckpointState.COMPLETED})
+    return [resolve(here, f"tours/{number}") for number in sorted(record.checkpoint_id for record in records)]
+
+
+def check_nothing_else(here: Deployment, there: Iterable[Checkpoint]) -> None:
+    """Storage holds what these checkpoints name, and no other file."""
+    named: set[str] = set()
+    for opened in there:
+        assert opened.manifest is not None
+        directory = opened.directory.removeprefix("file://")
+        named |= {os.path.join(directory, f.path.removeprefix("file://")) for f in opened.manifest.files}
+        named.add(f"{directory}/_metadata")
+    assert {str(path) for path in Path(here.storage_root).rglob("*") if path.is_file()} == named

@@ -1,0 +1,52 @@
+"""A subtask for tests to kill: real worker, real storage that takes its time; says when it has begun to write."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from statelib.flows.checkpoint import begin
+from statelib.flows.snapshot import plan_snapshot
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval
+from statelib.spark.worker import Work, snapshot_subtask
+from statelib.testing.faulty_streams import FaultyStreams
+
+root = Path(sys.argv[1])
+
+
+def slowly(number: int) -> None:
+    if number == int(sys.argv[2]):
+        print("writing", flush=True)
+    if number >= int(sys.argv[2]):
+        time.sleep(1)
+
+
+class SlowStorage:
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def resolve_checkpoint_storage_location(self, *where: Any) -> FaultyStreams:
+        return FaultyStreams(self._real.resolve_checkpoint_storage_location(*where), slowly)
+
+
+class SlowDeployment(Deployment):
+    def storage(self, pipeline: Any) -> Any:
+        return SlowStorage(super().storage(pipeline))
+
+
+places = (
+    f"sqlite:///{root}/catalog.db",
+    *(str(root / name) for name in ("state", "pipelines", "data", "docs", "work")),
+)
+here = Deployment(*places)
+pipeline = here.pipeline("slow")
+begun = begin(here, pipeline, DataInterval(0, 86_400_000), "test")
+plan = plan_snapshot(here, pipeline, begun.checkpoint_id)
+assert plan is not None
+events = pa.table({"key": [f"key-{n}" for n in range(2000)], "amount": pa.array(range(2000), pa.int64())})
+print("ready", flush=True)
+snapshot_subtask(Work(SlowDeployment(*places), pipeline, plan), 0, 1, events)
+print("not killed", flush=True)

@@ -1,0 +1,149 @@
+"""What must hold of a pipeline whenever nobody works on it, whatever was killed before."""
+
+import shutil
+from pathlib import Path
+
+from soak_lane import Journal, Lane
+from soak_worker import content_of
+from sqlalchemy import create_engine, select
+
+from statelib.catalog.schema import FILE
+from statelib.coordinator.invariants import history_violations
+from statelib.flows.checkpoint import abort
+from statelib.flows.cleanup import collect_garbage, retire
+from statelib.flows.inspection import resolve, verify
+from statelib.flows.orphans import orphans
+from statelib.flows.wiring import PLACES, Deployment
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.storage.publish import METADATA_NAME
+
+COMPLETED = CheckpointState.COMPLETED
+AGAIN = 0.1
+ROUNDS = 4
+"""Of gc until it has nothing to do: what it needs more for is stuck."""
+
+
+def check_lane(lane: Lane, restored: bool) -> None:
+    """``restored``: somebody set out to restore since the last time."""
+    here, journal = lane.deployment(), lane.journal
+    journal.read()
+    records = {int(r.checkpoint_id): r for r in here.catalog().list(lane.name)}
+    head = here.catalog().head(lane.name)
+    problems: list[str] = []
+    if records:
+        problems += history_violations(head, list(records.values()))
+        problems += lost(lane, journal, records, head.head, restored)
+        problems += forked(journal, records, head.head, head.generation)
+    for number, record in records.items():
+        if record.state is COMPLETED:
+            problems += wrong(lane, here, number)
+            journal.write("looked at", number)
+    for problem in problems:
+        journal.write("violation", problem)
+
+
+def wrong(lane: Lane, here: Deployment, number: int) -> list[str]:
+    """What nobody has read yet is read whole, and anything now and then; the rest is there with its size."""
+    if number not in lane.journal.snapshots:
+        return [f"checkpoint {number} is COMPLETED, and nobody began it"]
+    opened = resolve(here, f"{lane.name}/{number}")
+    again = lane.chance.random() < AGAIN
+    problems = list(verify(opened, read_data=again, scratch=here.work_directory).problems)
+    if number in lane.journal.was_read and not again:
+        return problems
+    lane.journal.write("read", number)
+    found = content_of(opened, here.work_directory)
+    if found != lane.content(number):
+        problems.append(f"checkpoint {number}: {found}, expected {lane.content(number)}")
+    return problems
+
+
+def lost(
+    lane: Lane, journal: Journal, records: dict[int, CheckpointRecord], head: int | None, restored: bool
+) -> list[str]:
+    """Snapshots that were registered, are gone, and should not be: of the head's history the newest ones that the
+    pipeline keeps, its user's savepoints, the head."""
+    history = [n for n in chain(records, head) if records[n].kind is SnapshotKind.CHECKPOINT]
+    keep = set() if restored else set(history[: lane.options.retain])
+    keep |= {n for n in journal.done - journal.excused if records[n].kind is SnapshotKind.SAVEPOINT}
+    keep |= {head} if head is not None else set()
+    gone = [n for n in keep if records[n].state is not COMPLETED and n not in journal.gone]
+    never = [n for n in journal.done if records[n].state in (CheckpointState.PENDING, CheckpointState.ABORTED)]
+    for number in sorted(journal.snapshots.keys() - journal.gone):
+        if records[number].state in (CheckpointState.DELETING, CheckpointState.DELETED):
+            journal.write("gone", number)
+    return [f"checkpoint {n} was registered, and is {records[n].state}" for n in (*gone, *never)]
+
+
+def forked(journal: Journal, records: dict[int, CheckpointRecord], head: int | None, generation: int) -> list[str]:
+    """What was registered since the last restore is one history, each day once."""
+    history = chain(records, head)
+    mine = [n for n in journal.done if journal.snapshots[n].kind == "CHECKPOINT"]
+    aside = [n for n in mine if journal.snapshots[n].generation == generation and n not in history]
+    return [f"checkpoint {n} was registered in generation {generation}, and is no part of its history" for n in aside]
+
+
+def chain(records: dict[int, CheckpointRecord], head: int | None) -> list[int]:
+    """The head, its base and so on."""
+    found: list[int] = []
+    at = head
+    while at is not None:
+        found.append(at)
+        at = records[at].base
+    return found
+
+
+def check_nothing_left(lane: Lane) -> None:
+    """After recovery and gc to a fixed point: storage holds the files of living rows, and nothing else."""
+    here, journal = lane.deployment(), lane.journal
+    for record in here.catalog().list(lane.name, (CheckpointState.PENDING,)):
+        abort(here, lane.name, record.checkpoint_id, "the soak's recovery")
+    for _ in range(ROUNDS):
+        before = listing(lane, here)
+        orphans(here, lane.name, grace_ms=0, dry_run=False, force=True)
+        retire(here, lane.name)
+        collect_garbage(here, lane.name)
+        if listing(lane, here) == before:
+            break
+    stored, rows, named = listing(lane, here), living(lane, here), manifests(lane, here)
+    for what, there in (("rows", rows), ("manifests", named)):
+        if stored != there:
+            too_many, missing = sorted(stored - there), sorted(there - stored)
+            journal.write("violation", f"storage against {what}: too many {too_many}, missing {missing}")
+    journal.write("fixed point", len(stored))
+    shutil.rmtree(here.work_directory)  # what tasks of killed processes left on their own host
+    Path(here.work_directory).mkdir()
+
+
+def listing(lane: Lane, here: Deployment) -> set[str]:
+    """Every file of the pipeline, where its users had savepoints written included."""
+    savepoints = [f"{here.root_uri()}/savepoints", PLACES.kind("/").normalised(str(lane.root / "savepoints"))]
+    found = {
+        f"{place}/{file.path}"
+        for place in savepoints
+        for file in here.remover().list_files(place)
+        if file.path.startswith(f"savepoint-{lane.name}-")
+    }
+    place = f"{here.root_uri()}/{lane.name}"
+    return found | {f"{place}/{file.path}" for file in here.remover().list_files(place)}
+
+
+def living(lane: Lane, here: Deployment) -> set[str]:
+    engine = create_engine(here.catalog_url)
+    with engine.connect() as connection:
+        rows = select(FILE.c.file_id).where(FILE.c.state == "LIVE", FILE.c.pipeline == lane.name)
+        files = set(connection.execute(rows).scalars())
+    engine.dispose()
+    return files | {f"{r.directory}/{METADATA_NAME}" for r in here.catalog().list(lane.name, (COMPLETED,))}
+
+
+def manifests(lane: Lane, here: Deployment) -> set[str]:
+    """What the snapshots themselves say that they need."""
+    named: set[str] = set()
+    for record in here.catalog().list(lane.name, (COMPLETED,)):
+        opened = resolve(here, f"{lane.name}/{record.checkpoint_id}")
+        assert opened.manifest is not None
+        named |= {PLACES.file_uri(record.directory, f.path) for f in opened.manifest.files}
+        named.add(f"{record.directory}/{METADATA_NAME}")
+    return named

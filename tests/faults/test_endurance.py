@@ -1,0 +1,20 @@
+"""A hundred checkpoints, of which many fail in every way there is: what fails leaves nothing, what completes is
+whole and right, whatever came before it."""
+
+from pathlib import Path
+
+import pytest
+from endured import STRATEGIES, Subtask
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["remote", "local"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_hundred_checkpoints_with_faults(tmp_path: Path, strategy: str, local: bool) -> None:
+    subtask = Subtask(tmp_path, strategy, local, seed=20260101 + local)
+    for number in range(1, 101):
+        subtask.update()
+        subtask.checkpoint(number)
+    subtask.check_checkpoints()
+    subtask.close()
+    failed = sum(count for (_, whole), count in subtask.fates.items() if not whole)
+    assert 20 <= failed <= 80, subtask.fates

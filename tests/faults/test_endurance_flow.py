@@ -1,0 +1,123 @@
+"""A pipeline's days through all the flows, most of them failing first: killed subtasks, storage that does not answer,
+lost replies, runs given up. What completes is right; after the orphan sweep and gc nothing else is there."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from endured_flow import TOURS, FaultyDeployment, attempt, check_nothing_else, expected, opened_checkpoints, sweep
+from worlds import day
+
+from statelib.errors import RetryableError
+from statelib.flows.checkpoint import abort, begin
+from statelib.flows.inspection import verify
+from statelib.flows.wiring import Deployment
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+DAYS = 34 if os.environ.get("STATELIB_TEST_ALL") == "1" else 10
+STRATEGIES = (
+    ("heap", "canonical"),
+    ("heap", "full"),
+    ("rocksdb", "full"),
+    ("rocksdb", "incremental"),
+    ("rocksdb", "changelog"),
+)
+
+
+@pytest.mark.parametrize("local", ["false", "true"], ids=["remote", "local"])
+@pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
+def test_days_that_fail_first(tmp_path: Path, backend: str, strategy: str, local: str) -> None:
+    (tmp_path / "pipelines").mkdir()
+    text = TOURS.format(backend=backend, strategy=strategy, local=local)
+    (tmp_path / "pipelines" / "tours.yaml").write_text(text)
+    here = FaultyDeployment.at(tmp_path)
+    chance = random.Random(f"{backend} {strategy} {local}")
+    seen: Counter[str] = Counter()
+    kills = 2
+    for number in range(1, DAYS + 1):
+        for fate in chance.sample(sorted(FAILURES), chance.randrange(4)):
+            if fate == "killed" and kills == 0:
+                continue
+            kills -= fate == "killed"
+            fail(tmp_path, number, fate, chance.randrange(12))
+            seen[fate] += 1
+            check_clean(tmp_path, fate)
+        attempt(here, number)
+        check_clean(tmp_path, "complete")
+    assert sum(seen.values()) >= DAYS // 2, seen
+    sweep(here)
+    check_storage(here)
+
+
+def fail(root: Path, number: int, fate: str, at: int) -> None:
+    """A run of the day that does not come to its end, unless the fault comes too late."""
+    FAILURES[fate](root, number, at)
+
+
+def killed(root: Path, number: int, at: int) -> None:
+    command = [sys.executable, "-m", "kill_run", str(root), str(number), str(at % 6)]
+    paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "tests"), str(CHECKOUT / "tests" / "faults")])
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, check=False)
+    assert done.returncode in {0, -signal.SIGKILL}
+
+
+def given_up(root: Path, number: int, _at: int) -> None:
+    here = FaultyDeployment.at(root)
+    begun = begin(here, here.pipeline("tours"), day(number), "test")
+    if not begun.already_completed:
+        abort(here, "tours", begun.checkpoint_id, "given up")
+
+
+def without_catalog(root: Path, number: int, _at: int) -> None:
+    def unplugged() -> None:
+        raise ConnectionError("the catalog did not answer")
+
+    with suppress(ConnectionError):
+        attempt(FaultyDeployment.at(root), number, unplugged)
+
+
+def burning(root: Path, number: int, at: int) -> None:
+    def hook(operation: int) -> None:
+        if operation == at:
+            raise OSError("disk on fire")
+
+    with suppress(OSError):
+        attempt(FaultyDeployment.at(root, hook), number)
+
+
+def unanswered(root: Path, number: int, at: int) -> None:
+    """Publishing fails, or its answer is lost."""
+    with suppress(RetryableError):
+        attempt(FaultyDeployment.at(root, publishing="before" if at % 2 else "after"), number)
+
+
+FAILURES = {
+    "stream": burning,
+    "publish": unanswered,
+    "no-register": without_catalog,
+    "abort": given_up,
+    "killed": killed,
+}
+
+
+def check_clean(root: Path, fate: str) -> None:
+    """Nothing of a run that ended by itself is left where it worked; a killed one's is, until the next run."""
+    if fate != "killed":
+        assert fate == "complete" or not list((root / "local-state").rglob("*.ongoing"))
+
+
+def check_storage(here: Deployment) -> None:
+    """Storage holds what completed checkpoints name; each of them is whole, and says what the days came to."""
+    there = opened_checkpoints(here)
+    assert len(there) == 3
+    for back, opened in enumerate(reversed(there)):
+        assert verify(opened, scratch=here.work_directory).problems == ()
+        rows = opened.to_arrow("best", scratch=here.work_directory).to_pylist()
+        assert {row["key"]: row["value"] for row in rows} == expected(DAYS - back)
+    check_nothing_else(here, there)

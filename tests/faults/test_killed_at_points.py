@@ -1,0 +1,94 @@
+"""SIGKILL at every labelled crash point, on every kind of storage and catalog; then recovery in a new process."""
+
+import json
+import random
+import signal
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from crash_child import recovered, recovering, run, work
+from crash_kit import EMPTY, ORDER, SETTINGS, Tally, Worlds, worlds
+from extent import TEST_FAULTS, name_of, rounds
+
+from statelib.crash_points import POINTS
+from statelib.testing.crash_points import Place
+from statelib.testing.s3_endpoint import S3Endpoint
+
+SEED = 20130101
+ONLY_FILES = ("directory:", "data file:", "publish:", "removal:", "clock:")
+ONLY_OBJECTS = ("object:", "objects:")
+SAMPLE, ALL = 4, TEST_FAULTS
+
+
+@pytest.fixture(params=SETTINGS, ids=name_of)
+def made(
+    request: pytest.FixtureRequest, tmp_path: Path, running_s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, Worlds]]:
+    storage, catalog = request.param
+    (tmp_path / "w").mkdir()
+    with worlds(tmp_path / "w", storage, catalog, running_s3, monkeypatch) as ready:
+        yield f"{storage}, {catalog}", ready
+
+
+def ways(made: Worlds, workloads: Sequence[str]) -> dict[str, str]:
+    """For each point a workload that comes to it."""
+    found: dict[str, str] = {}
+    for workload in workloads:
+        if workload != EMPTY:
+            for place in made.trace(workload):
+                found.setdefault(place.point, workload)
+    return found | {f"rebuild: {when}": EMPTY for when in ("before commit", "committed")}
+
+
+@pytest.mark.timeout(3600)
+def test_killed_at_every_point(made: tuple[str, Worlds], tmp_path: Path) -> None:
+    setting, world = made
+    every = ALL or world.catalog_url == ""
+    found = ways(world, ORDER if every else ["interval", "gc"])
+    other = ONLY_OBJECTS if setting.startswith("local") else ONLY_FILES
+    assert not every or POINTS.keys() - found.keys() == {name for name in POINTS if name.startswith(other)}, (
+        "never reached"
+    )
+    chance = random.Random(f"{SEED} {setting}")
+    names = sorted(found)
+    chosen = names if ALL else chance.sample([name for name in names if found[name] != EMPTY], SAMPLE)
+    tally = Tally(f"killed at a point, then recovered ({setting})")
+    for point in sorted(chosen, key=lambda name: found[name] == EMPTY):
+        again = chance.random() < 0.5
+        tally.add(point, killed(world, found[point], [Place(point)], again, tmp_path / "report"))
+    tally.close()
+
+
+@pytest.mark.timeout(3600)
+def test_killed_again_in_recovery(tmp_path: Path) -> None:
+    """Pairs of places, the second one anywhere in the recovery; now and then a third."""
+    (tmp_path / "w").mkdir()
+    world = Worlds(tmp_path / "w")
+    chance = random.Random(SEED)
+    places = {name: world.trace(name) for name in ORDER if name != EMPTY}
+    points = sorted({place.point for trace in places.values() for place in trace})
+    tally = Tally("killed, and killed again while it recovers")
+    for _ in range(rounds(4, 620)):
+        workload = chance.choice([*places])
+        more = [Place(chance.choice(points), chance.choice([0, 0, 1, 4])) for _ in range(chance.choice([1, 1, 2]))]
+        chain = [chance.choice(places[workload]), *more]
+        said = f"{workload} {' then '.join(f'{p.point} ({p.nth})' for p in chain)}"
+        tally.add(said, killed(world, workload, chain, chance.random() < 0.5, tmp_path / "report"))
+    tally.close()
+
+
+def killed(made: Worlds, workload: str, chain: list[Place], from_the_task: bool, report: Path) -> list[list[str]]:
+    """What is wrong after a run that was killed at the first place, and its recoveries at the others."""
+    here = made.of(workload).again()
+    report.unlink(missing_ok=True)
+    assert run(work, here, made.environment, workload, chain[0]) == -signal.SIGKILL, f"{workload} never came there"
+    for place in chain[1:]:
+        ended = run(recovering, here, made.environment, workload, from_the_task, place)
+        if ended not in {0, -signal.SIGKILL}:
+            return [["G1", f"the recovery that {place.point} was to end ended with {ended}"]]
+    ended = run(recovered, here, made.environment, workload, from_the_task, report)
+    if ended != 0:
+        return [["G1", f"the recovery ended with {ended}"]]
+    found: list[list[str]] = json.loads(report.read_text())
+    return found

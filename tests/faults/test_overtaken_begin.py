@@ -1,0 +1,55 @@
+"""Two runs overlap: what a begin has decided is held against where the pipeline stands when it is written down."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from endured_flow import TOURS, events
+from worlds import checkpoint_of, day, new_deployment
+
+from statelib.errors import InvalidRequestError
+from statelib.flows.checkpoint import begin
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState
+
+
+@dataclass
+class Overtaken:
+    """A catalog: somebody restores checkpoint 1 right after it was asked where the pipeline stands."""
+
+    catalog: Any
+    restores: int = 1
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.catalog, name)
+
+    def head(self, pipeline: PipelineName) -> Any:
+        seen = self.catalog.head(pipeline)
+        if self.restores:
+            self.restores -= 1
+            self.catalog.restore(pipeline, CheckpointId(1), None, "somebody else")
+        return seen
+
+
+@dataclass(frozen=True)
+class OvertakenDeployment(Deployment):
+    overtaken: Any = field(kw_only=True)
+
+    def catalog(self) -> Any:
+        return self.overtaken
+
+
+def test_an_interval_is_never_begun_on_a_state_that_it_does_not_follow(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    text = TOURS.format(backend="heap", strategy="canonical", local="false")
+    (tmp_path / "pipelines" / "tours.yaml").write_text(text)
+    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    for number in (1, 2, 3):
+        checkpoint_of(here, "tours", number, events(number))
+    there = OvertakenDeployment(**vars(here), overtaken=Overtaken(here.catalog()))
+    with pytest.raises(InvalidRequestError, match="the events in between would be lost") as refusal:
+        begin(there, there.pipeline("tours"), day(4), "test")
+    assert refusal.value.kind == "interval-gap"
+    assert here.catalog().list(PipelineName("tours"), {CheckpointState.PENDING}) == []

@@ -1,0 +1,71 @@
+"""Thousands of short histories of rivals, zombies, deaths and lost replies, each of them again by its seed.
+
+``python -m test_simulation 1234`` runs the one of that seed; a second number runs so many from there on.
+"""
+
+import random
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from extent import rounds
+from figures import record
+from simulated import World, emptied, memory_engine
+from simulated_actors import STORE, SimulatedDeployment, Simulation, simulating
+from sqlalchemy import Engine
+
+
+def simulate(engine: Engine, seed: int, scratch: str) -> tuple[Simulation, list[str]]:
+    """One history, and what was wrong with it."""
+    chance = random.Random(seed)
+    world = World(chance, emptied(engine))
+    STORE.world = world
+    here = SimulatedDeployment.of(world, chance.choice([1, 1, 2]), chance.choice([1, 1, 2]), scratch)
+    simulation = Simulation(world, here)
+    simulation.process("first", simulation.coordinator(chance.choice([1, 2, 3])))
+    simulation.process("second", simulation.coordinator(chance.choice([1, 2, 3])))
+    for name in chance.sample(["one cleaner", "another cleaner"], chance.choice([1, 2])):
+        simulation.process(name, simulation.cleaner(chance.choice([1, 2, 3])))
+    if chance.random() < 0.4:
+        simulation.process("restorer", simulation.restorer, lives=2)
+    world.run()
+    simulation.recover()
+    return simulation, simulation.check()
+
+
+def simulations(first: int, number: int, scratch: str) -> tuple[Counter[str], dict[int, list[str]]]:
+    counts: Counter[str] = Counter()
+    wrong: dict[int, list[str]] = {}
+    engine = memory_engine()
+    with simulating():
+        for seed in range(first, first + number):
+            simulation, found = simulate(engine, seed, scratch)
+            world = simulation.world
+            counts += Counter(steps=world.steps, deaths=world.deaths, registered=len(simulation.done))
+            counts["take-overs"] += world.take_overs
+            counts.update(simulation.errors)
+            if found:
+                wrong[seed] = found
+    engine.dispose()
+    return counts, wrong
+
+
+@pytest.mark.parametrize("first", [1, 2, 3, 4])
+def test_simulated_histories(tmp_path: Path, first: int) -> None:
+    number = rounds(30, 3500)
+    counts, wrong = simulations(first * 1_000_000, number, str(tmp_path))
+    assert not wrong, f"python -m test_simulation {min(wrong)}: {wrong[min(wrong)]}"
+    assert counts["take-overs"] > number / 4
+    assert counts["registered"] > number
+    record("G1", "simulated histories", number, len(wrong))
+    record("G5", "simulated take-overs", counts["take-overs"], len(wrong), "take-overs")
+
+
+if __name__ == "__main__":
+    began = time.process_time()
+    counted, bad = simulations(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1, "/tmp")
+    for seed, said in bad.items():
+        print(seed, *said, sep="\n  ")
+    print(dict(counted), f"{len(bad)} wrong, {time.process_time() - began:.1f} s of CPU")

@@ -1,0 +1,32 @@
+"""A soak as short as a test: workers are killed and stopped at random instants, and nothing is lost or left over."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from extent import TEST_FAULTS, rounds
+from figures import record
+from worlds import CHECKOUT
+
+
+@pytest.mark.timeout(1800)
+def test_a_short_soak(tmp_path: Path) -> None:
+    """In a process of its own, since it forks: what other tests have started here would go on in nobody's hands."""
+    minutes = rounds(20, 300) / 60
+    command = [sys.executable, "-m", "soak", "--minutes", str(minutes), "--seed", "1", "--directory", str(tmp_path)]
+    paths = os.pathsep.join(str(CHECKOUT / part) for part in ("", "tests", "tests/faults"))
+    done = subprocess.run(
+        command if TEST_FAULTS else [*command, "--files-only"],
+        env=os.environ | {"PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    summary = json.loads(done.stdout[done.stdout.index("\n{\n") if "\n{\n" in done.stdout else 0 :])
+    assert summary["kills"]
+    record("G10", "kills of a soak", summary["kills"], summary["violations"], "kills")
+    record("G10", "checkpoints of a soak", summary["checkpoints"], summary["violations"], "checkpoints")

@@ -1,0 +1,43 @@
+"""Every backend's strategies stopped at crash points by an exception that nobody catches, in this process: what it
+leaves is recovered, and the process itself keeps nothing open."""
+
+from pathlib import Path
+
+import pytest
+from crash_kit import CENTRAL_ORDER, Tally, Worlds, spread
+from crash_workloads import LAST, WORKLOADS, recover
+from crash_world import STRATEGIES, leaks, problems, unfinished
+from extent import TEST_FAULTS, name_of, rounds, sample
+
+from statelib.errors import StatelibError
+from statelib.testing.crash_points import Crash, Place, crash, ends_at
+
+SEED = 20130102
+SAMPLED = {(strategy, workload) for strategy, workload in sample([(s, w) for s in STRATEGIES for w in CENTRAL_ORDER])}
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=name_of)
+def test_stopped_at_a_point(tmp_path: Path, strategy: tuple[str, str]) -> None:
+    (tmp_path / "w").mkdir()
+    world = Worlds(tmp_path / "w", *strategy)
+    tally = Tally(f"stopped by an exception, then recovered ({name_of(strategy)})")
+    for workload in CENTRAL_ORDER:
+        if TEST_FAULTS or (strategy, workload) in SAMPLED:
+            for place in spread(world.trace(workload), rounds(2, 48), SEED):
+                said = f"{workload} {place.point} ({place.nth})"
+                tally.add(said, stopped(world, workload, place, from_the_task=tally.runs % 2 == 1))
+    tally.close()
+
+
+def stopped(world: Worlds, workload: str, place: Place, *, from_the_task: bool) -> list[tuple[str, str]]:
+    here = world.of(workload).again()
+    with pytest.raises(Crash), ends_at(place, crash):
+        WORKLOADS[workload](here)
+    open_still = [*leaks(world.root), *unfinished(here)]
+    found = [("G2", f"{left} outlives the exception") for left in map(str, open_still)]
+    try:
+        recover(here, workload, from_the_task=from_the_task)
+    except (StatelibError, AssertionError) as error:
+        return [*found, ("G1", f"the recovery ended with {error}")]
+    return found + problems(here, LAST)

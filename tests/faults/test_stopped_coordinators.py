@@ -1,0 +1,223 @@
+"""Coordinators that are stopped anywhere, taken over from by another, and go on later: real processes, SIGSTOP and
+SIGCONT. Who was superseded commits nothing and deletes nothing of the others'."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from coordinators import LOCKED_MS
+from endured_flow import TOURS, FaultyDeployment, expected
+from extent import rounds
+from figures import record
+from worlds import CHECKOUT
+
+from statelib.catalog import engine
+from statelib.errors import RetryableError
+from statelib.flows.checkpoint import abort
+from statelib.flows.inspection import resolve, verify_at
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.testing.postgresql_server import DATABASE_USER, NoServer, postgresql_server
+
+NAME = PipelineName("tours")
+ROUNDS = rounds(6, 100)
+SEED = 20260611
+WAYS = [("sqlite", "heap", "canonical"), ("postgresql", "rocksdb", "incremental")]
+
+
+@dataclass
+class Coordinators:
+    """The process of :mod:`coordinators`, whose children are the coordinators."""
+
+    process: subprocess.Popen[str]
+
+    def ask(self, **what: Any) -> Any:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(what) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def start(self, *acts: str, stop_at: int = 0) -> int:
+        pid: int = self.ask(start=acts, stop_at=stop_at)
+        return pid
+
+    def wait(self, pid: int) -> dict[str, Any]:
+        return dict(self.ask(wait=pid))
+
+    def done(self, *acts: str) -> dict[str, Any]:
+        return self.wait(self.start(*acts))
+
+
+@pytest.fixture
+def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
+    database, backend, strategy = request.param
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "tours.yaml").write_text(TOURS.format(backend=backend, strategy=strategy, local="false"))
+    made = FaultyDeployment.at(tmp_path)
+    with ExitStack() as stack:
+        if database == "postgresql":
+            try:
+                socket = stack.enter_context(postgresql_server())
+            except NoServer as reason:
+                pytest.skip(str(reason))
+            made = replace(made, catalog_url=f"postgresql+psycopg://{DATABASE_USER}@/postgres?host={socket}")
+        yield made
+
+
+@pytest.fixture
+def coordinators(here: Deployment, tmp_path: Path) -> Iterator[Coordinators]:
+    paths = [str(CHECKOUT), str(CHECKOUT / "tests"), str(CHECKOUT / "tests" / "faults")]
+    command = [sys.executable, "-m", "coordinators", here.catalog_url, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        yield Coordinators(process)
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("here", WAYS, indirect=True, ids=[way[0] for way in WAYS])
+def test_a_stopped_coordinator_is_taken_over_from_and_changes_nothing_later(
+    here: Deployment, coordinators: Coordinators
+) -> None:
+    """Every round another call of another act is where it stops; the seed says which."""
+    chance = random.Random(SEED)
+    seen: Counter[str] = Counter()
+    calls = {"clean": 0, "run": 0}
+    days = 0
+    for number in range(ROUNDS):
+        role = "clean" if number % 3 == 2 else "run"
+        own = "clean" if role == "clean" else str(days + 1)
+        if not calls[role]:
+            ended = coordinators.done(own)
+            calls[role] = ended["calls"]
+            days += role == "run"
+            continue
+        at = chance.randrange(1, calls[role])
+        print(f"seed {SEED}, round {number}: {own} stops at call {at} of about {calls[role]}")
+        pid = coordinators.start(own, stop_at=at)
+        if not coordinators.wait(pid).get("stopped"):
+            seen["ended before"] += 1
+            days = _days(here)
+            continue
+        others = taken_over(coordinators, days)
+        before, files = _records(here), _files(here)
+        os.kill(pid, signal.SIGCONT)
+        ended = coordinators.wait(pid)
+        assert "acts" in ended, ended
+        seen["taken over" if others else "locked"] += 1
+        print(f"then {ended['acts'][0]}")
+        if others:
+            _changed_nothing(here, before, files, role)
+        days = _days(here)
+        _whole(here)
+    print(dict(seen))
+    assert seen["taken over"] > 0, seen
+    opened = resolve(here, f"tours/{here.catalog().head(NAME).head}")
+    rows = opened.to_arrow("best", scratch=here.work_directory).to_pylist()
+    assert {row["key"]: row["value"] for row in rows} == expected(days)
+    record("G5", "real coordinators stopped, taken over from and resumed", seen["taken over"])
+
+
+@pytest.mark.parametrize("here", WAYS[:1], indirect=True, ids=["sqlite"])
+def test_a_run_that_is_given_up_while_it_lives_commits_nothing(
+    here: Deployment, coordinators: Coordinators, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Airflow's abort does when a person marks the run failed, and its process goes on all the same."""
+    monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", LOCKED_MS)
+    chance, seen = random.Random(SEED), Counter[str]()
+    calls = coordinators.done("1")["calls"]
+    for day in range(2, 2 + ROUNDS):
+        at = chance.randrange(calls // 4, calls)
+        print(f"seed {SEED}: day {day} stops at call {at} of about {calls}")
+        pid = coordinators.start(str(day), stop_at=at)
+        given_up = []
+        if coordinators.wait(pid).get("stopped"):
+            given_up = _give_up(here)
+            os.kill(pid, signal.SIGCONT)
+            ended = coordinators.wait(pid)
+            assert not given_up or ended["acts"][0].startswith(("ConflictError", "NotFoundError")), ended
+        seen["given up" if given_up else "too late"] += 1
+        states = {number: _records(here)[number].state for number in given_up}
+        assert set(states.values()) <= {CheckpointState.ABORTED}
+        assert coordinators.done(str(day), "clean")["acts"][1] == "cleaned"
+        assert _days(here) == day
+        _whole(here)
+    print(dict(seen))
+    assert seen["given up"] > 0, seen
+    record("G6", "runs given up while they lived", seen["given up"])
+
+
+def _give_up(here: Deployment) -> list[int]:
+    """Which checkpoints were pending; none if the one that is stopped holds the catalog."""
+    pending = [r.checkpoint_id for r in here.catalog().list(NAME, {CheckpointState.PENDING})]
+    try:
+        for number in pending:
+            abort(here, NAME, number, "marked failed")
+    except RetryableError:
+        return []
+    return [int(number) for number in pending]
+
+
+def taken_over(coordinators: Coordinators, days: int) -> bool:
+    """Whether another coordinator did the next day, the day after and the cleaning meanwhile. On SQLite it cannot
+    while the stopped one is in a transaction; PostgreSQL ends that after a while."""
+    for _ in range(20):
+        ended = coordinators.done(str(days + 1), str(days + 2), "clean")
+        assert "acts" in ended, ended
+        if "unavailable" not in str(ended["acts"]):
+            assert [what.split(" ")[0] for what in ended["acts"]] == ["checkpoint", "checkpoint", "cleaned"], ended
+            return True
+        if "sqlite" in str(coordinators.process.args):
+            return False
+    raise AssertionError("nobody could take over")
+
+
+def _records(here: Deployment) -> dict[int, CheckpointRecord]:
+    return {r.checkpoint_id: r for r in here.catalog().list(NAME)}
+
+
+def _days(here: Deployment) -> int:
+    """Every day is one completed checkpoint, once."""
+    done = [r.interval for r in _records(here).values() if r.completed_at_ms is not None]
+    assert len(set(done)) == len(done)
+    return len(done)
+
+
+def _files(here: Deployment) -> set[str]:
+    return {str(path) for path in Path(here.storage_root).rglob("*") if path.is_file()}
+
+
+def _changed_nothing(here: Deployment, before: dict[int, CheckpointRecord], files: set[str], role: str) -> None:
+    """Since the others were done: no checkpoint is another state than it was, but what gc had begun may be at its
+    end; and no file is gone that was not a superseded attempt's own."""
+    after = _records(here)
+    changed = {n for n in before if after[n] != before[n]}
+    if role == "clean":
+        changed -= {n for n in changed if before[n].state is CheckpointState.DELETING}
+    assert changed == set()
+    assert [r for n, r in after.items() if n not in before and r.state is CheckpointState.COMPLETED] == []
+    won = {str(r.attempt)[:24] for r in before.values() if r.state is CheckpointState.COMPLETED}
+    gone = files - _files(here)
+    assert [file for file in gone if any(attempt in file for attempt in won)] == []
+    assert role == "clean" or [file for file in gone if file.endswith("/_metadata")] == []
+
+
+def _whole(here: Deployment) -> None:
+    for each in _records(here).values():
+        if each.state is CheckpointState.COMPLETED:
+            assert verify_at(each.directory, own=True, storage_root=here.storage_root).problems == ()

@@ -1,0 +1,20 @@
+"""What tests of faults have measured, towards the goals of RELIABILITY.md: ``make test-faults`` collects it.
+
+A test calls :func:`record` once it has passed. Lines are appended to the file that STATELIB_FIGURES names, one JSON
+object each, so that the processes of pytest-xdist can share it; without that variable nothing is kept.
+"""
+
+import json
+import os
+from pathlib import Path
+
+ENVIRONMENT = "STATELIB_FIGURES"
+
+
+def record(goal: str, what: str, tried: float, violations: int = 0, unit: str = "runs") -> None:
+    """``goal``: G1 to G11. ``what`` names the figure; figures of one name are added up. ``tried``: how many were
+    tried (or what was measured, in ``unit``); ``violations``: how many of them broke the promise."""
+    if file := os.environ.get(ENVIRONMENT):
+        line = {"goal": goal, "what": what, "tried": tried, "violations": violations, "unit": unit}
+        with Path(file).open("a", encoding="utf-8") as out:
+            out.write(json.dumps(line) + "\n")

@@ -1,0 +1,50 @@
+"""Fuzzing that coverage guides: ``python -m tests.fuzz.guided <target> <seconds> [<directory>]``.
+
+A target and its seeds are those of the campaigns. ``directory``: where what was found is kept from run to run; without
+it nothing is. Ends with another status than 0, and a trace, at the first input that is neither read nor refused with a
+typed error of one line, that takes longer than 10 s, or 256 MiB beyond what the libraries take.
+"""
+
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import atheris
+
+with atheris.instrument_imports(include=["statelib"]):
+    from statelib.errors import StatelibError
+    from tests.fuzz.targets import TARGETS
+
+HANG_S, MEMORY_MIB = 10, 256
+_MOST_BYTES = 1 << 16
+
+
+def main(name: str, seconds: str, directory: str | None = None) -> None:
+    target = TARGETS[name]()
+    names = sorted(target.seeds)
+
+    def one(data: bytes) -> None:
+        if len(data) < 2:
+            return
+        kept = names[int.from_bytes(data[:2], "big") % len(names)]
+        try:
+            target.read(kept, target.seeds[kept][: target.kept.get(kept, 0)] + data[2:])
+        except StatelibError as error:
+            if not (error.kind and str(error).isprintable()):
+                raise ValueError(f"not a clear line: {error!r}") from error
+
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20
+    with TemporaryDirectory() as seeds:
+        for number, seed in enumerate(names):
+            data = target.seeds[seed][target.kept.get(seed, 0) :]
+            (Path(seeds) / str(number)).write_bytes(number.to_bytes(2, "big") + data[:_MOST_BYTES])
+        flags = [f"-max_total_time={seconds}", f"-timeout={HANG_S}", f"-rss_limit_mb={resident + MEMORY_MIB}"]
+        places = [seeds] if directory is None else [directory, seeds]
+        flags += ["-seed=1", "-print_final_stats=1", f"-artifact_prefix={seeds}/"]
+        atheris.Setup([sys.argv[0], *flags, *places], one)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

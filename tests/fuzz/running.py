@@ -1,0 +1,31 @@
+"""How tests run campaigns: each in a process of its own, its findings in the test's failure."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SEED = 20130101
+TIMES = 10 if os.environ.get("STATELIB_TEST_ALL") == "1" else 1
+TIMEOUT_S = 240 * TIMES
+
+
+def assert_no_findings(target: str, rounds: int) -> None:
+    """``rounds`` mutations, ten times as many with ``STATELIB_TEST_ALL=1``; the same ones every time."""
+    words = [sys.executable, "-m", "tests.fuzz.campaign", target, str(rounds * TIMES), str(SEED)]
+    # one thread and one arena: what libraries set aside counts as memory too
+    single = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        words, cwd=ROOT, env=os.environ | single, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert outcome["cases"] == rounds * TIMES
+    assert not outcome["findings"], "\n\n".join(
+        f"{f['count']} times {f['what']}, first in case {f['first_case']} ({f['seed']}):\n{f['trace']}"
+        for f in outcome["findings"]
+    )
+    if target not in ("commands", "commands-rocksdb", "local-index"):  # those refuse in their own way
+        assert outcome["refused"] > outcome["cases"] // 4  # the damage is felt

@@ -1,0 +1,49 @@
+"""Campaigns against what people write: pipeline files, names, paths and URIs."""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from statelib.definition.pipeline import load_pipeline
+from statelib.errors import InvalidRequestError, StatelibError
+from statelib.flows.inspection import parse_checkpoint
+from statelib.flows.wiring import PLACES
+from statelib.model.ids import pipeline_name
+from statelib.storage.objects_uris import object_location
+from statelib.storage.uris import local_path, relative_parts
+from tests.fuzz.campaign import Target
+from tests.fuzz.samples import own_directory
+
+PIPELINES = Path(__file__).parents[2] / "dags" / "pipelines"
+
+
+def _pipelines() -> Target:
+    path = own_directory() / "fuzzed.yaml"
+
+    def read(_: str, data: bytes) -> None:
+        path.write_bytes(data)
+        try:
+            load_pipeline(path)
+        except StatelibError as error:  # a line for each problem
+            raise InvalidRequestError(str(error).replace("\n", "; "), kind=error.kind) from error
+
+    return Target({each.name: each.read_bytes() for each in PIPELINES.glob("*.yaml")}, read, whole=False)
+
+
+def _names() -> Target:
+    """Whatever a parser makes of a text, another may refuse; none may fail otherwise, or lead anywhere with ``..``."""
+    seeds = ("flights", "flights/17", "/srv/state/chk-1", "file:///srv/%2e%2e", "s3://bucket/state", "a/../b", "gs://b")
+
+    def read(_: str, data: bytes) -> None:
+        text = data.decode("utf-8", "replace")
+        for parse in (pipeline_name, parse_checkpoint, lambda t: PLACES.kind(t).normalised(t), object_location):
+            with suppress(StatelibError):
+                parse(text)
+        for parts in (lambda t: local_path(t).split("/"), relative_parts):
+            with suppress(StatelibError):
+                assert ".." not in parts(text)
+
+    return Target({seed: seed.encode() for seed in seeds}, read)
+
+
+TEXTS: Mapping[str, Callable[[], Target]] = {"pipeline-files": _pipelines, "names": _names}

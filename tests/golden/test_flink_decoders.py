@@ -1,0 +1,122 @@
+"""Values that only a user's classes can read: as bytes, or by a decoder that the user registers."""
+
+import json
+import struct
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from flink_fixtures import ROOT, opened
+
+from statelib.errors import UnsupportedError
+from statelib.flows.inspection import export_all_lines
+from statelib.flows.opened import open_checkpoint
+from statelib.formats.metadata import encode_metadata
+from statelib.formats.typed_json import entry_lines, operator_lines
+from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
+from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import LONG, STRING, TIME_WINDOW, Field, Nullable, Opaque, Pojo, StateType
+from statelib.serializers import register_decoder
+from statelib.serializers.decoders import unregister_decoder
+from statelib.serializers.rows import StateRows
+from statelib.serializers.snapshots import encode_serializer_snapshot
+from statelib.wire.ragged import from_list
+from statelib.wire.reader import Reader
+
+KRYO = ROOT / "1.20.5" / "kryo-hashmap-canonical"
+NAME = "java.util.UUID"
+KIND = Opaque("a.KryoSerializer", NAME)
+
+
+def kryo_uuid(reader: Reader) -> str:
+    """Kryo 2: the number of the class, a flag, two variable-length longs with the sign in bit 0."""
+    reader.take(2)
+    halves = []
+    for _ in range(2):
+        value, shift = 0, 0
+        while True:
+            byte = reader.u8()
+            value |= (byte if shift == 56 else byte & 0x7F) << shift
+            shift += 7
+            if shift > 56 or byte < 0x80:
+                break
+        halves.append((value >> 1) ^ -(value & 1))
+    return str(uuid.UUID(bytes=struct.pack(">qq", *halves)))
+
+
+def length_and_text(reader: Reader) -> str:
+    return bytes(reader.take(reader.u8())).decode()
+
+
+@pytest.fixture
+def registered() -> Iterator[None]:
+    register_decoder(NAME, kryo_uuid)
+    yield
+    unregister_decoder(NAME)
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_decoder_shows_the_values_that_the_job_had() -> None:
+    found = {}
+    for line in map(json.loads, export_all_lines(opened(KRYO), "uuid")):
+        assert (line["value"]["type"], line["value"]["class"]) == ("decoded", NAME)
+        found[line["key"]["v"]] = line["value"]["v"]
+    truth = map(json.loads, (KRYO / "truth.jsonl").read_text(encoding="utf-8").splitlines())
+    assert found == {line["key"]["v"]: line["value"]["v"] for line in truth}
+    assert len(found) > 30
+
+
+def lines_of(type_: StateType, value: bytes) -> list[str]:
+    state = StateDescriptor("s", StateKind.VALUE, type_)
+    rows = StateRows(from_list([bytes(10)]), from_list([value]))
+    return [json.loads(line)["value"] for line in entry_lines("op", KeyedStateSchema(LONG, 128, (state,)), state, rows)]
+
+
+def test_what_holds_such_a_value_before_its_end_is_opaque_as_a_whole() -> None:
+    pojo = Pojo("a.B", (Field("k", KIND), Field("n", LONG)))
+    value = b"\x02\x00\x01x\x00" + struct.pack(">q", 5)
+    opaque = {"type": "opaque", "serializer": "a.KryoSerializer"}
+    assert lines_of(pojo, value) == [opaque | {"hex": value.hex()}]
+    assert lines_of(Nullable(KIND), b"\x00xy") == [opaque | {"hex": b"xy".hex()}]
+    register_decoder("a.KryoSerializer", length_and_text)
+    try:
+        fields = {"k": {"type": "decoded", "class": NAME, "v": "x"}, "n": {"type": "long", "v": 5}}
+        assert lines_of(pojo, value) == [{"type": "pojo", "class": "a.B", "v": fields}]
+    finally:
+        unregister_decoder("a.KryoSerializer")
+
+
+def test_operator_state_of_such_values() -> None:
+    elements = OperatorStateDescriptor("e", OperatorStateMode.UNION, KIND)
+    (line,) = operator_lines("op", elements, [b"\1\2"])
+    assert json.loads(line)["value"]["hex"] == "0102"
+    rules = OperatorStateDescriptor("r", OperatorStateMode.BROADCAST, KIND, STRING)
+    (line,) = operator_lines("op", rules, [struct.pack(">i", 1) + b"\x02a" + b"xyz"])
+    assert (json.loads(line)["uk"]["v"], json.loads(line)["value"]["hex"]) == ("a", b"xyz".hex())
+    with pytest.raises(UnsupportedError) as caught:
+        list(operator_lines("op", rules, [struct.pack(">i", 2) + b"\x02axyz\x02bxyz"]))
+    assert caught.value.kind == "opaque-entries"
+
+
+def test_timers_in_raw_keyed_state_are_exported_and_never_left_behind(tmp_path: Path) -> None:
+    """As a checkpoint of RocksDB with timers on the heap has them, beside what is managed or alone."""
+    types = encode_serializer_snapshot(LONG) + encode_serializer_snapshot(TIME_WINDOW)
+    timer = struct.pack(">qqqq", 42, 0, 10, 9)
+    data = bytes.fromhex("f1cd859f 00000002 00000001 0001 74") + types + struct.pack(">i", 1) + timer + bytes(4)
+    raw = KeyGroupsStateHandle(KeyGroupRange(29, 29), (0,), ByteStreamStateHandle("raw", data))
+    operators = (OperatorState(bytes(16), 1, 128, ((0, OperatorSubtaskState(raw_keyed=raw)),)),)
+    (tmp_path / "_metadata").write_bytes(encode_metadata(CheckpointMetadata(1, operators)))
+    found = open_checkpoint(str(tmp_path))
+    (line,) = export_all_lines(found, None)
+    assert line == (
+        '{"op":"00000000000000000000000000000000","state":"t","kind":"eventTimer","key":{"type":"long","v":42},"kg":29,'
+        '"ns":{"type":"timewindow","start":0,"end":10},"ts":9}'
+    )
+    assert [s.name for s in found.schema().states] == ["_timer_state/event_t", "_timer_state/processing_t"]
+    with pytest.raises(UnsupportedError) as caught:
+        found.sources()
+    assert caught.value.kind == "raw-keyed-state"

@@ -1,0 +1,70 @@
+"""Session windows of a real Flink, read from its log of changes: what each holds is computed from the job's input.
+
+The job sent the numbers 0 to 119, each with key ``number % 5`` and the moment that Java's Random gives for it, into
+three windows with a gap of 40 s: one keeps the numbers, one their sum, one their count.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from flink_fixtures import ROOT, opened
+
+from statelib.flows.inspection import export_all_lines
+from statelib.model.types import LONG
+
+FOLDER = ROOT / "2.3.0" / "hashmap-changelog-sessions"
+NUMBERS, KEYS, GAP_MS, START_MS = 120, 5, 40_000, 1_700_000_000_000
+Window = tuple[int, int]
+
+
+def moment(number: int) -> int:
+    """``START_MS + new Random(number * 7 + 3).nextInt(4000) * 1000L``"""
+    seed = ((number * 7 + 3) ^ 0x5DEECE66D) & ((1 << 48) - 1)
+    seed = (seed * 0x5DEECE66D + 0xB) & ((1 << 48) - 1)
+    return START_MS + (seed >> 17) % 4000 * 1000
+
+
+def sessions() -> Iterator[tuple[int, Window, list[int]]]:
+    """(key, window, its numbers)."""
+    for key in range(KEYS):
+        held: list[int] = []
+        end = 0
+        for number in sorted(range(key, NUMBERS, KEYS), key=moment):
+            if held and moment(number) > end:
+                yield key, (moment(held[0]), end), sorted(held)
+                held = []
+            held.append(number)
+            end = moment(number) + GAP_MS
+        yield key, (moment(held[0]), end), sorted(held)
+
+
+def window(value: dict[str, Any]) -> Window:
+    return value["start"], value["end"]
+
+
+def stored(uid: str) -> list[tuple[int, Window, list[int]]]:
+    """The same, from the checkpoint: windows have their contents under one of those they were merged from."""
+    path = json.loads((FOLDER / "about.json").read_text())["snapshots"][0]["path"]
+    lines = map(json.loads, export_all_lines(opened(FOLDER, path, LONG), None))
+    contents: dict[tuple[int, Window], list[int]] = defaultdict(list)
+    places = []
+    for line in (line for line in lines if line["op"] == uid):
+        if line["state"] == "window-contents":
+            contents[line["key"]["v"], window(line["ns"])].append(line["value"]["v"])
+        elif line["state"] == "merging-window-set":
+            whole, place = line["value"]["v"]
+            places.append((line["key"]["v"], window(whole), window(place)))
+    assert len(places) == len(contents)
+    return sorted((key, whole, sorted(contents[key, place])) for key, whole, place in places)
+
+
+@pytest.mark.parametrize(
+    ("uid", "made"), [("list", list), ("reduce", lambda n: [sum(n)]), ("aggregate", lambda n: [len(n)])]
+)
+def test_windows_hold_what_was_sent(uid: str, made: Callable[[list[int]], list[int]]) -> None:
+    expected = sorted((key, whole, made(numbers)) for key, whole, numbers in sessions())
+    assert sum(len(numbers) > 1 for _, _, numbers in sessions()) > 10
+    assert stored(uid) == expected

@@ -1,0 +1,69 @@
+"""What an earlier version wrote is read as it was meant, what the present one writes is what it wrote, and what a later
+one writes is refused."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from statelib.errors import UnsupportedError
+from statelib.flows.inspection import verify_at
+from statelib.flows.opened import open_checkpoint
+from statelib.storage.references import decode_reference
+from statelib.wire.checksum import crc32c
+from tests.golden.own_formats import CHECKPOINTS, EXACT, OWN, SINGLE, TRUTH, present, truth, write_checkpoint
+from tests.hostile.corpus import with_body
+
+VERSIONS = sorted(path.name for path in OWN.iterdir())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_every_version_is_read(version: str, name: str) -> None:
+    directory = OWN / version / name
+    expected = (directory / TRUTH).read_text(encoding="utf-8").splitlines()
+    assert len(expected) > 50
+    assert truth(directory) == expected
+    assert verify_at(str(directory), own=True).problems == ()
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_the_present_version_writes_the_same_bytes(name: str, tmp_path: Path) -> None:
+    write_checkpoint(name, tmp_path / name)
+    kept = OWN / present() / name
+    assert {p.name for p in (tmp_path / name).iterdir()} == {p.name for p in kept.iterdir()}
+    for path in kept.iterdir():
+        assert (tmp_path / name / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_what_is_no_checkpoint() -> None:
+    for name, made in SINGLE.items():
+        assert made() == (OWN / present() / name).read_bytes()
+    for version in VERSIONS:
+        stored = (OWN / version / "reference").read_bytes()
+        assert decode_reference(stored).directory == "s3://bucket/state/flights/chk-17"
+
+
+def refused(path: Path, data: bytes) -> UnsupportedError:
+    path.write_bytes(data)
+    with pytest.raises(UnsupportedError) as later:
+        open_checkpoint(str(path.parent), own=True).tables()
+    return later.value
+
+
+def test_later_versions_are_refused(tmp_path: Path) -> None:
+    path = Path(shutil.copytree(OWN / present() / "heap-canonical", tmp_path / "later")) / "_metadata"
+    good = path.read_bytes()
+    at = good.index(b"STATELIB")
+    body = good[at + 16 : -16]
+    assert with_body(good[:at], body) == good
+    assert refused(path, good[:4] + (99).to_bytes(4, "big") + good[8:-16]).kind == "metadata-version"
+    later = bytearray(with_body(good[:at], body))
+    later[at + 8 : at + 12] = (2).to_bytes(4, "big")
+    assert refused(path, with_checksum(later)).kind == "manifest-version"
+
+
+def with_checksum(data: bytearray) -> bytes:
+    """The same file, its checksum right again."""
+    data[-16:-12] = crc32c(bytes(data[:-16])).to_bytes(4, "big")
+    return bytes(data)

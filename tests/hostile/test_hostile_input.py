@@ -1,0 +1,41 @@
+"""Hostile input is refused with a typed error: none of its code runs, nothing outside is touched or connected to."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from extent import rounds
+from figures import record
+from worlds import CHECKOUT
+
+MOST_BYTES = 256 << 20
+
+
+def without_network() -> list[str]:
+    """What to put in front of a command, so that it has no network at all; nothing where that is not allowed: then the
+    audit hook alone watches."""
+    words = ["unshare", "-rn"]
+    able = shutil.which("unshare") and not subprocess.run([*words, "true"], capture_output=True, check=False).returncode
+    return words if able else []
+
+
+@pytest.mark.timeout(1200)
+def test_hostile_input_is_refused(tmp_path: Path) -> None:
+    words = [*without_network(), sys.executable, "-m", "tests.hostile.jail", str(tmp_path), str(rounds(12, 1))]
+    single = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(CHECKOUT)}
+    done = subprocess.run(words, cwd=CHECKOUT, env=os.environ | single, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["wrong"] == []
+    assert sum(found["tried"].values()) >= 300
+    for group in ("reading", "restoring"):
+        assert found["refused"][group] == found["tried"][group] >= 300
+    for group in ("name", "checkpoint", "storage"):
+        assert found["refused"][group] >= found["tried"][group] - 1, "'nul' is a name like any other here"
+    assert found["memory_bytes"] < MOST_BYTES
+    record("G8", "hostile inputs", sum(found["tried"].values()), unit="inputs")
+    record("G8", "slowest hostile input", found["slowest"][1], unit="s")

@@ -1,0 +1,49 @@
+"""An API server of Airflow's for tests: its own app and middlewares, users with passwords, a new SQLite database.
+
+Run as a program with a port and the file to write the routes of the page to.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
+from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+
+ONLY_TOURS = "tom"
+
+
+class FencedAuthManager(SimpleAuthManager):
+    """Airflow's own, but one of its users has rights on the DAGs of one pipeline only."""
+
+    def is_authorized_dag(self, *, user: SimpleAuthManagerUser, details: DagDetails | None = None, **rest: Any) -> bool:
+        other = details is not None and details.id is not None and not details.id.startswith("tours.")
+        if user.username == ONLY_TOURS and other:
+            return False
+        return super().is_authorized_dag(user=user, details=details, **rest)
+
+
+def main(port: int, routes: Path) -> None:
+    import uvicorn
+    from airflow.utils.db import initdb
+
+    from plugins.statelib_airflow.api import pages
+    from plugins.statelib_airflow.api.app import page_app
+
+    pages.DIST = Path(os.environ["TEST_PAGE_DIST"])
+    initdb()
+    found = [[path, sorted(methods)] for path, methods in routes_of(page_app())]
+    routes.write_text(json.dumps(found))
+    uvicorn.run("airflow.api_fastapi.main:app", host="127.0.0.1", port=port, log_level="warning")
+
+
+def routes_of(app: Any) -> list[tuple[str, set[str]]]:
+    """Of every route, mounted or not, that the app would answer on."""
+    return [(route.path, route.methods) for route in app.routes]
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

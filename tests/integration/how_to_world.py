@@ -1,0 +1,83 @@
+"""The deployment that docs/how-to.md talks about: the tutorial's pipeline after six days, without Spark."""
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+from foreign import savepoint as flink_savepoint
+from told_commands import steps
+from worlds import CHECKOUT, publish_here
+
+from statelib.definition.columns import event_schema
+from statelib.flows.checkpoint import abort, begin, check, register
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval
+from statelib.model.failure import CheckpointFailureReason
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.storage.uris import local_path
+
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+ITEMS = ("tea", "coffee", "cocoa")
+
+
+def pipeline_file() -> str:
+    tutorial = (CHECKOUT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (text,) = (step.text for step in steps(tutorial) if step.file == "pipelines/customers.yaml")
+    more = "{inline_threshold_bytes: 1024, retain: {count: 3}}"
+    return text.replace("rocksdb", "heap").replace("{strategy: incremental}", more)
+
+
+def six_days(root: Path) -> Deployment:
+    """Checkpoints 1 to 6, savepoint 7, and 8, of which a file was lost before it was checked."""
+    for name in ("pipelines", "data", "state", "reports", "scratch"):
+        (root / name).mkdir()
+    (root / "pipelines" / "customers.yaml").write_text(pipeline_file())
+    places = (root / "state", root / "pipelines", root / "data", root / "reports", root / "scratch")
+    here = Deployment(f"sqlite:///{root}/catalog.db", *map(str, places))
+    for number in range(1, 7):
+        _publish(here, number)
+    pipeline = here.pipeline("customers")
+    begun = begin_savepoint(here, pipeline, format="canonical", target=None, note="release 11", owner="you", key="1")
+    publish_here(here, pipeline, begun.checkpoint_id)
+    register(here, pipeline, begun.checkpoint_id)
+    _lose_a_file(here)
+    shutil.copytree(flink_savepoint("1.20.5/kinds-hashmap-canonical-p1"), root / "flink-savepoint")
+    return here
+
+
+def _publish(here: Deployment, number: int, *, registers: bool = True) -> int:
+    pipeline = here.pipeline("customers")
+    start = FIRST + timedelta(days=number - 1)
+    start_ms = int(start.timestamp() * 1000)
+    begun = begin(here, pipeline, DataInterval(start_ms, start_ms + 86_400_000), "customers.checkpoint")
+    rows = [
+        {
+            "customer": f"customer-{n * number % 400:03}",
+            "item": ITEMS[n % 3],
+            "amount": 1 + n % 9,
+            "ordered_at": start + timedelta(seconds=n),
+        }
+        for n in range(4000)
+    ]
+    publish_here(here, pipeline, begun.checkpoint_id, pa.Table.from_pylist(rows).cast(event_schema(pipeline)))
+    if registers:
+        register(here, pipeline, begun.checkpoint_id)
+    return int(begun.checkpoint_id)
+
+
+def _lose_a_file(here: Deployment) -> None:
+    """A storage that loses what it said it has; the gate finds it, and the run ends as the DAG's does."""
+    pipeline = here.pipeline("customers")
+    number = _publish(here, 7, registers=False)
+    record = here.catalog().get(PipelineName("customers"), CheckpointId(number))
+    own = [path for path in sorted(Path(local_path(record.directory)).iterdir()) if path.name != "_metadata"]
+    own[0].unlink()
+    try:
+        check(here, pipeline, record.checkpoint_id)
+    except Exception as error:
+        reason = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
+        abort(here, "customers", record.checkpoint_id, str(error), reason)
+    else:
+        raise AssertionError(f"checkpoint {number} was found complete")

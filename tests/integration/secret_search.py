@@ -1,0 +1,28 @@
+"""Find a secret in whatever was written or said: as it is, and as others write it."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
+from urllib.parse import quote, quote_plus
+
+
+def forms(secret: str) -> frozenset[bytes]:
+    """As it is, in URLs, in JSON and in Python's texts, and in base64 at whatever place of a longer text."""
+    texts = {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]}
+    texts |= {repr(secret)[1:-1], secret.encode().hex(), *(_in_base64(secret.encode()))}
+    return frozenset(text.encode() for text in texts)
+
+
+def _in_base64(data: bytes) -> Iterator[str]:
+    """The letters that depend on the secret alone, whatever stands before and after it."""
+    for before in range(3):
+        encoded = b64encode(bytes(before) + data).decode().rstrip("=")
+        whole = (before + len(data)) * 8 // 6
+        yield encoded[-(-before * 8 // 6) : whole]
+
+
+def found(secrets: Sequence[str], texts: Mapping[str, str | bytes]) -> list[str]:
+    """Names of the texts that hold one of the secrets in one of its forms."""
+    wanted = [form for secret in secrets for form in forms(secret)]
+    as_bytes = {name: text.encode() if isinstance(text, str) else text for name, text in texts.items()}
+    return [name for name, data in as_bytes.items() if any(form in data for form in wanted)]

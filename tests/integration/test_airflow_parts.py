@@ -1,0 +1,312 @@
+"""Hook, operators, sensor and notifier in this process, with a real catalog and real checkpoints; no scheduler."""
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from shop import environment, open_shop
+
+from statelib.errors import NotFoundError
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
+
+PASSWORD = "p@ss/1"
+DAY = timedelta(days=1)
+DAY_2 = datetime(2013, 1, 3, tzinfo=UTC)
+"""The end of the last interval that the shop's sales hold; tours end a day before."""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A deployment; Airflow is imported only below a home of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AIRFLOW_HOME", str(tmp_path_factory.mktemp("home")))
+        yield open_shop(tmp_path_factory.mktemp("shop"))
+
+
+@pytest.fixture
+def here(shop: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    for name, value in environment(shop).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("STATELIB_CONN_ID", raising=False)
+    return shop
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **extra: str) -> None:
+    told = {"conn_type": "generic", "login": "me", "password": PASSWORD, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_STATE", json.dumps(told))
+
+
+def test_the_hook_is_the_environment_and_a_connection_on_top_of_it(
+    here: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk._shared.secrets_masker import redact
+
+    from plugins.statelib_airflow.hooks import StatelibHook
+
+    assert StatelibHook().settings() == {}
+    assert StatelibHook().deployment() == here
+    connect(monkeypatch, catalog="postgresql+psycopg://other@db:5432/x", storage="s3://bucket/state")
+    url = "postgresql+psycopg://me:p%40ss%2F1@db:5432/x"
+    expected = replace(here, catalog_url=url, storage_root="s3://bucket/state")
+    assert StatelibHook("state").deployment() == expected
+    assert redact(f"{url} and {PASSWORD}") == "*** and ***"
+    monkeypatch.setenv("STATELIB_CONN_ID", "state")
+    assert StatelibHook().deployment() == expected
+    assert asyncio.run(StatelibHook().asettings()) == StatelibHook().settings()
+
+
+def test_the_hook_names_what_is_missing(here: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from plugins.statelib_airflow.hooks import StatelibHook
+
+    monkeypatch.delenv("STATELIB_STORAGE")
+    with pytest.raises(AirflowFailException, match=r"missing-setting.*STATELIB_STORAGE"):
+        StatelibHook().deployment()
+    monkeypatch.setenv("STATELIB_STORAGE", here.storage_root)
+    with pytest.raises(AirflowFailException, match="no-pipeline"):
+        StatelibHook().pipeline("rentals")
+    assert StatelibHook().pipeline("sales").name == "sales"
+
+
+def test_a_spark_driver_gets_the_connections_settings_and_no_template_shows_them(
+    here: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from plugins.statelib_airflow.operators import CheckpointOperator
+
+    connect(monkeypatch, catalog="postgresql+psycopg://db:5432/x")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    operator = CheckpointOperator(
+        task_id="checkpoint", pipeline="sales", statelib_conn_id="state", conf={"spark.a": "b"}, env_vars={"A": "b"}
+    )
+    hook: Any = operator._get_hook()
+    assert PASSWORD.replace("@", "%40").replace("/", "%2F") in hook._env_vars["STATELIB_CATALOG"]
+    assert hook._env_vars["A"] == "b"
+    shown = {name: getattr(operator, name) for name in operator.template_fields}
+    assert "p%40ss" not in repr(shown)
+    assert (shown["conf"], shown["pipeline"], shown["env_vars"]) == ({"spark.a": "b"}, "sales", {"A": "b"})
+    assert [outlet.uri for outlet in operator.outlets] == ["statelib://sales/state"]
+
+
+def test_a_checkpoint_is_given_up_by_the_last_try_only(
+    here: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With a spark-submit that fails as ours does; a retry supersedes the try before it, so a run counts once."""
+    from airflow.sdk.exceptions import AirflowException
+
+    from plugins.statelib_airflow.operators import CheckpointOperator
+
+    submit = tmp_path / "spark-submit"
+    submit.write_text("#!/bin/sh\necho 'statelib: no-source: there are no events'\nexit 1\n")
+    submit.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    run = SimpleNamespace(dag_id="own", run_id="r1", data_interval_start=DAY_2 - DAY, data_interval_end=DAY_2)
+    states = []
+    for number in (1, 2):
+        operator = CheckpointOperator(task_id="checkpoint", pipeline="tours", name="tours")
+        instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="checkpoint", try_number=number, max_tries=1)
+        instance.get_previous_dagrun = lambda: None
+        with pytest.raises(AirflowException, match="there are no events"):
+            operator.execute({"dag_run": run, "ti": instance, "task": operator})
+        newest = here.catalog().list("tours")[0]
+        states.append((newest.checkpoint_id, str(newest.state), newest.reason))
+    assert states == [(2, "PENDING", ""), (3, "ABORTED", "run r1: snapshot failed")]
+
+
+def test_a_restore_that_fails_holds_its_checkpoint_no_longer(
+    here: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With a spark-submit that sees the hold, and fails; the rest is as in Airflow."""
+    from airflow.sdk.exceptions import AirflowException
+
+    from plugins.statelib_airflow.operators import RestoreOperator
+
+    own = open_shop(tmp_path / "own")
+    for name, value in environment(own).items():
+        monkeypatch.setenv(name, value)
+    look = "print('held:', sqlite3.connect(sys.argv[1]).execute('SELECT checkpoint_id FROM pin').fetchall())"
+    submit = tmp_path / "spark-submit"
+    catalog = tmp_path / "own" / "catalog.db"
+    submit.write_text(f'#!/bin/sh\n{sys.executable} -c "import sqlite3, sys; {look}" {catalog}\nexit 1\n')
+    submit.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="back", try_number=1, max_tries=0)
+    context: Any = {"dag_run": SimpleNamespace(dag_id="own", run_id="r1"), "ti": instance}
+    operator = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", name="sales")
+    with pytest.raises(AirflowException, match=re.escape("held: [(2,)]")):
+        operator.execute(context)
+    sales = PipelineName("sales")
+    before = own.catalog().head(sales)
+    assert (before.head, own.catalog().cleanup.situation(sales).in_use) == (5, {5}), "the base of what is pending"
+    unrehearsed = RestoreOperator(task_id="back", pipeline="sales", checkpoint="2", rehearse=False, parallelism="3")
+    expected = {"head": 2, "generation": before.generation + 1, "parallelism": 3}
+    assert unrehearsed.execute(context) == expected
+    assert own.catalog().cleanup.situation(sales).in_use == frozenset()
+
+
+def test_the_sensor_waits_for_events_up_to_a_moment_or_for_a_new_checkpoint(here: Deployment) -> None:
+    from plugins.statelib_airflow.sensors import CheckpointSensor
+
+    head = here.catalog().get("sales", here.catalog().head("sales").head)
+    completed = datetime.fromtimestamp(head.completed_at_ms / 1000, UTC)
+    cases = [
+        ("sales", DAY_2.isoformat(), None, True),
+        ("sales", "2013-01-03", None, True),
+        ("sales", "2013-01-03T00:00:01", None, False),
+        ("tours", DAY_2.isoformat(), None, False),
+        ("rentals", None, None, False),
+        ("sales", None, completed.isoformat(), False),
+        ("sales", None, completed.replace(year=completed.year - 1).isoformat(), True),
+    ]
+    for pipeline, until, newer_than, there in cases:
+        sensor = CheckpointSensor(task_id="wait", pipeline=pipeline, until=until, newer_than=newer_than)
+        found = sensor.poke({})
+        assert bool(found) is there, (pipeline, until, newer_than)
+        facts = {"id": head.checkpoint_id, "bytes": head.size_bytes, "keys": head.entries}
+        assert found.xcom_value == (facts if there and pipeline == "sales" else None)
+
+
+def test_the_sensor_defers_to_a_trigger_that_names_the_connection_only(
+    here: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from airflow.sdk.exceptions import TaskDeferred
+
+    from plugins.statelib_airflow.sensors import CheckpointSensor, CheckpointTrigger
+
+    connect(monkeypatch, storage=here.storage_root)
+    sensor = CheckpointSensor(
+        task_id="wait", pipeline="sales", until="2014-01-01", deferrable=True, statelib_conn_id="state", poke_interval=0
+    )
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute({})
+    path, arguments = deferred.value.trigger.serialize()
+    assert path == "plugins.statelib_airflow.sensors.CheckpointTrigger"
+    assert json.loads(json.dumps(arguments)) == arguments
+    assert PASSWORD not in json.dumps(arguments)
+    arguments["until_ms"] = int(DAY_2.timestamp()) * 1000
+
+    async def events() -> list[Any]:
+        return [event async for event in CheckpointTrigger(**arguments).run()]
+
+    (event,) = asyncio.run(events())
+    assert sensor.execute_complete({}, event.payload)["id"] == here.catalog().head("sales").head
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a notifier of Airflow's kind, which knows nothing of statelib, was given to say."""
+    from airflow.sdk import BaseNotifier
+
+    said: list[str] = []
+
+    class Pager(BaseNotifier):
+        template_fields = ("text",)
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+        def notify(self, context: Any) -> None:
+            said.append(self.text)
+
+    monkeypatch.setitem(sys.modules, "pagers", SimpleNamespace(Pager=Pager))
+    return said
+
+
+def context_of(exception: BaseException | None, checkpoint_id: int | None = 41) -> dict[str, Any]:
+    """As Airflow's task runner hands it to callbacks, as far as a message needs it."""
+    instance = SimpleNamespace(
+        dag_id="sales.checkpoint", run_id="scheduled__1", task_id="register", try_number=3, log_url="http://log"
+    )
+    instance.xcom_pull = lambda task_ids, key: checkpoint_id if (task_ids, key) == ("begin", "checkpoint_id") else None
+    return {"ti": instance, "exception": exception}
+
+
+def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(here: Deployment, told: list[str]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from plugins.statelib_airflow.failures import failing_fast
+    from plugins.statelib_airflow.notifications import StatelibNotifier
+
+    with pytest.raises(AirflowFailException) as failed, failing_fast():
+        raise NotFoundError("there is no file", kind="missing-file", hint="look elsewhere")
+    template = "{{ statelib.title }} | {{ statelib.hint }}\n{{ statelib }}"
+    StatelibNotifier("sales", "pagers.Pager", {"text": template})(context_of(failed.value))
+    (text,) = told
+    assert text.splitlines() == [
+        "statelib: sales, checkpoint 41: register failed | look elsewhere",
+        "statelib: sales, checkpoint 41: register failed",
+        "run: sales.checkpoint scheduled__1, try 3",
+        "reason: missing-file: there is no file",
+        "hint: look elsewhere",
+        "log: http://log",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("exception", "reason"),
+    [
+        (
+            RuntimeError("Cannot execute: spark-submit.\nWARNING: x\nstatelib: bad-key: null (drop it)\n"),
+            "bad-key: null (drop it)",
+        ),
+        (RuntimeError("no answer"), "no answer"),
+        (None, "Airflow ended the task"),
+    ],
+)
+def test_the_reason_is_the_jobs_own_last_line_if_it_said_one(exception: BaseException | None, reason: str) -> None:
+    from plugins.statelib_airflow.notifications import alert_of
+
+    alert = alert_of("sales", context_of(exception, None))
+    assert (alert.reason, alert.checkpoint_id) == (reason, None)
+    assert alert.title == "statelib: sales, no checkpoint begun: register failed"
+
+
+def test_a_missed_deadline_is_told_too(here: Deployment, told: list[str]) -> None:
+    """Airflow gives a deadline's callback no more than the run and the deadline, as JSON."""
+    from plugins.statelib_airflow.notifications import StatelibNotifier
+
+    run = {"dag_id": "sales.checkpoint", "dag_run_id": "scheduled__1", "state": "running"}
+    late = {"dag_run": run, "deadline": {"id": "1", "deadline_time": "2026-01-01T06:00:00Z"}}
+    StatelibNotifier(pipeline="sales", notifier="pagers.Pager", arguments={"text": "{{ statelib }}"})(late)
+    (text,) = told
+    assert "the run is late" in text
+    assert "sales.checkpoint scheduled__1" in text
+    assert "due by 2026-01-01T06:00:00Z and is running" in text
+
+
+def test_an_operator_cleans_up_and_another_verifies(here: Deployment, tmp_path: Path) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    from plugins.statelib_airflow.operators import CleanupOperator, VerifyOperator
+
+    own = open_shop(tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(own).items():
+            patch.setenv(name, value)
+        done = CleanupOperator(task_id="cleanup", pipeline="sales").execute({})
+        assert set(done) == {"retention", "gc", "orphans"}
+        assert set(done["orphans"]) == {"sales"}
+        assert done["orphans"]["sales"]["deleted"] is False
+        pushed: dict[str, Any] = {}
+        context: Any = {"ti": SimpleNamespace(xcom_push=pushed.__setitem__), "dag_run": SimpleNamespace(run_id="1")}
+        verify = VerifyOperator(task_id="verify", pipeline="sales", read_data_subset="100%")
+        assert verify.execute(context)["problems"] == []
+        assert pushed["report"]["checkpoints"] == 4
+        damaged = max((tmp_path / "state" / "sales").glob("chk-5/*-*"))
+        damaged.write_bytes(b"?" + damaged.read_bytes()[1:])
+        with pytest.raises(AirflowFailException, match=damaged.name):
+            verify.execute(context)
+        assert len(pushed["report"]["problems"]) == 1

@@ -1,0 +1,176 @@
+"""A real Airflow tells the story of a poisoned day, with replay; and a team's own DAG runs beside it."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from demo.airflow_client import AirflowRequestError
+from demo.airflow_process import RunningAirflow, airflow, exclusive, free_ports, migrate
+from demo.places import Places
+from demo.poisoned_day import asked, day_of, tell
+from demo.prepare import write_days
+from demo.run import Story
+from statelib.flows.wiring import Deployment, deployment
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState
+
+NAME, STREAKS = PipelineName("aircraft_activity"), PipelineName("carrier_streaks")
+DAYS, POISONED = 3, 2
+PATIENCE_S = 240.0
+ALERTS = "alerts: {deadline: 1s}  # every run is late\n"
+
+OWN_RESTORE = f"""
+from airflow.sdk import DAG, Param
+from plugins.statelib_airflow.operators import RestoreOperator
+with DAG("own_restore", schedule=None, params={{"checkpoint": Param(type="string"), "parallelism": None}}):
+    RestoreOperator(
+        task_id="back", pipeline="{STREAKS}", checkpoint="{{{{ params.checkpoint }}}}",
+        parallelism="{{{{ params.parallelism }}}}", retries=0,
+    )
+"""
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, flights: pl.DataFrame) -> Iterator[RunningAirflow]:
+    root = tmp_path_factory.mktemp("story")
+    pipelines = root / "pipelines"
+    pipelines.mkdir()
+    places = Places(work=root / "work", pipelines=pipelines)
+    for name in (NAME, STREAKS):
+        text = (places.checkout / "dags" / "pipelines" / f"{name}.yaml").read_text()
+        (pipelines / f"{name}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1") + ALERTS)
+    places.make_directories()
+    write_days(flights.filter(pl.col("time_hour") < datetime(2013, 1, 8, tzinfo=UTC)), places.data / "flights")
+    own = root / "own"
+    own.mkdir()
+    (own / "own_restore.py").write_text(OWN_RESTORE)
+    local = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    folders = {"shipped": places.checkout / "dags", "own": own}
+    bundles = [{"name": n, "classpath": local, "kwargs": {"path": str(path)}} for n, path in folders.items()]
+    settings = {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
+    with exclusive(places):
+        migrate(places)
+        with airflow(places, free_ports(), settings=settings) as up:
+            wanted = {f"{NAME}.restore", f"{STREAKS}.dispose", "example_own_dag", "state_verify", "own_restore"}
+            up.client.wait_for_dags(wanted)
+            yield up
+
+
+def test_a_poisoned_day_is_restored_away_mended_and_replayed(running: RunningAirflow, flights: pl.DataFrame) -> None:
+    here, client = deployment(running.environment), running.client
+    story = Story(client, print, NAME)
+    told = tell(story, here, flights, days=DAYS, poisoned=POISONED, at_once=2)
+    assert list(told.ids) == [day_of(number) for number in range(1, DAYS + 1)], "in order, though started side by side"
+    assert told.before.different > 0, "the poison shows"
+    assert told.after.different == 0, told.after.examples
+    before = told.ids[day_of(POISONED - 1)]
+    assert f"Restore `{NAME}` to checkpoint {before}" in told.plan
+    assert f"leaves behind: {DAYS}, {POISONED}" in told.plan
+    assert set(client.task_states(told.restored.dag_id, told.restored.run_id).values()) == {"success"}
+
+    catalog = here.catalog()
+    head = catalog.head(NAME)
+    assert head.generation == 1
+    assert head.head is not None
+    history = [r.checkpoint_id for r in catalog.lineage(NAME, head.head)]
+    assert history == [5, 4, before], "the poisoned checkpoints are no part of the state"
+    kept = [r for r in catalog.list(NAME) if r.state is CheckpointState.COMPLETED]
+    assert len(kept) == 5, "they can still be looked at"
+    assert_late_runs_were_told_of(running)
+    assert_a_rejected_plan_changes_nothing(running)
+    assert_state_verify_finds_damage(running)
+
+
+def assert_late_runs_were_told_of(running: RunningAirflow) -> None:
+    """By Airflow's executor; where nobody else is to be told, to the callback's log."""
+    logs = Path(running.environment["AIRFLOW__LOGGING__BASE_LOG_FOLDER"]) / "executor_callbacks"
+    told = [text for path in logs.rglob("*") if path.is_file() and "the run is late" in (text := path.read_text())]
+    assert told
+    assert all(f"statelib: {NAME}" in text and f"{NAME}.checkpoint backfill__" in text for text in told)
+
+
+def assert_a_rejected_plan_changes_nothing(running: RunningAirflow) -> None:
+    here, client, dag_id = deployment(running.environment), running.client, f"{NAME}.restore"
+    before = here.catalog().head(NAME)
+    run = client.run(dag_id, client.trigger(dag_id, {"checkpoint": "2", "approval": True, "replay": True}))
+    assert asked(client, run)["options"] == ["Approve", "Reject"]
+    client.answer(run, "approve", "Reject")
+    assert client.wait_for_run(dag_id, run.run_id, PATIENCE_S).state == "success", "a no is an answer"
+    skipped = dict.fromkeys(("rehearse", "switch", "replay"), "skipped")
+    assert client.task_states(dag_id, run.run_id) == {"plan": "success", "approve": "success", **skipped}
+    assert here.catalog().head(NAME) == before
+
+
+def test_a_teams_own_dag_checkpoints_saves_and_disposes(running: RunningAirflow) -> None:
+    here, client = deployment(running.environment), running.client
+    client.call("PATCH", "/dags/example_own_dag", {"is_paused": False})
+    run = client.wait_for_run(
+        "example_own_dag", client.trigger("example_own_dag", {}, "2013-01-06T00:00:00Z"), PATIENCE_S
+    )
+    assert run.state == "success", client.failed_log(run)
+    records = {r.checkpoint_id: r for r in here.catalog().list(STREAKS)}
+    assert {number: r.kind for number, r in records.items()} == {1: SnapshotKind.CHECKPOINT, 2: SnapshotKind.SAVEPOINT}
+    assert all(r.state is CheckpointState.COMPLETED for r in records.values())
+    facts = client.xcom(run, "checkpoint")
+    assert (facts["id"], facts["keys"]) == (1, records[CheckpointId(1)].entries)
+    (event,) = client.call("GET", "/assets/events?source_dag_id=example_own_dag")["asset_events"]
+    assert {name: event["extra"][name] for name in facts} == facts
+    assert set(facts) == {"id", "bytes", "keys", "duration_ms"}
+    assert records[CheckpointId(2)].note == "week until 2013-01-06"
+
+    dispose = f"{STREAKS}.dispose"
+    with pytest.raises(AirflowRequestError):
+        client.trigger(dispose, {"savepoint": "all"})
+    asked = client.wait_for_run(dispose, client.trigger(dispose, {"savepoint": "2"}), PATIENCE_S)
+    assert client.task_states(dispose, asked.run_id) == {"preview": "success", "dispose": "skipped"}
+    assert _is_there(here, 2)
+    told = client.wait_for_run(dispose, client.trigger(dispose, {"savepoint": "2", "confirm": True}), PATIENCE_S)
+    assert told.state == "success", client.failed_log(told)
+    assert not _is_there(here, 2)
+    assert_a_team_restores(running)
+
+
+def assert_a_team_restores(running: RunningAirflow) -> None:
+    """With an operator: what Spark cannot restore is no head, and is not held any longer; mended, it is restored."""
+    here, client = deployment(running.environment), running.client
+    directory = Path(here.root_uri().removeprefix("file:")) / STREAKS / "chk-1"
+    damaged = min(p for p in directory.iterdir() if "-" in p.name)
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    failed = client.wait_for_run("own_restore", client.trigger("own_restore", {"checkpoint": "1"}), PATIENCE_S)
+    assert failed.state == "failed"
+    assert (here.catalog().head(STREAKS).generation, _held(here)) == (0, frozenset())
+    damaged.write_bytes(content)
+    conf = {"checkpoint": "1", "parallelism": "3"}
+    done = client.wait_for_run("own_restore", client.trigger("own_restore", conf), PATIENCE_S)
+    assert done.state == "success", client.failed_log(done)
+    assert client.xcom(done, "back") == {"head": 1, "generation": 1, "parallelism": 3}
+    assert _held(here) == frozenset()
+
+
+def assert_state_verify_finds_damage(running: RunningAirflow) -> None:
+    here, client = deployment(running.environment), running.client
+    directory = Path(here.root_uri().removeprefix("file:")) / NAME
+    damaged = min(p for p in directory.rglob("*") if p.is_file() and p.name != "_metadata")
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    run = client.wait_for_run(
+        "state_verify", client.trigger("state_verify", {"read_data_subset": "100%", "pipeline": NAME}), PATIENCE_S
+    )
+    assert run.state == "failed"
+    assert damaged.name in client.failed_log(run)
+
+
+def _held(here: Deployment) -> frozenset[CheckpointId]:
+    return here.catalog().cleanup.situation(STREAKS).in_use
+
+
+def _is_there(here: Deployment, number: int) -> bool:
+    return here.catalog().get(STREAKS, CheckpointId(number)).state is CheckpointState.COMPLETED

@@ -1,0 +1,239 @@
+"""The catalog is deleted, cut short, old, locked, read-only or of another version: what storage holds is never lost for
+it, nothing begins from an older state, and the error says what to do."""
+
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from extent import rounds
+from figures import record
+from garbage import TALLY, days, events, save, stored, tally
+from test_incremental_flow import TOURS as SHARING
+from test_incremental_flow import events as sharing_events
+from worlds import checkpoint_of, day, new_deployment, publish_here
+
+from statelib.catalog import engine
+from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, RetryableError, StatelibError
+from statelib.flows import wiring
+from statelib.flows.checkpoint import begin, register
+from statelib.flows.cleanup import collect_garbage, dispose, retire
+from statelib.flows.fork import fork
+from statelib.flows.inspection import verify_at
+from statelib.flows.orphans import orphans
+from statelib.flows.rebuild import apply_rebuild, plan_rebuild
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState
+
+NAME = PipelineName("tally")
+Act = Callable[[Deployment], object]
+CUTS = rounds(6, 40)
+
+DELETING: tuple[Act, ...] = (
+    retire,
+    collect_garbage,
+    lambda here: orphans(here, dry_run=False, force=True, grace_ms=0),
+)
+
+
+def begins(here: Deployment) -> None:
+    begin(here, here.pipeline("tally"), day(3), "test")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Deployment:
+    return tally(tmp_path)
+
+
+def another_process() -> None:
+    """What a process remembers of catalogs is forgotten."""
+    wiring.opened_catalog.cache_clear()
+
+
+def whole(here: Deployment, directories: list[str]) -> None:
+    for directory in directories:
+        assert verify_at(directory, own=True, storage_root=here.storage_root).problems == ()
+
+
+def completed(here: Deployment, name: str = NAME) -> list[str]:
+    return [r.directory for r in here.catalog().list(PipelineName(name), {CheckpointState.COMPLETED})]
+
+
+def brought_up_to_date(here: Deployment) -> None:
+    apply_rebuild(here, plan_rebuild(here, merge=True))
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty file"])
+def test_a_pipeline_whose_catalog_is_lost_does_not_begin_from_nothing(
+    here: Deployment, tmp_path: Path, left: str
+) -> None:
+    """Retention has removed the first checkpoints, so that their ids are free on storage."""
+    days(here, 1, 4)
+    retire(here)
+    collect_garbage(here)
+    before, there = stored(here), completed(here)
+    (tmp_path / "catalog.db").unlink()
+    if left != "nothing":
+        (tmp_path / "catalog.db").touch()
+    another_process()
+    with pytest.raises(ConflictError, match="catalog rebuild --merge -p tally") as refusal:
+        days(here, 5, 5)
+    assert refusal.value.kind == "catalog-behind-storage"
+    for delete in DELETING:
+        delete(here)
+    assert stored(here) == before
+    brought_up_to_date(here)
+    assert sorted(completed(here)) == sorted(there)
+    days(here, 5, 5)
+    assert here.catalog().head(NAME).head == 5
+    record("G7", "lost catalogs after which nothing began from nothing", 1)
+
+
+@pytest.mark.parametrize("behind", range(1, 1 + rounds(2, 4)))
+def test_an_old_backup_neither_deletes_nor_begins(tmp_path: Path, behind: int) -> None:
+    """Incremental checkpoints that share files, cleaned up each day; the backup is ``behind`` days old."""
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "tours.yaml").write_text(SHARING)
+    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    for number in range(1, 7):
+        checkpoint_of(here, "tours", number, sharing_events(number))
+        if number + behind == 6:
+            shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
+        retire(here)
+        collect_garbage(here)
+    before, there = stored(here), completed(here, "tours")
+    shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
+    another_process()
+    for act in (*DELETING, lambda h: begin(h, h.pipeline("tours"), day(7), "test")):
+        with pytest.raises(ConflictError) as refusal:
+            act(here)
+        assert refusal.value.kind == "catalog-behind-storage"
+    assert before - stored(here) == set()
+    brought_up_to_date(here)
+    checkpoint_of(here, "tours", 7, sharing_events(7))
+    for delete in DELETING:
+        delete(here)
+    whole(here, completed(here, "tours"))
+    assert set(there[:1]) <= set(completed(here, "tours"))
+    record("G7", "old backups of the catalog that deleted nothing", 1)
+
+
+def test_a_fork_that_the_backup_has_never_heard_of_keeps_its_files(here: Deployment, tmp_path: Path) -> None:
+    """The source's own checkpoints are all known: only the fork's says that one of them is still needed."""
+    days(here, 1, 1)
+    shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
+    (tmp_path / "pipelines" / "branch.yaml").write_text(TALLY.replace("name: tally", "name: branch"))
+    forked = fork(here, here.pipeline("branch"), here.catalog().get(NAME, CheckpointId(1)), "test")
+    shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
+    another_process()
+    days(here, 2, 4)
+    for delete in DELETING:
+        with pytest.raises(ConflictError, match="branch/chk-1") as refusal:
+            delete(here)
+        assert refusal.value.kind == "catalog-behind-storage"
+    whole(here, [forked.directory])
+    brought_up_to_date(here)
+    for delete in DELETING:
+        delete(here)
+    whole(here, [forked.directory, *completed(here)])
+
+
+def test_a_savepoint_is_not_disposed_of_by_an_old_catalog(here: Deployment, tmp_path: Path) -> None:
+    days(here, 1, 1)
+    saved = save(here, "kept")
+    shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
+    days(here, 2, 2)
+    before = stored(here)
+    shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
+    another_process()
+    with pytest.raises(ConflictError):
+        dispose(here, NAME, CheckpointId(saved))
+    assert stored(here) == before
+
+
+@pytest.mark.parametrize("garbage", [False, True], ids=["cut", "overwritten"])
+def test_a_damaged_catalog_is_said_and_nothing_is_touched(here: Deployment, tmp_path: Path, garbage: bool) -> None:
+    days(here, 1, 3)
+    file = tmp_path / "catalog.db"
+    data, before = file.read_bytes(), stored(here)
+    for number in range(1, CUTS + 1):
+        length = len(data) * number // (CUTS + 1)
+        file.write_bytes(bytes(length) if garbage else data[:length])
+        another_process()
+        for act in (begins, *DELETING):
+            with pytest.raises(CorruptStateError, match="catalog rebuild") as damage:
+                act(here)
+            assert damage.value.kind == "catalog-damaged"
+        assert stored(here) == before
+    file.write_bytes(data)
+    another_process()
+    days(here, 4, 4)
+    record("G3", "damaged catalogs that were said", CUTS)
+
+
+def test_a_catalog_that_stays_locked_is_worth_a_retry(
+    here: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days(here, 1, 2)
+    before = stored(here)
+    monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 20)
+    with sqlite3.connect(tmp_path / "catalog.db", isolation_level=None) as holder:
+        holder.execute("BEGIN EXCLUSIVE")
+        for act in (begins, *DELETING):
+            with pytest.raises(RetryableError, match="locked") as refusal:
+                act(here)
+            assert refusal.value.kind == "catalog-unavailable"
+        holder.execute("ROLLBACK")
+    holder.close()
+    assert stored(here) == before
+    days(here, 3, 3)
+
+
+def test_a_catalog_that_is_locked_for_a_while_is_waited_for(here: Deployment, tmp_path: Path) -> None:
+    days(here, 1, 1)
+    holder = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None, check_same_thread=False)
+    holder.execute("BEGIN EXCLUSIVE")
+    letting_go = threading.Timer(0.3, holder.execute, ["ROLLBACK"])
+    letting_go.start()
+    days(here, 2, 2)
+    letting_go.join()
+    holder.close()
+    assert here.catalog().head(NAME).head == 2
+
+
+def test_a_read_only_catalog_can_be_read_and_says_what_is_wrong(here: Deployment, tmp_path: Path) -> None:
+    days(here, 1, 2)
+    read_only = replace(here, catalog_url=f"sqlite:///file:{tmp_path}/catalog.db?mode=ro&uri=true")
+    before = stored(here)
+    assert read_only.catalog().head(NAME).head == 2
+    for act in (begins, lambda h: h.catalog().cleanup.condemn(NAME, "run")):
+        with pytest.raises(InvalidRequestError, match="owner and mode") as refusal:
+            act(read_only)
+        assert refusal.value.kind == "catalog-denied"
+    assert stored(here) == before
+
+
+@pytest.mark.parametrize("revision", ["0004", "9999"])
+def test_a_catalog_of_another_version_in_the_middle_of_a_run(here: Deployment, tmp_path: Path, revision: str) -> None:
+    """Published, and then the next task finds a catalog that another statelib has migrated."""
+    days(here, 1, 1)
+    begun = begin(here, here.pipeline("tally"), day(2), "test").checkpoint_id
+    publish_here(here, here.pipeline("tally"), begun, events(2))
+    before = stored(here)
+    file = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
+    (own,) = file.execute("SELECT version_num FROM alembic_version").fetchone()
+    file.execute("UPDATE alembic_version SET version_num = ?", [revision])
+    another_process()
+    for act in (lambda h: register(h, h.pipeline("tally"), begun), *DELETING):
+        with pytest.raises(StatelibError, match="expected schema"):
+            act(here)
+    assert stored(here) == before
+    file.execute("UPDATE alembic_version SET version_num = ?", [own])
+    file.close()
+    another_process()
+    assert register(here, here.pipeline("tally"), begun).state is CheckpointState.COMPLETED
+    assert len(completed(here)) == 2

@@ -1,0 +1,48 @@
+"""One snapshot, two pipelines: neither deletes what the other stands on, also if one has claimed it."""
+
+from pathlib import Path
+
+import pytest
+from shop import SALES, open_shop, sales
+from worlds import checkpoint_of
+
+from statelib.flows.cleanup import collect_garbage, dispose
+from statelib.flows.inspection import verify_at
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState, ClaimMode
+
+SAVEPOINT = CheckpointId(4)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Deployment:
+    """The shop, and a pipeline ``shops`` that goes on from what ``sales`` left."""
+    shop = open_shop(tmp_path)
+    text = SALES.replace("name: sales", "name: shops\nrenamed_from: sales")
+    (tmp_path / "pipelines" / "shops.yaml").write_text(text)
+    return shop
+
+
+def restore(here: Deployment, checkpoint: str, mode: ClaimMode) -> CheckpointId:
+    pipeline = here.pipeline("shops")
+    head = apply_restore(here, pipeline, plan_restore(here, pipeline, checkpoint, None, mode), "test")
+    assert head.head is not None
+    return head.head
+
+
+@pytest.mark.parametrize("mode", ClaimMode)
+@pytest.mark.parametrize("first", ["sales", "shops"])
+def test_a_snapshot_of_two_pipelines_goes_with_the_second(here: Deployment, first: str, mode: ClaimMode) -> None:
+    sold = here.catalog().get(PipelineName("sales"), SAVEPOINT)
+    imported = restore(here, sold.directory, mode)
+    checkpoint_of(here, "shops", 3, sales(200))
+    mine = {"sales": SAVEPOINT, "shops": imported}
+    second = next(name for name in mine if name != first)
+    dispose(here, PipelineName(first), mine[first])
+    assert here.catalog().get(PipelineName(first), mine[first]).state is CheckpointState.DELETED
+    assert not verify_at(sold.directory, own=True, storage_root=here.storage_root).problems
+    dispose(here, PipelineName(second), mine[second])
+    collect_garbage(here)
+    assert here.remover().list_files(sold.directory) == []

@@ -1,0 +1,81 @@
+"""Cleaning up a bucket while the storage misbehaves: run again, exactly what living checkpoints need is left."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from garbage import days, directories, needed, save, stored, tally
+
+from statelib.errors import RetryableError, StatelibError
+from statelib.flows import wiring
+from statelib.flows.cleanup import collect_garbage, dispose, retire
+from statelib.flows.inspection import verify_at
+from statelib.flows.orphans import orphans
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState
+from statelib.storage.retries import Retries, wait_never
+from statelib.testing.fault_proxy import Fault
+from statelib.testing.s3_endpoint import S3Endpoint
+
+TALLY = PipelineName("tally")
+
+
+@pytest.fixture
+def here(s3: S3Endpoint, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+    monkeypatch.setattr(wiring, "RETRIES", Retries((0.0, 0.0), wait_never))
+    return tally(tmp_path, storage_root=f"s3://{bucket}/state")
+
+
+def is_whole(here: Deployment) -> None:
+    for record in here.catalog().list(TALLY, {CheckpointState.COMPLETED}):
+        assert verify_at(record.directory, own=True).problems == ()
+
+
+def test_twenty_checkpoints_leave_what_the_living_need(here: Deployment) -> None:
+    days(here, 1, 20)
+    saved = save(here, "kept")
+    assert len(directories(here)) == 21
+    retire(here)
+    (collected,) = collect_garbage(here)
+    assert collected.checkpoints == tuple(range(1, 19))
+    orphans(here, dry_run=False)
+    assert stored(here) == needed(here)
+    assert directories(here) == {"chk-19", "chk-20", f"savepoint-tally-{saved}"}
+    is_whole(here)
+    dispose(here, TALLY, CheckpointId(saved))
+    assert stored(here) == needed(here)
+    assert directories(here) == {"chk-19", "chk-20"}
+
+
+BREAKS = [
+    pytest.param(0, Fault("lost", "POST", "delete", 99), id="lost-at-once"),
+    pytest.param(1, Fault("reset", "POST", "delete", 99), id="reset-between-metadata"),
+    pytest.param(3, Fault("status", "POST", "delete", 99), id="503-before-directories"),
+    pytest.param(4, Fault("truncate", "POST", "delete", 99), id="cut-in-directories"),
+    pytest.param(0, Fault("truncate", "GET", "list-type", 99), id="half-a-listing"),
+    pytest.param(1, Fault("status", "GET", "list-type", 99), id="no-listing"),
+]
+
+
+@pytest.mark.parametrize(("passed", "fault"), BREAKS)
+def test_a_storm_in_the_middle_and_again(here: Deployment, s3: S3Endpoint, passed: int, fault: Fault) -> None:
+    """The first ``passed`` requests of the kind arrive."""
+    days(here, 1, 5)
+    retire(here)
+    s3.break_next(replace(fault, times=1))
+    collect_garbage(here)
+    assert stored(here) == needed(here), "one bad answer is asked for again"
+    days(here, 6, 8)
+    retire(here)
+    s3.break_next(Fault("slow", fault.method, fault.part, passed), fault)
+    with pytest.raises(StatelibError) as failure:
+        collect_garbage(here)
+    assert isinstance(failure.value, RetryableError)
+    s3.break_next()
+    is_whole(here)
+    assert needed(here) <= stored(here)
+    collect_garbage(here)
+    assert stored(here) == needed(here)
+    assert directories(here) == {"chk-7", "chk-8"}
+    is_whole(here)

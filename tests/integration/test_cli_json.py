@@ -1,0 +1,97 @@
+"""Every command with ``--json`` prints one document, with the keys that the reference promises, and nothing else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from shop import SALES, open_shop
+from shop_cli import call
+from test_cli import commands
+
+from statelib.cli.answers import ANSWERS, CHECKED, ERROR, Answer
+from statelib.flows.wiring import Deployment
+
+BOOTSTRAP = """\
+name: history
+operators:
+  activity:
+    key: {type: string, of: key}
+    rows: {snapshot: sales/5, state: total}
+    states:
+      sold: {kind: value, type: long, of: value.sold}
+"""
+CALLS = {
+    "run": "sales --start 2013-01-03 --end 2013-01-04 --dry-run",
+    "inspect": "sales/5",
+    "hexdump": "sales/5",
+    "export": "sales/5 -o {root}/entries.jsonl",
+    "verify": "",
+    "gc": "--dry-run",
+    "orphans": "",
+    "why": "{root}/state/sales/chk-5/_metadata",
+    "restore": "sales 5 --dry-run",
+    "history": "",
+    "checkpoints list": "",
+    "checkpoints show": "sales/5",
+    "checkpoints diff": "sales/1 sales/5",
+    "checkpoints dispose": "sales/4 --dry-run",
+    "pipelines list": "",
+    "pipelines validate": "",
+    "pipelines fork": "sales/5 branch",
+    "pipelines status": "sales",
+    "pipelines cancel": "tours",
+    "pipelines resume": "tours",
+    "savepoint dispose": "sales/4 --dry-run",
+    "savepoint rewrite": "{root}/state/savepoints/savepoint-sales-4 -t {root}/rewritten",
+    "catalog migrate": "",
+    "catalog rebuild": "--merge --dry-run",
+}
+ELSEWHERE = {"savepoint create", "bootstrap", "import-statestore", "checkpoints release"}
+"""Called below, in test_bootstrap_on_spark.py, test_statestore_import.py and test_quarantine_flow.py."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("json")
+
+
+@pytest.fixture(scope="module")
+def shop(root: Path) -> Deployment:
+    here = open_shop(root)
+    (root / "pipelines" / "branch.yaml").write_text(SALES.replace("name: sales", "name: branch"))
+    (root / "history.yaml").write_text(BOOTSTRAP)
+    return here
+
+
+def told(here: Deployment, *words: object, status: int = 0) -> Any:
+    result = call(here, *words, "--json")
+    assert (result.exit_code, result.stderr) == (status, ""), result.output
+    return json.loads(result.stdout)
+
+
+def assert_keys(answer: Answer, document: Any) -> None:
+    assert isinstance(document, list) is answer.many
+    for each in document if answer.many else [document]:
+        assert set(each) == set(answer.keys)
+
+
+def test_every_command_has_an_answer() -> None:
+    assert set(commands()) == set(ANSWERS) == set(CALLS) | ELSEWHERE
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_the_keys_are_those_of_the_reference(shop: Deployment, root: Path, command: str) -> None:
+    words = CALLS[command].format(root=root).split()
+    assert_keys(ANSWERS[command], told(shop, *command.split(), *words))
+
+
+def test_a_refusal_is_an_answer_too(shop: Deployment) -> None:
+    for words in (["run", "sails"], ["verify", "sales/99"], ["catalog", "rebuild"], ["savepoint", "create", "sails"]):
+        assert_keys(ERROR, told(shop, *words, status=2))
+
+
+def test_commands_with_spark(shop: Deployment, root: Path, spark: SparkSession) -> None:
+    assert_keys(ANSWERS["savepoint create"], told(shop, "savepoint", "create", "sales", "--note", "for machines"))
+    assert_keys(CHECKED, told(shop, "bootstrap", root / "history.yaml", "-t", root / "flink", "--check"))

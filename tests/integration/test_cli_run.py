@@ -1,0 +1,105 @@
+"""``statelib run`` and ``savepoint create``: whole runs without Airflow, and what becomes of one that fails."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+from pyspark.sql import SparkSession
+from shop import environment
+from shop_cli import refused, said
+from typer.testing import CliRunner
+from worlds import new_deployment
+
+from statelib.cli.main import app
+from statelib.flows.inspection import resolve
+from statelib.flows.wiring import Deployment
+
+ORDERS = """\
+name: orders
+schedule: {cron: "@daily", start: 2026-01-01}
+source:
+  path: "{data}/{start:%Y-%m-%d}.parquet"
+  columns: {shop: string, amount: long}
+key: [shop]
+states:
+  total: {kind: value, value: {agg: sum, of: amount}}
+backend: heap
+parallelism: 2
+"""
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def write_day(root: Path, number: int, amount: int = 1) -> None:
+    frame = pl.DataFrame({"shop": ["a", "b", "b"], "amount": [amount, amount, amount]})
+    frame.write_parquet(root / f"{FIRST + timedelta(days=number - 1):%Y-%m-%d}.parquet")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Deployment:
+    pipelines, data = tmp_path / "pipelines", tmp_path / "data"
+    pipelines.mkdir()
+    data.mkdir()
+    (pipelines / "orders.yaml").write_text(ORDERS)
+    for number in (1, 2, 4):
+        write_day(data, number)
+    return new_deployment(tmp_path, data, pipelines)
+
+
+def totals(here: Deployment, snapshot: str) -> dict[str, int]:
+    return {row["key"]: row["value"] for row in resolve(here, snapshot).to_arrow("total").to_pylist()}
+
+
+def test_a_range_then_the_next_then_a_failure_then_all_of_it(here: Deployment, spark: SparkSession) -> None:
+    planned = json.loads(said(here, "run", "orders", "--end", "2026-01-04", "--dry-run", "--json"))
+    assert len(planned["intervals"]) == 3
+    assert said(here, "run", "orders", "--end", "2026-01-03").count("completed") == 2
+    assert totals(here, "orders/2") == {"a": 2, "b": 4}
+
+    assert "2026-01-03.parquet cannot be read" in refused(here, "run", "orders")
+    (failed,) = [r for r in json.loads(said(here, "checkpoints", "list", "--all", "--json")) if r["checkpoint_id"] == 3]
+    assert (failed["state"], failed["failure"]) == ("ABORTED", "CHECKPOINT_DECLINED")
+
+    write_day(Path(here.data), 3, 10)
+    done = json.loads(said(here, "run", "orders", "--start", "2026-01-02", "--end", "2026-01-05", "--json"))
+    assert [(c["checkpoint_id"], c["already_completed"]) for c in done["checkpoints"]] == [
+        (2, True), (4, False), (5, False),
+    ]  # fmt: skip
+    assert totals(here, "orders/5") == {"a": 13, "b": 26}
+    assert "does not follow the last applied one" in refused(here, "run", "orders", "--start", "2026-01-08")
+
+    told = json.loads(said(here, "savepoint", "create", "orders", "-t", here.work_directory, "--note", "n", "--json"))
+    assert (told["kind"], told["note"], told["base"]) == ("SAVEPOINT", "n", 5)
+    assert totals(here, told["directory"].removeprefix("file://")) == {"a": 13, "b": 26}
+
+
+def test_bounds_that_make_no_intervals_are_refused(here: Deployment) -> None:
+    assert "begins at 2026-01-01 12:00:00" in refused(here, "run", "orders", "--start", "2026-01-01T12:00")
+    assert "it must be after --start" in refused(here, "run", "orders", "--start", "2026-01-02", "--end", "2026-01-01")
+    assert "fits into that range" in refused(here, "run", "orders", "--end", "2026-01-01T12:00")
+    assert "'yesterday' is no time" in refused(here, "run", "orders", "--start", "yesterday")
+    assert "--conf 'x': expected NAME=VALUE" in refused(here, "run", "orders", "--conf", "x")
+    assert "where the interval ends" in refused(here, "run", "orders", "--whole")
+    whole = said(here, "run", "orders", "--whole", "--end", "2026-01-31", "--dry-run")
+    assert whole == "2026-01-01 00:00:00 to 2026-01-31 00:00:00 UTC\n"
+    (Path(here.pipelines_directory) / "orders.yaml").write_text(ORDERS.replace('cron: "@daily"', 'cron: "at noon"'))
+    assert "'at noon' is no cron expression" in refused(here, "run", "orders")
+
+
+def test_a_pipeline_without_a_schedule_is_told_its_intervals(here: Deployment) -> None:
+    unscheduled = "\n".join(line for line in ORDERS.splitlines() if not line.startswith("schedule"))
+    (Path(here.pipelines_directory) / "orders.yaml").write_text(unscheduled)
+    assert "nothing says where its first interval begins" in refused(here, "run", "orders")
+    assert "where the interval ends" in refused(here, "run", "orders", "--start", "2026-01-01")
+
+
+def test_an_unknown_format_of_a_savepoint_is_refused(here: Deployment) -> None:
+    assert "expected canonical or native" in refused(here, "savepoint", "create", "orders", "--format", "x")
+    assert "no completed checkpoint" in refused(here, "savepoint", "create", "orders")
+
+
+def test_names_are_completed(here: Deployment) -> None:
+    words = {"_STATELIB_COMPLETE": "complete_bash", "COMP_CWORD": "2", "COMP_WORDS": "statelib run or"}
+    result = CliRunner().invoke(app, [], prog_name="statelib", env={**environment(here), **words})
+    assert result.stdout.split() == ["orders"]

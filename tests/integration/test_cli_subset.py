@@ -1,0 +1,70 @@
+"""``statelib verify --read-data-subset``: what is read is proved, what is not read has to be there."""
+
+import json
+from pathlib import Path
+
+import pytest
+from shop import open_shop
+from shop_cli import call, refused, said
+from test_incremental_flow import TOURS as SHARING
+from test_incremental_flow import events
+from worlds import checkpoint_of, new_deployment
+
+from statelib.flows.wiring import Deployment
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Deployment:
+    return open_shop(tmp_path)
+
+
+def data_files(here: Deployment) -> list[Path]:
+    return sorted(path for path in Path(here.storage_root).rglob("*-0-*") if path.is_file())
+
+
+def test_damage_is_found_by_the_part_that_reads_it(shop: Deployment) -> None:
+    damaged = data_files(shop)[0]
+    damaged.write_bytes(bytes(len(damaged.read_bytes())))
+    assert call(shop, "verify").exit_code == 1
+    found = [call(shop, "verify", "--read-data-subset", f"{n}/4").exit_code for n in (1, 2, 3, 4)]
+    assert sorted(found) == [0, 0, 0, 1]
+    assert call(shop, "verify", "--read-data-subset", "100%").exit_code == 1
+
+
+def test_a_missing_file_is_found_by_every_part(shop: Deployment) -> None:
+    data_files(shop)[0].unlink()
+    assert {call(shop, "verify", "--read-data-subset", f"{n}/4").exit_code for n in (1, 2, 3, 4)} == {1}
+
+
+def read(shop: Deployment, seed: str) -> int:
+    told = json.loads(said(shop, "verify", "--read-data-subset", "50%", "--seed", seed, "--json"))
+    return sum(each["files_read"] - 1 for each in told)
+
+
+def test_the_seed_is_shown_and_chooses_the_same_files(shop: Deployment) -> None:
+    told = json.loads(said(shop, "verify", "--read-data-subset", "10%", "--json"))
+    (seed,) = {each["subset_seed"] for each in told}
+    again = json.loads(said(shop, "verify", "--read-data-subset", "10%", "--seed", seed, "--json"))
+    assert again == told
+    assert len({read(shop, seed) for seed in "abcdefgh"}) > 1, "other files with another seed"
+    assert (
+        f"--seed {seed} reads the same ones" in call(shop, "verify", "--read-data-subset", "10%", "--seed", seed).stderr
+    )
+    assert {each["subset_seed"] for each in json.loads(said(shop, "verify", "--json"))} == {None}
+
+
+def test_options_that_say_nothing_are_refused(shop: Deployment) -> None:
+    assert "--seed goes with" in refused(shop, "verify", "--seed", "1")
+    assert "expected one of them" in refused(shop, "verify", "--no-read-data", "--read-data-subset", "5%")
+    assert "expected a percentage or a part" in refused(shop, "verify", "--read-data-subset", "5")
+
+
+def test_a_file_that_checkpoints_share_is_read_once(tmp_path: Path) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "tours.yaml").write_text(SHARING)
+    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    for number in (1, 2, 3):
+        checkpoint_of(here, "tours", number, events(number))
+    told = json.loads(said(here, "verify", "--read-data-subset", "100%", "--json"))
+    written = [p for p in Path(here.storage_root).rglob("*") if p.is_file() and p.name != "_metadata"]
+    assert sum(each["files_read"] - 1 for each in told) == len(written) < sum(each["files"] - 1 for each in told)

@@ -1,0 +1,178 @@
+"""PostgreSQL, S3 and a standalone Spark with two workers, which are killed while they write a checkpoint."""
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import polars as pl
+import pytest
+from garbage import needed, stored
+from worlds import CHECKOUT, day
+
+from demo.compare import aircraft_expected, aircraft_found, difference
+from demo.places import Places, Ports, environment
+from demo.processes import unused_ports
+from demo.spark_cluster import HOSTS
+from demo.topology import ENDPOINT, Topology, topology
+from statelib.flows.checkpoint import begin, check, register
+from statelib.flows.inspection import verify_at
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.orphans import orphans
+from statelib.flows.wiring import Deployment, deployment
+from statelib.model.ids import CheckpointId
+from statelib.testing.fault_proxy import Fault
+from statelib.testing.postgresql_server import NoServer
+
+NAME = "aircraft_activity"
+SPECULATION = ("--conf", "spark.speculation=true", "--conf", "spark.speculation.quantile=0.5")
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture
+def running(tmp_path: Path, data: Path) -> Iterator[Topology]:
+    if not ENDPOINT.exists():
+        pytest.skip("no .work/endpoint: make setup")
+    places = Places(work=tmp_path / "work", pipelines=tmp_path / "pipelines")
+    places.make_directories()
+    (places.data / "flights").symlink_to(data / "flights")
+    places.pipelines.mkdir()
+    file = f"{NAME}.yaml"
+    (places.pipelines / file).write_text((CHECKOUT / "dags" / "pipelines" / file).read_text())
+    try:
+        with topology(places) as started:
+            yield started
+    except NoServer as reason:
+        pytest.skip(str(reason))
+
+
+def test_workers_die_while_they_write_and_every_checkpoint_is_whole(
+    running: Topology, flights: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One story, because starting it all is dear: each worker once, in two checkpoints; one in which a subtask runs
+    twice at once, because it is slow; then cleaning up."""
+    page = with_page(running, tmp_path)
+    env = environment(page.places, Ports())
+    for name in page.places.settings:
+        monkeypatch.setenv(name, env[name])
+    here = deployment(env)
+    for number, host in ((1, HOSTS[1]), (2, HOSTS[0])):
+        checkpoint_without(page, here, env, number, host)
+        assert_state(here, flights, number)
+        running.spark.start_worker(host)
+        running.spark.wait_for_workers(len(HOSTS))
+    checkpoint_with_speculation(page, here, env, 3)
+    assert_state(here, flights, 3)
+    assert running.leaks() == []
+    garbage = stored(here) - needed(here)
+    assert len([uri for uri in garbage if "/chk-" in uri and not uri.endswith("/.location")]) >= 3, "of dead writers"
+    swept = orphans(here, dry_run=False)
+    assert all(each.deleted for each in swept if each.files)
+    left = {uri for uri in stored(here) - needed(here) if "/." not in uri}
+    assert left == set()
+    assert_state(here, flights, 3)
+
+
+def with_page(running: Topology, tmp_path: Path) -> Topology:
+    """The same, but drivers show Spark's own page, on a port that SPARK_UI_PORT says."""
+    conf, (port,) = tmp_path / "conf", unused_ports(1)
+    conf.mkdir()
+    own = CHECKOUT / "demo" / "spark"
+    for file in own.iterdir():
+        (conf / file.name).write_text(file.read_text())
+    shown = f"\nspark.ui.enabled true\nspark.ui.port {port}\n"
+    defaults = (own / "spark-defaults.conf").read_text().replace("spark.ui.enabled", "#")
+    (conf / "spark-defaults.conf").write_text(defaults + shown)
+    settings = {**running.places.settings, "SPARK_CONF_DIR": str(conf), "SPARK_UI_PORT": str(port)}
+    return replace(running, places=replace(running.places, settings=settings))
+
+
+def checkpoint_without(running: Topology, here: Deployment, env: dict[str, str], number: int, host: str) -> None:
+    """A day's checkpoint; a worker dies while both subtasks are uploading."""
+    assert begin(here, here.pipeline(NAME), day(number), "test").checkpoint_id == number
+    with submitted(running, env, number) as job:
+        with running.uploading(here, NAME, number) as uploads:
+            assert running.leaks() == []
+            assert secrets_shown(running, env) == []
+            assert running.spark.kill_worker(host) >= 4, "worker, executor, Python's daemon and worker"
+            assert job.poll() is None
+        proved(running, here, job, number, uploads)
+
+
+def checkpoint_with_speculation(running: Topology, here: Deployment, env: dict[str, str], number: int) -> None:
+    """A day's checkpoint, the first upload of which does not end: Spark starts that subtask once more, on the other
+    host, and its copy is the one that counts."""
+    begin(here, here.pipeline(NAME), day(number), "test")
+    running.s3.break_next(Fault("hold", "PUT", f"/{NAME}/chk-{number}/", 1))
+    with submitted(running, env, number, *SPECULATION) as job:
+        try:
+            job.wait(240)
+            uploads = tuple(path.partition("?")[0].rpartition("/")[2] for path in running.s3.held())
+            assert len(uploads) == 1
+        finally:
+            running.s3.break_next()
+        proved(running, here, job, number, uploads)
+
+
+def proved(running: Topology, here: Deployment, job: subprocess.Popen[str], number: int, lost: tuple[str, ...]) -> None:
+    """The job ended well, its checkpoint is whole and registered, and not all of ``lost`` is part of it."""
+    output, _ = job.communicate(timeout=240)
+    assert job.returncode == 0, output
+    assert not any(secret in output for secret in running.secrets)
+    pipeline = here.pipeline(NAME)
+    report = check(here, pipeline, CheckpointId(number))
+    assert report.passed
+    directory = register(here, pipeline, CheckpointId(number), report.report_uri).directory
+    manifest = open_checkpoint(directory, own=True).manifest
+    assert manifest is not None
+    written = {file.path.rpartition("/")[2] for file in manifest.files}
+    assert set(lost) - written, "what was lost on the way is not part of the checkpoint"
+    assert verify_at(directory, own=True, storage_root=here.storage_root).problems == ()
+
+
+def submitted(running: Topology, env: dict[str, str], number: int, *conf: str) -> subprocess.Popen[str]:
+    """The snapshot job, as Airflow's operator starts it."""
+    script = str(CHECKOUT / "jobs" / "snapshot.py")
+    file = str(running.places.pipelines / f"{NAME}.yaml")
+    binary = str(Path(sys.executable).parent / "spark-submit")
+    arguments = ["--pipeline", file, "--checkpoint-id", str(number)]
+    return subprocess.Popen(
+        [binary, "--master", running.spark.url, "--deploy-mode", "client", *conf, script, *arguments],
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def secrets_shown(running: Topology, env: dict[str, str]) -> list[str]:
+    """Addresses of Spark's pages, the driver's, the master's and the workers', that show a secret."""
+    driver = f"http://127.0.0.1:{env['SPARK_UI_PORT']}/api/v1/applications"
+    (application,) = fetched_json(driver)
+    pages = [f"{driver}/{application['id']}/environment", f"{running.spark.page}/", f"{running.spark.page}/json/"]
+    alive = [worker for worker in running.spark.state()["workers"] if worker["state"] == "ALIVE"]
+    pages += [f"{worker['webuiaddress']}/json/" for worker in alive]
+    assert "spark.executor.memory" in fetched(pages[0])
+    return [page for page in pages if any(secret in fetched(page) for secret in running.secrets)]
+
+
+def fetched(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        return answer.read().decode()
+
+
+def fetched_json(address: str) -> list[dict[str, str]]:
+    return json.loads(fetched(address))
+
+
+def assert_state(here: Deployment, flights: pl.DataFrame, days: int) -> None:
+    directory = here.catalog().get(NAME, CheckpointId(days)).directory
+    found = aircraft_found(open_checkpoint(directory, storage_root=here.storage_root))
+    seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, 1 + days, tzinfo=UTC))
+    result = difference("aircraft", aircraft_expected(seen), found, ["tailnum"])
+    assert (result.different, result.keys > 0) == (0, True), result.examples

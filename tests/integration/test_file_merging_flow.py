@@ -1,0 +1,259 @@
+"""File merging through the flows, without Spark and Airflow: what lies on disk, for how long, and that it is right."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from worlds import checkpoint_of, day, new_deployment, publish_here
+
+from statelib.errors import CorruptStateError
+from statelib.flows.checkpoint import begin, commit_facts, register
+from statelib.flows.cleanup import collect_garbage, retire
+from statelib.flows.inspection import resolve, verify
+from statelib.flows.opened import Checkpoint
+from statelib.flows.orphans import orphans, why
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import FileRecord
+from statelib.model.handles import SegmentFileStateHandle, stream_handles
+from statelib.model.ids import AttemptId, PipelineName
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.record import CheckpointState, ClaimMode
+from statelib.storage.uris import local_path, to_uri
+
+TOURS = """\
+name: tours
+source:
+  path: "{data}/x"
+  columns: {shop: string, item: string, amount: long, r0: long, r1: long, r2: long, r3: long, r4: long}
+key: [shop]
+states:
+  best: {kind: reducing, value: {agg: max, of: amount}}
+  per_item: {kind: map, user_key: item, value: {agg: count}}
+  rare0: {kind: reducing, value: {agg: max, of: r0}}
+  rare1: {kind: reducing, value: {agg: max, of: r1}}
+  rare2: {kind: reducing, value: {agg: max, of: r2}}
+  rare3: {kind: reducing, value: {agg: max, of: r3}}
+  rare4: {kind: reducing, value: {agg: max, of: r4}}
+backend: rocksdb
+parallelism: 2
+checkpoint:
+  strategy: incremental
+  inline_threshold_bytes: 0
+  retain: {count: 3}
+  file_merging: {enabled: true}
+"""
+NAME = PipelineName("tours")
+DAYS = 20
+
+
+def events(number: int) -> pa.Table:
+    """A day's 1,600 events of the same 400 shops, so that RocksDB soon rewrites what it holds; the first of the days
+    change one more state each, three days the same: SST files that stay, in the company of those that go."""
+    numbers = range(number * 1600, number * 1600 + 1600)
+    columns = {
+        "shop": pa.array([f"shop-{n % 400}" for n in numbers]),
+        "item": pa.array([f"item-{n // 400 % 4}" for n in numbers]),
+        "amount": pa.array([n * 7919 % 100_003 for n in numbers], pa.int64()),
+    }
+    for rare in range(5):
+        today = rare == (number - 1) // 3
+        columns[f"r{rare}"] = pa.array([n if today and n % 400 < 4 else None for n in numbers], pa.int64())
+    return pa.table(columns)
+
+
+def expected(days: int) -> dict[str, int]:
+    """The state ``best`` after so many days."""
+    best: dict[str, int] = {}
+    for row in pa.concat_tables([events(number) for number in range(1, days + 1)]).to_pylist():
+        best[row["shop"]] = max(row["amount"], best.get(row["shop"], 0))
+    return best
+
+
+def use(here: Deployment, text: str) -> None:
+    (Path(here.pipelines_directory) / "tours.yaml").write_text(text)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Deployment:
+    (tmp_path / "pipelines").mkdir()
+    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    use(here, TOURS)
+    return here
+
+
+def run(here: Deployment, number: int) -> Checkpoint:
+    """Apply a day, register its checkpoint, and be sure that it is whole and right."""
+    opened = resolve(here, f"tours/{checkpoint_of(here, 'tours', number, events(number))}")
+    assert verify(opened, scratch=here.work_directory).problems == ()
+    assert content(here, opened) == expected(number)
+    return opened
+
+
+def content(here: Deployment, opened: Checkpoint) -> dict[str, int]:
+    table = opened.to_arrow("best", here.work_directory)
+    return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
+
+
+def clean(here: Deployment) -> list[Checkpoint]:
+    """Retention, gc and the sweep; the checkpoints that stay."""
+    retire(here)
+    collect_garbage(here)
+    orphans(here, dry_run=False, force=True)
+    return [resolve(here, f"tours/{r.checkpoint_id}") for r in here.catalog().list(NAME, {CheckpointState.COMPLETED})]
+
+
+def data_files(here: Deployment) -> dict[str, int]:
+    """URI -> size of all that lies in the pipeline's directory, ``_metadata`` left out."""
+    found = (Path(here.storage_root) / "tours").rglob("*")
+    return {to_uri(str(p)): p.stat().st_size for p in found if p.is_file() and p.name != "_metadata"}
+
+
+def segments(opened: Checkpoint) -> set[SegmentFileStateHandle]:
+    streams = [stream for handle in opened.handles() for stream in stream_handles(handle)]
+    return {stream for stream in streams if isinstance(stream, SegmentFileStateHandle)}
+
+
+def physical(opened: Checkpoint) -> set[str]:
+    assert opened.manifest is not None
+    return {file.path for file in opened.manifest.files}
+
+
+def amplification(here: Deployment, living: list[Checkpoint], below: str) -> float:
+    """Bytes on disk in a directory, over those of them that a living checkpoint refers to."""
+    referred = {s for opened in living for s in segments(opened) if below in s.path}
+    on_disk = sum(size for uri, size in data_files(here).items() if below in uri)
+    return on_disk / sum(segment.size_bytes for segment in referred)
+
+
+@pytest.mark.parametrize(("limit", "worst"), [(2.0, (1.0, 2.0)), (1000, (2.0, 1000.0))])
+def test_twenty_checkpoints_stay_right_and_small(here: Deployment, limit: float, worst: tuple[float, float]) -> None:
+    use(here, TOURS.replace("enabled: true", f"enabled: true, max_space_amplification: {limit}"))
+    found, reused = [], 0
+    previous: set[SegmentFileStateHandle] = set()
+    for number in range(1, DAYS + 1):
+        opened = run(here, number)
+        reused += len(segments(opened) & previous)
+        previous = segments(opened)
+        living = clean(here)
+        assert len(living) == min(number, 3)
+        assert set().union(*map(physical, living)) == set(data_files(here)), "no file more, no file less"
+        assert {s.path for each in living for s in segments(each)} == set(data_files(here)), "all of it is merged"
+        found.append(amplification(here, living, "/tours/shared/"))
+        assert amplification(here, living, "/tours/") <= found[-1]
+    assert reused > DAYS, "later checkpoints refer to segments of earlier ones"
+    assert worst[0] <= max(found) <= worst[1]
+    for opened in clean(here):
+        assert opened.manifest is not None
+        assert content(here, opened) == expected(int(opened.manifest.checkpoint_id))
+
+
+def test_few_files_instead_of_many(here: Deployment) -> None:
+    merged = run(here, 1)
+    use(here, TOURS.replace("enabled: true", "enabled: false"))
+    plain = run(here, 2)
+    assert not segments(plain), "without merging nothing refers to a part of a file"
+    assert len(physical(plain)) >= 10
+    assert len(physical(merged)) == 4, "two subtasks, and of each what is shared and what is not"
+    assert not physical(merged) & physical(plain)
+    use(here, TOURS)
+    again = run(here, 3)
+    assert physical(again) & physical(plain), "whole files are referred to as ever"
+    assert segments(again)
+
+
+def test_a_physical_file_lives_as_long_as_any_checkpoint_needs_a_part_of_it(here: Deployment) -> None:
+    first, second = run(here, 1), run(here, 2)
+    shared = physical(first) & physical(second)
+    assert shared
+    number = 2
+    while number < 10 and shared <= data_files(here).keys():
+        number += 1
+        run(here, number)
+        living = clean(here)
+        needed = set().union(*map(physical, living))
+        assert shared & needed == shared & data_files(here).keys()
+    assert shared - data_files(here).keys(), "in the end nobody needed all of it"
+
+
+def test_restores_rescales_and_savepoints(here: Deployment, tmp_path: Path) -> None:
+    run(here, 1)
+    second = run(here, 2)
+    pipeline = here.pipeline("tours")
+    for form in ("native", "canonical"):
+        saved = begin_savepoint(
+            here, pipeline, format=form, target=str(tmp_path / form), note="", owner="test", key=form
+        )
+        publish_here(here, pipeline, saved.checkpoint_id)
+        register(here, pipeline, saved.checkpoint_id)
+        opened = resolve(here, f"tours/{saved.checkpoint_id}")
+        assert not segments(opened), "a savepoint is whole by itself"
+        assert content(here, opened) == expected(2)
+        assert not any(state.different for state in second.diff(opened, here.work_directory).states)
+    for parallelism in (3, 2, None):
+        apply_restore(here, pipeline, plan_restore(here, pipeline, "2", parallelism, ClaimMode.NO_CLAIM), "test")
+        assert segments(run(here, 3))
+
+
+def test_damage_of_a_segment_is_found_by_verify_and_by_the_restore(here: Deployment) -> None:
+    run(here, 1)
+    second = run(here, 2)
+    victim = min(segments(second), key=lambda s: (s.scope, s.path, s.start))
+    path = Path(local_path(victim.path))
+    data = bytearray(path.read_bytes())
+    data[victim.start + victim.size_bytes // 2] ^= 1
+    path.write_bytes(data)
+    (problem,) = verify(resolve(here, "tours/2")).problems
+    assert str(path) in problem
+    assert "crc32c" in problem
+    with pytest.raises(CorruptStateError) as caught:
+        checkpoint_of(here, "tours", 3, events(3))
+    assert caught.value.kind == "checksum-mismatch"
+
+
+def test_an_aborted_attempt_leaves_orphans_that_the_sweep_knows(here: Deployment) -> None:
+    run(here, 1)
+    before = data_files(here)
+    pipeline = here.pipeline("tours")
+    begun = begin(here, pipeline, day(2), "test")
+    publish_here(here, pipeline, begun.checkpoint_id, events(2))
+    (Path(here.storage_root) / "tours" / f"chk-{begun.checkpoint_id}" / "_metadata").unlink()
+    here.catalog().abort(NAME, begun.checkpoint_id, "test")
+    left = data_files(here).keys() - before.keys()
+    assert len(left) == 4
+    (found,) = orphans(here, dry_run=False, force=True)
+    assert set(found.files) == left
+    assert data_files(here) == before
+
+
+def test_task_owned_state_is_reported_and_never_removed(here: Deployment) -> None:
+    run(here, 1)
+    storage = here.storage(here.pipeline("tours"))
+    stream = storage.create_task_owned_state_stream(AttemptId("0" * 32), 0)
+    stream.write(b"write-ahead log")
+    handle = stream.close_and_get_handle().handle
+    assert not isinstance(handle, SegmentFileStateHandle)
+    (mine,) = [uri for uri in data_files(here) if "/taskowned/" in uri]
+    for number in range(2, 6):
+        run(here, number)
+        clean(here)
+    (found,) = orphans(here, grace_ms=0, dry_run=False, force=True)
+    assert found.task_owned == (mine,)
+    assert mine in data_files(here)
+    assert "only its task removes it" in why(here, local_path(mine)).explanation
+    storage.create_task_owned_checkpoint_state_toolset(AttemptId("1" * 32), 5).discard(handle)
+    assert mine not in data_files(here)
+
+
+def test_the_catalog_never_learns_of_task_owned_files(here: Deployment) -> None:
+    """What gc does not know it cannot condemn; the manifest has them, so that they are verified."""
+    opened = run(here, 1)
+    assert opened.manifest is not None
+    owned = FileRecord(f"{to_uri(here.storage_root)}/tours/taskowned/{'0' * 32}-0-0", 5, 0, 0, KeyGroupRange(0, 63))
+    manifest = replace(opened.manifest, files=(*opened.manifest.files, owned))
+    facts = commit_facts(replace(opened, manifest=manifest), "")
+    assert {file.path for file in facts.files} == physical(opened)
+    (problem,) = verify(replace(opened, manifest=manifest), read_data=False).problems
+    assert "taskowned" in problem

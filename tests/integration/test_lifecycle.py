@@ -1,0 +1,203 @@
+"""The life of a checkpoint and of a pipeline through the flows: no Spark, no Airflow."""
+
+from pathlib import Path
+
+import pytest
+from garbage import TALLY as TALLY_FILE
+from garbage import days, events, save, stored, tally
+from shop_cli import said
+from worlds import checkpoint_of, day, publish_here
+
+from statelib.errors import ConflictError, InvalidRequestError
+from statelib.flows import lifecycle
+from statelib.flows.checkpoint import abort, begin, register
+from statelib.flows.cleanup import collect_garbage, retire
+from statelib.flows.inspection import verify_at
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.snapshot import declining, plan_snapshot, publish
+from statelib.flows.wiring import Deployment
+from statelib.model.failure import CheckpointFailureReason
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState, ClaimMode
+from statelib.model.termination import JobStatus
+from statelib.snapshots.execution import expired
+from statelib.spark.worker import Work, snapshot_subtask
+
+TALLY = PipelineName("tally")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Deployment:
+    return tally(tmp_path)
+
+
+def write(here: Deployment, checkpoint: str, more: str = "") -> None:
+    """The pipeline file once more, with other settings."""
+    text = TALLY_FILE.replace("checkpoint: {inline", f"checkpoint: {{{checkpoint}, inline") + more
+    (Path(here.pipelines_directory) / "tally.yaml").write_text(text)
+
+
+def test_of_two_tries_at_a_subtask_the_first_wins_and_the_other_leaves_no_file(here: Deployment) -> None:
+    pipeline = here.pipeline("tally")
+    checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
+    plan = plan_snapshot(here, pipeline, checkpoint_id)
+    assert plan is not None
+    none = events(1).slice(0, 0)
+    work = Work(here, pipeline, plan)
+    reports = [snapshot_subtask(work, subtask, task, none) for subtask, task in ((0, 1), (1, 2), (0, 3))]
+    assert len(stored(here)) == 3
+    publish(here, pipeline, plan, 0, [*reports, reports[0]])
+    left = {Path(uri).name for uri in stored(here)} - {"_metadata"}
+    assert left == {Path(f.path).name for r in reports[:2] for f in r.files}
+    assert verify_at(plan.record.directory, own=True).problems == ()
+    assert register(here, pipeline, checkpoint_id).state is CheckpointState.COMPLETED
+
+
+def test_an_expired_attempt_aborts_its_checkpoint_and_no_try_goes_on(here: Deployment) -> None:
+    pipeline = here.pipeline("tally")
+    checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
+    plan = plan_snapshot(here, pipeline, checkpoint_id)
+    assert plan is not None
+    with pytest.raises(ConflictError), declining(here, plan):
+        raise expired()
+    record = here.catalog().get(TALLY, checkpoint_id)
+    assert (record.state, record.failure) == (CheckpointState.ABORTED, CheckpointFailureReason.CHECKPOINT_EXPIRED)
+    with pytest.raises(ConflictError, match="CHECKPOINT_EXPIRED: attempt") as refusal:
+        plan_snapshot(here, pipeline, checkpoint_id)
+    assert refusal.value.kind == "not-pending"
+    said_of_it = said(here, "checkpoints", "show", f"tally/{checkpoint_id}")
+    assert "aborted: CHECKPOINT_EXPIRED: attempt" in said_of_it
+    assert '"failure": "CHECKPOINT_EXPIRED"' in said(here, "checkpoints", "list", "--all", "--json")
+
+
+def test_other_errors_leave_the_checkpoint_to_the_next_try(here: Deployment) -> None:
+    pipeline = here.pipeline("tally")
+    plan = plan_snapshot(here, pipeline, begin(here, pipeline, day(1), "test").checkpoint_id)
+    assert plan is not None
+    with pytest.raises(ConflictError), declining(here, plan):
+        raise ConflictError("x", kind="foreign-metadata")
+    noted = here.catalog().get(TALLY, plan.record.checkpoint_id)
+    declined = CheckpointFailureReason.CHECKPOINT_DECLINED
+    assert (noted.state, noted.failure, noted.reason) == (CheckpointState.PENDING, declined, "foreign-metadata: x")
+    given_up = abort(here, "tally", plan.record.checkpoint_id, "run r: snapshot failed")
+    assert (given_up.failure, given_up.reason) == (declined, "run r: snapshot failed: foreign-metadata: x")
+
+
+def test_a_note_of_a_failed_attempt_is_gone_when_another_one_completes(here: Deployment) -> None:
+    pipeline = here.pipeline("tally")
+    checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
+    plan = plan_snapshot(here, pipeline, checkpoint_id)
+    assert plan is not None
+    with pytest.raises(ValueError, match="not mine"), declining(here, plan):
+        raise ValueError("not mine\nmore")
+    noted = here.catalog().get(TALLY, checkpoint_id)
+    assert (noted.failure, noted.reason) == (CheckpointFailureReason.TASK_FAILURE, "ValueError: not mine")
+    publish_here(here, pipeline, checkpoint_id, events(1))
+    with pytest.raises(ValueError, match="late"), declining(here, plan):
+        raise ValueError("late")
+    done = register(here, pipeline, checkpoint_id)
+    assert (done.state, done.failure, done.reason) == (CheckpointState.COMPLETED, None, "")
+
+
+def test_the_worker_writes_nothing_beyond_the_deadline(here: Deployment) -> None:
+    pipeline = here.pipeline("tally")
+    plan = plan_snapshot(here, pipeline, begin(here, pipeline, day(1), "test").checkpoint_id)
+    assert plan is not None
+    assert plan.record.deadline_ms is not None
+    late = plan.record.deadline_ms
+    with pytest.raises(ConflictError) as refusal:
+        snapshot_subtask(Work(here, pipeline, plan), 0, 1, events(1).slice(0, 0), lambda: late)
+    assert refusal.value.kind == "checkpoint-expired"
+    assert stored(here) == set()
+
+
+def test_an_abort_beyond_the_deadline_is_an_expiry_whatever_ended_it(here: Deployment) -> None:
+    pipeline = here.pipeline("tally")
+    first = begin(here, pipeline, day(1), "test").checkpoint_id
+    declined = CheckpointFailureReason.CHECKPOINT_DECLINED
+    assert abort(here, "tally", first, "x", declined).failure is declined
+    second = begin(here, pipeline, day(1), "test").checkpoint_id
+    deadline_ms = here.catalog().get(TALLY, second).deadline_ms
+    assert deadline_ms is not None
+    record = abort(here, "tally", second, "x", declined, clock=lambda: deadline_ms + 1)
+    assert (record.failure, record.reason) == (CheckpointFailureReason.CHECKPOINT_EXPIRED, "x")
+
+
+def test_the_next_run_is_told_of_aborted_checkpoints_and_keeps_its_base(here: Deployment) -> None:
+    pipeline = here.pipeline("tally")
+    days(here, 1, 2)
+    lost = begin(here, pipeline, day(3), "test").checkpoint_id
+    abort(here, "tally", lost, "x")
+    plan = plan_snapshot(here, pipeline, begin(here, pipeline, day(3), "test").checkpoint_id)
+    assert plan is not None
+    assert (plan.record.base, plan.history.completed, plan.history.aborted) == (2, 2, (lost,))
+
+
+def test_too_many_failures_stop_the_pipeline_and_skip_no_interval(here: Deployment) -> None:
+    write(here, "tolerable_failures: 1")
+    pipeline = here.pipeline("tally")
+    days(here, 1, 1)
+    for _ in range(2):
+        abort(here, "tally", begin(here, pipeline, day(2), "test").checkpoint_id, "x")
+    for number in (2, 3):
+        with pytest.raises(InvalidRequestError) as refusal:
+            begin(here, pipeline, day(number), "test")
+        assert refusal.value.kind == ("too-many-failures" if number == 2 else "interval-gap")
+    assert lifecycle.status(here, pipeline).status is JobStatus.FAILED
+    assert "failed" in said(here, "pipelines", "status", "tally")
+    assert "runs, it stands on tally/1" in said(here, "pipelines", "resume", "tally")
+    checkpoint_of(here, "tally", 2, events(2))
+    told = lifecycle.status(here, pipeline)
+    assert (told.status, told.failures, told.last) == (JobStatus.RUNNING, 0, day(2))
+
+
+@pytest.mark.parametrize("policy", ["RETAIN_ON_CANCELLATION", "RETAIN_ON_FAILURE", None])
+def test_what_becomes_of_a_cancelled_pipeline_is_its_policys(here: Deployment, policy: str | None) -> None:
+    write(
+        here, "timeout_s: 60" if policy is None else f"retain: {{count: 2, after_termination: {policy}}}, timeout_s: 60"
+    )
+    if policy is not None:
+        file = Path(here.pipelines_directory) / "tally.yaml"
+        file.write_text(file.read_text().replace(", retain: {count: 2}", ""))
+    pipeline = here.pipeline("tally")
+    days(here, 1, 2)
+    saved = save(here, "mine")
+    begin(here, pipeline, day(3), "test")
+    assert "is cancelled" in said(here, "pipelines", "cancel", "tally")
+    assert lifecycle.status(here, pipeline).status is JobStatus.CANCELED
+    (retired,) = retire(here)
+    collect_garbage(here)
+    gone = policy == "RETAIN_ON_FAILURE"
+    assert (retired.status, retired.checkpoints) == (JobStatus.CANCELED, (1, 2) if gone else ())
+    assert any("chk-2" in uri for uri in stored(here)) is not gone
+    with pytest.raises(InvalidRequestError) as refusal:
+        begin(here, pipeline, day(3), "test")
+    assert refusal.value.kind == ("state-discarded" if gone else "pipeline-cancelled")
+    chosen = plan_restore(here, pipeline, str(saved), None, ClaimMode.NO_CLAIM)
+    assert not apply_restore(here, pipeline, chosen, "test").cancelled
+    assert checkpoint_of(here, "tally", 3, events(3)) > saved, "the savepoint outlived it"
+
+
+def test_a_discarded_pipeline_starts_from_nothing_when_told(here: Deployment) -> None:
+    write(here, "timeout_s: 60")
+    file = Path(here.pipelines_directory) / "tally.yaml"
+    file.write_text(file.read_text().replace("{count: 2}", "{after_termination: NEVER_RETAIN_AFTER_TERMINATION}"))
+    days(here, 1, 2)
+    lifecycle.cancel(here, "tally", "test")
+    retire(here)
+    collect_garbage(here)
+    assert stored(here) == set()
+    assert retire(here)[0].checkpoints == (), "and nothing is there to let go of twice"
+    assert "runs, it stands on nothing" in said(here, "pipelines", "resume", "tally", "--from-nothing")
+    checkpoint_of(here, "tally", 1, events(1))
+
+
+def test_a_finished_schedule_ends_the_pipeline(here: Deployment) -> None:
+    write(here, "timeout_s: 60", 'schedule: {cron: "@daily", start: 2013-01-01, end: 2013-01-02}\n')
+    file = Path(here.pipelines_directory) / "tally.yaml"
+    file.write_text(file.read_text().replace("{count: 2}", "{count: 9, after_termination: RETAIN_ON_CANCELLATION}"))
+    days(here, 1, 1)
+    assert retire(here)[0].status is JobStatus.RUNNING
+    days(here, 2, 2)
+    (retired,) = retire(here)
+    assert (retired.status, retired.checkpoints) == (JobStatus.FINISHED, (CheckpointId(1), CheckpointId(2)))

@@ -1,0 +1,264 @@
+"""Local recovery through the flows, without Spark and Airflow: what a host keeps, finds again, proves and prunes."""
+
+import dataclasses
+import itertools
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from test_incremental_flow import TOURS, events, expected
+from worlds import checkpoint_of, day, new_deployment, publish_here
+
+from statelib.flows.checkpoint import abort, begin, register
+from statelib.flows.inspection import resolve, verify
+from statelib.flows.restore import apply_restore, plan_restore, rehearsal_layout
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.wiring import Deployment, opened_catalog
+from statelib.model.checkpoint import CheckpointManifest
+from statelib.model.record import ClaimMode
+from statelib.storage.views import LinkingReader
+
+STRATEGIES = [
+    ("rocksdb", "incremental"),
+    ("rocksdb", "full"),
+    ("rocksdb", "canonical"),
+    ("heap", "canonical"),
+    ("heap", "full"),
+]
+
+
+def use(here: Deployment, backend: str, strategy: str, local: bool = True) -> None:
+    text = TOURS.replace("backend: rocksdb", f"backend: {backend}")
+    text = text.replace("strategy: incremental", f"local_recovery: {str(local).lower()}, strategy: {strategy}")
+    (Path(here.pipelines_directory) / "tours.yaml").write_text(text)
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Deployment:
+    (tmp_path / "pipelines").mkdir()
+    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    use(here, "rocksdb", "incremental")
+    return here
+
+
+def run(here: Deployment, number: int) -> CheckpointManifest:
+    """Apply a day and register it; its state must be the right one, however it was restored."""
+    checkpoint_id = checkpoint_of(here, "tours", number, events(number))
+    opened = resolve(here, f"tours/{checkpoint_id}")
+    assert verify(opened, scratch=here.work_directory).problems == ()
+    rows = opened.to_arrow("best", scratch=here.work_directory).to_pylist()
+    assert {row["key"]: row["value"] for row in rows} == expected(number)
+    assert opened.manifest is not None
+    return opened.manifest
+
+
+def local(here: Deployment) -> Path:
+    return here.local_states(here.pipeline("tours")).path
+
+
+def kept(here: Deployment) -> list[str]:
+    """Directories of checkpoints on this host, and whatever else lies beside them."""
+    return sorted(p.name for p in local(here).iterdir())
+
+
+def copies(here: Deployment, number: int, suffix: str = "") -> list[Path]:
+    found = sorted((local(here) / f"chk-{number}").glob(f"*/*{suffix}"))
+    return [path for path in found if path.name != "index.json"]
+
+
+MERGED = [(backend, f"{strategy}, file_merging: {{enabled: true}}") for backend, strategy in STRATEGIES]
+
+
+@pytest.mark.parametrize(("backend", "strategy"), [*STRATEGIES, *MERGED])
+def test_what_lies_on_the_host_is_not_read_remotely(here: Deployment, backend: str, strategy: str) -> None:
+    use(here, backend, strategy)
+    assert run(here, 1).restored_from == ("empty", "empty")
+    remote = Path(here.storage_root) / "tours"
+    second = begin(here, here.pipeline("tours"), day(2), "test").checkpoint_id
+    hidden = {path: path.rename(path.with_name(f"hidden-{path.name}")) for path in data_files(remote)}
+    assert hidden
+    publish_here(here, here.pipeline("tours"), second, events(2))
+    for path, other in hidden.items():
+        other.rename(path)
+    register(here, here.pipeline("tours"), second)
+    manifest = resolve(here, "tours/2").manifest
+    assert manifest is not None
+    assert manifest.restored_from == ("local", "local")
+    assert run(here, 3).restored_from == ("local", "local")
+
+
+def data_files(remote: Path) -> list[Path]:
+    return [path for path in remote.rglob("*") if path.is_file() and path.name != "_metadata"]
+
+
+def restore(here: Deployment, checkpoint: str, parallelism: int | None) -> None:
+    pipeline = here.pipeline("tours")
+    apply_restore(here, pipeline, plan_restore(here, pipeline, checkpoint, parallelism, ClaimMode.NO_CLAIM), "test")
+
+
+def test_by_default_nothing_is_kept(here: Deployment) -> None:
+    (Path(here.pipelines_directory) / "tours.yaml").write_text(TOURS)
+    assert run(here, 1).restored_from == ("empty", "empty")
+    assert run(here, 2).restored_from == ("remote", "remote")
+    assert not local(here).exists()
+
+
+def test_switching_it_off_removes_what_was_kept(here: Deployment) -> None:
+    run(here, 1)
+    assert copies(here, 1)
+    use(here, "rocksdb", "incremental", local=False)
+    assert run(here, 2).restored_from == ("remote", "remote")
+    assert not local(here).exists()
+    use(here, "rocksdb", "incremental")
+    assert run(here, 3).restored_from == ("remote", "remote")
+    assert run(here, 4).restored_from == ("local", "local")
+
+
+def test_the_directory_of_the_deployment_is_used(here: Deployment, tmp_path: Path) -> None:
+    elsewhere = dataclasses.replace(here, local_directory=str(tmp_path / "fast disk"))
+    run(elsewhere, 1)
+    assert run(elsewhere, 2).restored_from == ("local", "local")
+    assert os.listdir(tmp_path / "fast disk") == ["local-state"]
+    assert not (Path(here.work_directory) / "local-state").exists()
+
+
+def test_incremental_checkpoints_refer_to_earlier_files_when_restored_from_copies(here: Deployment) -> None:
+    """Of the third; from the fourth file of a level on, RocksDB may compact them all into one of its own."""
+    manifests = [run(here, number) for number in range(1, 4)]
+    assert [m.restored_from[0] for m in manifests] == ["empty", "local", "local"]
+    assert all(count for _, count in shared_again(manifests))
+
+
+def test_copies_of_segments_are_told_apart_and_one_that_is_damaged_is_read_remotely(here: Deployment) -> None:
+    """Files of one physical file have a copy each: a damaged one is neither taken for another, nor used."""
+    use(here, *MERGED[0])
+    first = run(here, 1)
+    assert any(len(file.segments) > 1 for file in first.files)
+    for path in copies(here, 1, "MANIFEST*"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    assert run(here, 2).restored_from == ("mixed", "mixed")
+    assert run(here, 3).restored_from == ("local", "local")
+
+
+def shared_again(manifests: list[CheckpointManifest]) -> list[tuple[int, int]]:
+    """For each but the first: its shared files, and how many of them it found there."""
+    shared = [{f.path for f in m.files if "/tours/shared/" in f.path} for m in manifests]
+    return [(len(after), len(before & after)) for before, after in itertools.pairwise(shared)]
+
+
+def test_sst_files_take_their_place_on_disk_once(here: Deployment) -> None:
+    run(here, 1)
+    run(here, 2)
+    first, second = ({p.stat().st_ino for p in copies(here, number, ".sst")} for number in (1, 2))
+    assert first < second
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "delete"])
+@pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
+def test_a_broken_copy_is_read_remotely(here: Deployment, backend: str, strategy: str, damage: str) -> None:
+    use(here, backend, strategy)
+    run(here, 1)
+    native = backend == "rocksdb" and strategy != "canonical"
+    victim = copies(here, 1, ".sst" if native else "")[0]
+    data = bytearray(victim.read_bytes())
+    victim.unlink()
+    if damage != "delete":
+        data[len(data) // 2] ^= 1
+        victim.write_bytes(data if damage == "flip" else data[: len(data) // 2])
+    broken, whole = run(here, 2).restored_from
+    assert broken == ("mixed" if native else "remote")
+    assert whole == "local"
+    assert run(here, 3).restored_from == ("local", "local")
+
+
+def test_a_copy_of_another_history_is_not_used(here: Deployment) -> None:
+    """A catalog that was lost: its ids, directories and files are given out again, with other content."""
+    run(here, 1)
+    shutil.rmtree(here.storage_root)
+    Path(here.storage_root).mkdir()
+    Path(here.catalog_url.removeprefix("sqlite:///")).unlink()
+    opened_catalog.cache_clear()
+    stale = local(here).rename(local(here).with_name("stale"))
+    run(here, 1)
+    shutil.rmtree(local(here))
+    stale.rename(local(here))
+    assert run(here, 2).restored_from == ("remote", "remote")
+    assert run(here, 3).restored_from == ("local", "local")
+
+
+@pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
+def test_copies_serve_other_key_group_ranges(here: Deployment, backend: str, strategy: str) -> None:
+    use(here, backend, strategy)
+    last = 0
+    for number, parallelism in enumerate((2, 3, 5, 1), 1):
+        if last:
+            restore(here, str(last), parallelism)
+        manifest = run(here, number)
+        assert set(manifest.restored_from) == ({"local"} if last else {"empty"})
+        last = manifest.checkpoint_id
+
+
+def test_what_one_host_lacks_comes_from_remote(here: Deployment) -> None:
+    run(here, 1)
+    shutil.rmtree(copies(here, 1)[0].parent)
+    assert sorted(run(here, 2).restored_from) == ["local", "remote"]
+    shutil.rmtree(copies(here, 2)[0].parent)
+    restore(here, "2", 1)
+    assert run(here, 3).restored_from == ("mixed",)
+
+
+def test_disk_is_bounded_over_twenty_checkpoints(here: Deployment) -> None:
+    for number in range(1, 21):
+        run(here, number)
+        assert kept(here) == sorted(f"chk-{n}" for n in (number - 1, number) if n)
+        for n in (number - 1, number):
+            files = copies(here, n)
+            assert len(files) < 40, "RocksDB compacts, and nothing else is left"
+    assert os.listdir(here.work_directory) == ["local-state"]
+
+
+def test_an_aborted_checkpoint_is_pruned_by_the_next_run(here: Deployment) -> None:
+    run(here, 1)
+    pipeline = here.pipeline("tours")
+    second = begin(here, pipeline, day(2), "test").checkpoint_id
+    publish_here(here, pipeline, second, events(2))
+    abort(here, "tours", second, "not whole")
+    assert kept(here) == ["chk-1", "chk-2"]
+    assert run(here, 2).restored_from == ("local", "local")
+    assert kept(here) == ["chk-1", "chk-3"]
+
+
+def test_a_savepoint_reads_copies_and_leaves_them_alone(here: Deployment) -> None:
+    run(here, 1)
+    before = copies(here, 1)
+    pipeline = here.pipeline("tours")
+    for kind in ("native", "canonical"):
+        saved = begin_savepoint(here, pipeline, format=kind, target=None, note="", owner="test", key=kind)
+        publish_here(here, pipeline, saved.checkpoint_id)
+        manifest = resolve(here, register(here, pipeline, saved.checkpoint_id).directory).manifest
+        assert manifest is not None
+        assert manifest.restored_from == ("local", "local")
+    assert copies(here, 1) == before
+    assert kept(here) == ["chk-1"]
+    restore(here, str(saved.checkpoint_id), None)
+    assert run(here, 2).restored_from == ("remote", "remote")
+
+
+def test_going_back_to_an_older_checkpoint(here: Deployment) -> None:
+    first = run(here, 1)
+    run(here, 2)
+    restore(here, str(first.checkpoint_id), None)
+    assert run(here, 2).restored_from == ("local", "local"), "it is still there"
+    assert kept(here) == ["chk-1", "chk-3"]
+    run(here, 3)
+    restore(here, str(first.checkpoint_id), None)
+    assert run(here, 2).restored_from == ("remote", "remote")
+
+
+def test_a_rehearsal_proves_the_remote_files(here: Deployment) -> None:
+    run(here, 1)
+    layout = rehearsal_layout(here, here.pipeline("tours"), "1", None)
+    assert not any(isinstance(s.reader, LinkingReader) for sources in layout.sources for s in sources)

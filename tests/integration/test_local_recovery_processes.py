@@ -1,0 +1,90 @@
+"""Local copies outlive their process, survive its death at any moment, and are shared by the tasks of a host."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from test_incremental_flow import events
+from test_local_recovery_flow import copies, kept, local, run, use
+from worlds import CHECKOUT, day, new_deployment, owned
+
+from statelib.flows.checkpoint import begin, register
+from statelib.flows.inspection import resolve, verify
+from statelib.flows.snapshot import plan_snapshot, publish
+from statelib.flows.wiring import Deployment
+from statelib.spark.worker import Work, snapshot_subtask
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Deployment]:
+    (tmp_path / "pipelines").mkdir()
+    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    use(here, "rocksdb", "incremental")
+    yield here
+    assert not list(local(here).rglob("*.ongoing"))
+
+
+def elsewhere(tmp_path: Path, *arguments: object) -> int:
+    """Run ``one_run`` in a process of its own; its exit status."""
+    environment = os.environ | {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT}/tests:{Path(__file__).parent}"}
+    command = [sys.executable, "-m", "one_run", str(tmp_path), *map(str, arguments)]
+    return subprocess.run(command, env=environment, check=False).returncode
+
+
+def test_a_new_process_finds_what_another_left(here: Deployment, tmp_path: Path) -> None:
+    assert elsewhere(tmp_path, 1) == 0
+    assert run(here, 2).restored_from == ("local", "local")
+
+
+DEATHS = [("os.mkdir", 0), ("os.mkdir", 4), *(("os.link", n) for n in (0, 3, 9)), ("os.rename", 0), ("os.rename", 1)]
+
+
+@pytest.mark.parametrize(("event", "number"), DEATHS)
+def test_death_while_copies_are_made_costs_nothing_but_copies(
+    here: Deployment, tmp_path: Path, event: str, number: int
+) -> None:
+    assert elsewhere(tmp_path, 1, event, number) == -signal.SIGKILL
+    assert run(here, 1).restored_from == ("empty", "empty")
+    assert run(here, 2).restored_from == ("local", "local")
+    assert len(kept(here)) == 2
+    assert all(len({p.parent for p in copies(here, int(name[4:]))}) == 2 for name in kept(here))
+    assert run(here, 3).restored_from == ("local", "local")
+
+
+@pytest.mark.parametrize(("event", "number"), [("os.rename", 0), ("shutil.rmtree", 0), ("os.rmdir", 0)])
+def test_death_while_pruning_is_made_up_for(here: Deployment, tmp_path: Path, event: str, number: int) -> None:
+    for day_number in (1, 2):
+        run(here, day_number)
+    assert elsewhere(tmp_path, 3, event, number) == -signal.SIGKILL
+    assert run(here, 3).restored_from == ("local", "local")
+    assert kept(here) == ["chk-2", "chk-4"]
+
+
+def test_tasks_of_one_host_run_at_once(here: Deployment) -> None:
+    run(here, 1)
+    run(here, 2)
+    pipeline = here.pipeline("tours")
+    third = begin(here, pipeline, day(3), "test").checkpoint_id
+    plan = plan_snapshot(here, pipeline, third)
+    assert plan is not None
+    parts = [events(3).filter(pa.array(mask)) for mask in owned(pipeline, plan, events(3))]
+    # four tasks: each subtask twice, as with speculative execution
+    with ProcessPoolExecutor(4, get_context("spawn")) as pool:
+        work = Work(here, pipeline, plan)
+        tasks = [pool.submit(snapshot_subtask, work, n % 2, n, parts[n % 2]) for n in range(4)]
+        reports = [task.result() for task in tasks]
+    assert [r.restored_from for r in reports] == ["local"] * 4
+    publish(here, pipeline, plan, len(events(3)), [reports[0], reports[3]])
+    register(here, pipeline, third)
+    assert not verify(resolve(here, "tours/3"), scratch=here.work_directory).problems
+    assert len({p.parent for p in copies(here, 3)}) == 4
+    assert run(here, 4).restored_from == ("local", "local")
+    assert len({p.parent for p in copies(here, 3)}) == 2, "the losers' copies are of no use"
+    assert kept(here) == ["chk-3", "chk-4"]

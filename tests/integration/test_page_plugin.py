@@ -1,0 +1,83 @@
+"""The plugin in Airflow's components: cheap to load, one file of the folder, and a link from tasks to checkpoints."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo.places import CHECKOUT, Places, Ports, environment
+
+SCRIPT = """
+import json, sys
+from types import SimpleNamespace
+before = set(sys.modules)
+from airflow import plugins_manager
+known = set(sys.modules)
+plugins, errors = plugins_manager._get_plugins()
+loaded = sorted({m.split(".")[0] for m in set(sys.modules) - known})
+ours = sorted(m for m in set(sys.modules) - known if m.startswith(("plugins", "statelib")))
+from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.serialized_objects import DagSerialization
+from plugins.statelib_airflow.links import CheckpointLink
+bag = DagBag(sys.argv[1])
+links = {}
+for dag in bag.dags.values():
+    read = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
+    for task in read.tasks:
+        links[f"{dag.dag_id}/{task.task_id}"] = {n: l.xcom_key for n, l in task.operator_extra_link_dict.items()}
+key = SimpleNamespace(dag_id="sales.checkpoint", run_id="manual__2013-01-05T00:00:00+00:00")
+json.dump({
+    "plugins": [p.name for p in plugins], "errors": errors, "loaded": loaded, "ours": ours, "links": links,
+    "views": [v["href"] for p in plugins for v in p.external_views],
+    "link": CheckpointLink().get_link(None, ti_key=key),
+}, open(sys.argv[2], "w"))
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What an Airflow below the path /air makes of the plugins folder and of the DAGs."""
+    work = tmp_path_factory.mktemp("plugin")
+    places = Places(work=work)
+    places.make_directories()
+    answer = work / "answer.json"
+    env = {**environment(places, Ports()), "AIRFLOW__API__BASE_URL": "http://localhost:8080/air"}
+    command = [sys.executable, "-c", SCRIPT, str(CHECKOUT / "dags"), str(answer)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(answer.read_text()))
+
+
+def test_airflow_loads_the_one_file_and_hardly_anything_with_it(found: dict[str, Any]) -> None:
+    assert "statelib" in found["plugins"]
+    assert found["errors"] == {}
+    assert not {"statelib", "fastapi", "pyarrow", "sqlalchemy", "numpy"} & set(found["loaded"])
+    assert found["ours"] == [
+        "plugins", "plugins.statelib_airflow", "plugins.statelib_airflow.addresses", "statelib_plugin"
+    ]  # fmt: skip
+
+
+def test_the_page_is_where_airflow_is(found: dict[str, Any]) -> None:
+    assert found["views"] == ["/air/statelib/", "/air/statelib/#/dag/{DAG_ID}", "/air/statelib/#/run/{DAG_ID}/{RUN_ID}"]
+
+
+def test_tasks_of_checkpoints_and_savepoints_lead_to_them(found: dict[str, Any]) -> None:
+    linked = {"Checkpoint": "_link_CheckpointLink"}
+    of_chains = {name for name in found["links"] if name.split("/")[0].endswith((".checkpoint", ".savepoint"))}
+    tasks = {"begin", "snapshot", "check_completeness", "register", "abort"}
+    assert {name for name, links in found["links"].items() if links == linked} >= {
+        name for name in of_chains if name.split("/")[1] in tasks
+    }
+    assert len(of_chains) >= 3 * 2 * len(tasks)
+    assert found["links"]["state_cleanup/gc"] == {}
+    assert found["link"] == (
+        "/air/plugin/state/air/statelib/#/run/sales.checkpoint/manual__2013-01-05T00%3A00%3A00%2B00%3A00"
+    )
+
+
+def test_airflow_is_told_to_look_at_one_file_only() -> None:
+    assert (CHECKOUT / "plugins" / ".airflowignore").read_text().split() == ["*", "!statelib_plugin.py"]
+    assert Path(CHECKOUT, "plugins", "statelib_plugin.py").is_file()

@@ -1,0 +1,151 @@
+"""Checkpoints taken apart and compared by what their manifests say, and storage sampled by those who change it."""
+
+from pathlib import Path
+
+import pytest
+from garbage import days, save, tally
+from shop import open_shop
+
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.anatomy import portrait
+from statelib.flows.cleanup import collect_garbage, retire
+from statelib.flows.comparison import compare
+from statelib.flows.overview import check_known, names, overview, storage_now, storage_samples
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+
+TALLY, SALES = PipelineName("tally"), PipelineName("sales")
+
+
+def incremental(root: Path) -> Deployment:
+    """tally on RocksDB, whose checkpoints share files: 1, 2, 3."""
+    here = tally(root, "{count: 9}")
+    file = root / "pipelines" / "tally.yaml"
+    file.write_text(
+        file.read_text().replace("backend: heap", "backend: rocksdb").replace(
+            "checkpoint: {", "checkpoint: {strategy: incremental, "
+        )
+    )  # fmt: skip
+    days(here, 1, 3)
+    return here
+
+
+def test_files_that_checkpoints_share_name_those_that_do(tmp_path: Path) -> None:
+    found = portrait(incremental(tmp_path), TALLY, CheckpointId(2))
+    assert found.problem is None
+    assert found.anatomy is not None
+    shared = [f for f in found.anatomy.files if f.scope == "shared"]
+    assert shared
+    assert {f.scope for f in found.anatomy.files} == {"shared", "exclusive"}
+    first = [f for f in shared if f.created_by == 1]
+    assert first
+    assert all(f.shared_with == (3, 1) and f.shared_with_total == 2 for f in first)
+    assert all(f.shared_with == () for f in found.anatomy.files if f.scope == "exclusive")
+    (subtask, other) = found.anatomy.subtasks
+    assert (subtask.key_groups, other.key_groups) == ((0, 63), (64, 127))
+    assert {subtask.restored_from, other.restored_from} <= {"remote", "local", "mixed"}
+    assert sum(s.bytes for s in found.anatomy.subtasks) >= sum(f.size_bytes for f in found.anatomy.files)
+    (total,) = found.anatomy.states
+    assert (total.entries, sum(total.entries_by_key_group or ())) == (10, 10)
+
+
+def test_a_comparison_counts_shared_files_once_and_names_changed_key_groups(tmp_path: Path) -> None:
+    here = incremental(tmp_path)
+    found = compare(here, TALLY, CheckpointId(2), CheckpointId(3))
+    assert found.problem is None
+    assert found.files is not None
+    assert found.files.common > 0
+    assert found.files.only_left > 0
+    assert found.states is not None
+    (total,) = found.states
+    assert total.changed is not None
+    assert len(total.changed) == total.key_groups_changed > 0
+    same = compare(here, TALLY, CheckpointId(3), CheckpointId(3))
+    assert same.states is not None
+    assert same.files is not None
+    assert (same.states[0].changed, same.files.only_left, same.files.only_right) == ([], 0, 0)
+    assert same.files.common == found.files.common + found.files.only_right
+    with pytest.raises(NotFoundError, match="no checkpoint 9"):
+        compare(here, TALLY, CheckpointId(9), CheckpointId(1))
+
+
+def test_storage_is_sampled_by_register_and_gc(tmp_path: Path) -> None:
+    here = tally(tmp_path)
+    days(here, 1, 4)
+    save(here, "k")
+    before = storage_samples(here, TALLY)
+    assert len(before) == 5
+    assert [s.usage.live_bytes for s in before][:4] == sorted(s.usage.live_bytes for s in before[:4])
+    assert before[4].usage.savepoint_bytes > before[3].usage.savepoint_bytes == 0
+    retire(here)
+    garbage = storage_now(here, [TALLY])[TALLY].garbage_bytes
+    assert garbage > 0
+    (collected,) = collect_garbage(here)
+    after = storage_samples(here, TALLY)[-1]
+    assert after.usage == storage_now(here, [TALLY])[TALLY]
+    assert after.usage.garbage_bytes == 0
+    assert before[-1].usage.live_bytes - after.usage.live_bytes == garbage >= collected.size_bytes
+    deleted = portrait(here, TALLY, CheckpointId(1))
+    assert (deleted.entry.state, deleted.anatomy) == ("DELETED", None)
+    assert "tally/1 was deleted" in str(deleted.problem)
+
+
+def test_a_pipeline_is_known_by_its_file_or_by_its_history(tmp_path: Path) -> None:
+    here = open_shop(tmp_path)
+    files = Path(here.pipelines_directory)
+    (files / "tours.yaml").rename(files / "tours.aside")
+    (files / "new.yaml").write_text((files / "sales.yaml").read_text().replace("sales", "new"))
+    (files / "bad.yaml").write_text("name: [")
+    assert names(here) == ("bad", "new", "sales", "tours")
+    bad, new, sales, tours = overview(here, names(here))
+    assert (bad.definition, bad.standing) == (None, None)
+    assert "bad.yaml:" in str(bad.error)
+    assert (new.error, new.standing) == (None, None)
+    assert sales.standing is not None
+    assert "no pipeline file" in str(tours.error)
+    assert tours.standing is not None
+    (files / "bad.yaml").write_text((files / "sales.yaml").read_text().replace("sales", "bad"))
+    assert overview(here, [PipelineName("bad")])[0].error is None, "a file that was mended is read again"
+    check_known(here, SALES)
+    with pytest.raises(NotFoundError, match="no pipeline nobody"):
+        check_known(here, PipelineName("nobody"))
+
+
+def test_looking_makes_no_catalog(tmp_path: Path) -> None:
+    here = tally(tmp_path)
+    with pytest.raises(InvalidRequestError) as refusal:
+        names(here)
+    assert refusal.value.kind == "catalog-not-migrated"
+    file = tmp_path / "catalog.db"
+    assert not file.exists()
+    file.touch()
+    with pytest.raises(InvalidRequestError, match="expected schema"):
+        names(here)
+    assert file.stat().st_size == 0
+
+
+def test_a_state_that_only_one_side_has_is_new_in_all_its_key_groups(tmp_path: Path) -> None:
+    here = tally(tmp_path)
+    days(here, 1, 1)
+    file = tmp_path / "pipelines" / "tally.yaml"
+    file.write_text(file.read_text().replace("states:\n", "states:\n  seen: {kind: value, value: {agg: count}}\n"))
+    days(here, 2, 2)
+    found = compare(here, TALLY, CheckpointId(1), CheckpointId(2))
+    assert found.states is not None
+    seen, total = found.states
+    assert (seen.name, seen.left_entries, seen.right_entries) == ("seen", None, 10)
+    assert (total.left_entries, total.right_entries) == (10, 10)
+    assert seen.changed == total.changed, "the same keys"
+
+
+def test_an_answer_holds_only_so_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = incremental(tmp_path)
+    whole = portrait(here, TALLY, CheckpointId(3)).anatomy
+    monkeypatch.setattr("statelib.flows.anatomy.MAX_FILES", 2)
+    monkeypatch.setattr("statelib.flows.anatomy.MAX_NUMBERS", 127)
+    cut = portrait(here, TALLY, CheckpointId(3)).anatomy
+    assert whole is not None
+    assert cut is not None
+    assert (len(cut.files), cut.files_total) == (2, len(whole.files))
+    assert cut.states[0].entries_by_key_group is None
+    assert cut.states[0].digest_hex == whole.states[0].digest_hex

@@ -1,0 +1,165 @@
+"""``statelib catalog rebuild`` against what the gate had refused: it never becomes what a pipeline stands on."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from gate_faults import FOURTH, NAME, RATINGS, fourth_day, regulars, three_days, visits
+from shop import environment
+from shop_cli import refused, said
+from worlds import checkpoint_of, day, new_deployment
+
+from statelib.errors import CorruptStateError
+from statelib.flows.checkpoint import abort, begin, check, register
+from statelib.flows.wiring import Deployment, deployment
+from statelib.model.record import CheckpointState
+
+LEVELS = ("quarantine", "fail")
+REBUILD = ("catalog", "rebuild")
+
+
+def text(severity: str) -> str:
+    expected = "state: guests, expect: column_values_to_be_between, column: cheapest, min_value: 0"
+    return f"{RATINGS.partition('checks:')[0]}checks:\n  expectations:\n    - {{{expected}, severity: {severity}}}\n"
+
+
+def refused_head(here: Deployment) -> None:
+    """A fourth day that the gate does not let pass, as the DAG would end it."""
+    fourth_day(here, visits(regulars(0, 3), price=-1.0))
+    with pytest.raises(CorruptStateError):
+        check(here, here.pipeline(NAME), FOURTH)
+    abort(here, NAME, FOURTH, "run r: check_completeness failed")
+
+
+def forgetting(here: Deployment) -> Deployment:
+    """The same storage, with an empty catalog."""
+    return replace(here, catalog_url=here.catalog_url.replace("catalog.db", "new.db"))
+
+
+def planned(here: Deployment, *more: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(said(here, *REBUILD, "--json", *more))["pipelines"][0]
+    return told
+
+
+def states(told: dict[str, Any]) -> dict[int, str]:
+    return {entry["checkpoint_id"]: entry["state"] for entry in told["entered"]}
+
+
+def assert_kept_aside(again: Deployment, reason: str) -> None:
+    """In the plan with the reason, then in the catalog; the pipeline goes on from the third day."""
+    plan = said(again, *REBUILD, "--dry-run")
+    assert "ratings stands on ratings/3" in plan
+    assert again.catalog().pipelines() == ()
+    told = planned(again, "--yes")
+    assert states(told)[4] == "QUARANTINED"
+    assert reason in told["entered"][3]["reason"]
+    record, catalog = again.catalog().get(NAME, FOURTH), again.catalog()
+    assert (record.state, record.completed_at_ms, catalog.head(NAME).head) == (CheckpointState.QUARANTINED, None, 3)
+    assert reason in record.reason
+    assert "ratings/4 is in quarantine" in refused(again, "restore", NAME, "4", "--yes")
+
+
+@pytest.mark.parametrize("severity", LEVELS)
+def test_what_the_gate_had_refused_goes_into_quarantine(tmp_path: Path, severity: str) -> None:
+    here = three_days(tmp_path, text(severity))
+    refused_head(here)
+    again = forgetting(here)
+    assert_kept_aside(again, "column_values_to_be_between(column=cheapest, min_value=0)")
+    assert "in quarantine" in said(again, "checkpoints", "show", "ratings/4") or severity == "fail"
+    assert "guest 'guest-0000'" in said(again, "checkpoints", "show", "ratings/4")
+    assert begin(again, again.pipeline(NAME), day(4), "test").checkpoint_id == 5
+    told = said(again, "checkpoints", "release", "ratings/4", "--note", "refunds")
+    assert "is completed" in told
+    assert again.catalog().head(NAME).head == 4
+    assert checkpoint_of(again, NAME, 5, visits(regulars())) == 6
+
+
+def test_it_is_disposed_of_like_any_other_one(tmp_path: Path) -> None:
+    here = three_days(tmp_path, text("quarantine"))
+    refused_head(here)
+    again = forgetting(here)
+    planned(again, "--yes")
+    said(again, "checkpoints", "dispose", "ratings/4")
+    assert not (tmp_path / "state" / NAME / "chk-4").exists()
+    assert said(again, "verify").count("whole") == 3
+
+
+def test_one_that_passes_is_the_head_whether_it_was_registered_or_not(tmp_path: Path) -> None:
+    here = three_days(tmp_path, RATINGS.replace("rehearse_every: 4", "rehearse_every: 1"))
+    fourth_day(here)
+    told = planned(forgetting(here), "--dry-run")
+    assert (set(states(told).values()), told["head"]["head"]) == ({"COMPLETED"}, 4)
+    check(here, here.pipeline(NAME), FOURTH)
+    register(here, here.pipeline(NAME), FOURTH)
+    again = forgetting(here)
+    assert "it passes the gate" in " ".join(said(again, *REBUILD, "--yes").split())
+    catalog = again.catalog()
+    assert (catalog.get(NAME, FOURTH).state, catalog.head(NAME).head) == (CheckpointState.COMPLETED, 4)
+    assert catalog.gate.results(NAME, FOURTH) == here.catalog().gate.results(NAME, FOURTH)
+    assert not any(tmp_path.joinpath("scratch").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda file: file.unlink(), "could not be judged: "),
+        (lambda file: file.write_text("name: ["), "has no valid file of pipeline ratings"),
+        (lambda file: file.write_text(file.read_text().replace("  texts:", "  words:")), "has other states by now"),
+    ],
+)
+def test_what_cannot_be_judged_is_said_and_left_to_an_option(
+    tmp_path: Path, spoil: Callable[[Path], None], reason: str
+) -> None:
+    here = three_days(tmp_path, text("fail"))
+    spoil(tmp_path / "pipelines" / "ratings.yaml")
+    again = forgetting(here)
+    plan = planned(again, "--dry-run")
+    assert (states(plan)[3], plan["head"]["head"]) == ("QUARANTINED", 2)
+    assert reason in plan["entered"][2]["reason"]
+    assert planned(again, "--dry-run", "--leave-out", "ratings/3")["head"]["head"] == 2
+    assert "ratings/2 is none of the checkpoints" in refused(again, *REBUILD, "-n", "--take", "ratings/2")
+    taken = planned(again, "--yes", "--take", "ratings/3")
+    assert (states(taken)[3], taken["head"]["head"]) == ("COMPLETED", 3)
+    assert reason in again.catalog().get(NAME, again.catalog().head(NAME).head or FOURTH).note
+
+
+def test_without_its_base_it_is_judged_by_itself(tmp_path: Path) -> None:
+    """As when retention keeps the newest one only: what compares with others has nothing to say."""
+    here = three_days(tmp_path)
+    for number in (1, 2):
+        (tmp_path / "state" / NAME / f"chk-{number}" / "_metadata").unlink()
+    told = planned(forgetting(here), "--dry-run")
+    assert (states(told), told["head"]["head"], told["missing_bases"]) == ({3: "COMPLETED"}, 3, [2])
+
+
+def test_an_old_catalog_gets_the_refused_one_into_quarantine(tmp_path: Path) -> None:
+    here = three_days(tmp_path, text("quarantine"))
+    (tmp_path / "new.db").write_bytes((tmp_path / "catalog.db").read_bytes())
+    refused_head(here)
+    again = forgetting(here)
+    told = planned(again, "--merge", "--yes")
+    assert (states(told), told["head"]["head"]) == ({4: "QUARANTINED"}, 3)
+    again_known = planned(again, "--merge", "--yes")
+    assert (again_known["entered"], again_known["already_known"]) == ([], [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("severity", LEVELS)
+def test_the_same_on_s3(tmp_path: Path, s3: object, bucket: str, severity: str) -> None:
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "ratings.yaml").write_text(text(severity))
+    here = replace(new_deployment(tmp_path, tmp_path, tmp_path / "pipelines"), storage_root=f"s3://{bucket}/state")
+    here = deployment(environment(here))
+    for number in (1, 2, 3):
+        checkpoint_of(here, NAME, number, few(5.0))
+    fourth_day(here, few(-1.0))
+    with pytest.raises(CorruptStateError):
+        check(here, here.pipeline(NAME), FOURTH)
+    assert_kept_aside(forgetting(here), "column_values_to_be_between")
+
+
+def few(price: float) -> pa.Table:
+    return visits(regulars(0, 20), price=price)

@@ -1,0 +1,77 @@
+"""A bucket that takes requests and never answers them: the page says so after one try, tasks go on asking."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from shop import open_shop
+from sqlalchemy import create_engine, update
+
+from statelib.catalog.schema import CHECKPOINT
+from statelib.flows.anatomy import Portrait, portrait
+from statelib.flows.wiring import RETRIES, hurried, patience
+from statelib.model.ids import CheckpointId, PipelineName
+
+DIRECTORY = "s3://silent/state/sales/chk-1"
+
+
+class Silent:
+    """``asked``: how many connections were made; each is held open, and nothing is ever said."""
+
+    def __init__(self) -> None:
+        self.asked: list[socket.socket] = []
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                self.asked.append(self.listening.accept()[0])
+            except OSError:
+                return
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silent]:
+    server = Silent()
+    address = f"http://127.0.0.1:{server.listening.getsockname()[1]}"
+    credentials = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
+    for name, value in {**credentials, "AWS_ENDPOINT_URL": address, "AWS_ALLOW_HTTP": "true"}.items():
+        monkeypatch.setenv(name, value)
+    yield server
+    server.listening.close()
+    for connection in server.asked:
+        connection.close()
+
+
+def test_the_page_asks_once_and_shows_what_the_catalog_knows(silent: Silent, tmp_path: Path) -> None:
+    from plugins.statelib_airflow.api.threads import reading
+
+    here = open_shop(tmp_path)
+    engine = create_engine(here.catalog_url)
+    with engine.begin() as connection:
+        moved = update(CHECKPOINT).where(CHECKPOINT.c.pipeline == "sales", CHECKPOINT.c.checkpoint_id == 1)
+        connection.execute(moved.values(directory=DIRECTORY))
+    engine.dispose()
+
+    @reading
+    def route() -> Portrait:
+        return portrait(here, PipelineName("sales"), CheckpointId(1))
+
+    async def answered() -> Portrait:
+        return await route()
+
+    found = asyncio.run(answered())
+    assert found.entry.entries
+    assert found.problem is not None
+    assert f"reading {DIRECTORY}/_metadata: no whole answer came" in found.problem
+    assert len(silent.asked) == 1
+
+
+def test_a_hurry_ends_with_its_block() -> None:
+    with hurried():
+        assert patience().delays_s == ()
+    assert patience() is RETRIES

@@ -1,0 +1,148 @@
+"""``spark.read.format("statelib")`` in a real session: equal to what the library itself reads, filters included."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from foreign import FLINK, savepoint
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from worlds import checkpoint_of, new_deployment
+
+import statelib.spark
+from statelib.definition.columns import event_schema
+from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.flows.wiring import VARIABLES, Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.testing.stored_longs import STRIDE, long_columns, store_longs
+
+ENTRIES = 300_000
+PIPELINES = ("aircraft_activity", "route_delays", "carrier_streaks")
+
+
+@pytest.fixture(scope="module")
+def reading(spark: SparkSession) -> SparkSession:
+    statelib.spark.register(spark)
+    return spark
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Deployment:
+    """One day of each of the project's pipelines."""
+    here = new_deployment(tmp_path_factory.mktemp("world"), data)
+    for name in PIPELINES:
+        schema = event_schema(here.pipeline(name))
+        day = pq.read_table(data / "flights" / "2013-01-01").select(schema.names).cast(schema)
+        checkpoint_of(here, name, 1, day)
+    return here
+
+
+def load(spark: SparkSession, path: object, **options: str) -> DataFrame:
+    return spark.read.format("statelib").options(**options).load(str(path))
+
+
+def assert_same(found: pa.Table, expected: pa.Table) -> None:
+    """The same rows, in any order, in Spark's types: times have no more than microseconds there."""
+    assert found.column_names == expected.column_names
+    assert sorted(map(repr, found.to_pylist())) == sorted(
+        map(repr, expected.cast(found.schema, safe=False).to_pylist())
+    )
+
+
+def opened(here: Deployment, name: str) -> Checkpoint:
+    directory = here.catalog().get(PipelineName(name), CheckpointId(1)).directory
+    return open_checkpoint(directory, storage_root=here.storage_root)
+
+
+def test_counts_and_sums_of_a_large_savepoint(reading: SparkSession, tmp_path: Path) -> None:
+    frame = load(reading, store_longs(tmp_path, ENTRIES))
+    expected = long_columns(ENTRIES)
+    (row,) = frame.agg(f.count("*"), f.sum("key"), f.sum("value"), f.countDistinct("key_group")).collect()
+    assert tuple(row) == (ENTRIES, pc.sum(expected["key"]).as_py(), pc.sum(expected["value"]).as_py(), 128)
+    assert frame.rdd.getNumPartitions() == 2
+
+    one = frame.where(f.col("key") == 123 * STRIDE)
+    assert [(r.key, r.value) for r in one.collect()] == [(123 * STRIDE, 123 * STRIDE % 1000 + 1)]
+    assert one.rdd.getNumPartitions() == 1, "the filter reached the reader: one key group is one part"
+    few = frame.where("key_group in (3, 5) and value > 500")
+    assert few.count() == frame.where("key_group = 3 or key_group = 5").where("value > 500").count() > 0
+    assert frame.where("key_group > 200").count() == 0
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_state_of_our_pipelines(reading: SparkSession, here: Deployment, name: str) -> None:
+    snapshot = opened(here, name)
+    for state in snapshot.schema().states:
+        found = load(reading, snapshot.directory, state=state.name).toArrow()
+        assert_same(found, snapshot.to_arrow(state.name))
+
+
+def test_metadata_counts_what_the_manifest_counts(reading: SparkSession, here: Deployment) -> None:
+    snapshot = opened(here, "aircraft_activity")
+    assert snapshot.manifest is not None
+    facts = reading.read.format("statelib-metadata").load(snapshot.directory)
+    found = {r.state: (r[1], r[2]) for r in facts.groupBy("state").agg(f.sum("entries"), f.count("*")).collect()}
+    recorded = zip(snapshot.schema().states, snapshot.manifest.statistics, strict=True)
+    assert found == {state.name: (s.total_entries, 128) for state, s in recorded}
+
+
+def test_a_checkpoint_by_its_id(reading: SparkSession, here: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deployment is the one that the environment of the driver described when the format was registered."""
+    values = (here.catalog_url, here.storage_root, here.pipelines_directory, here.data, here.docs_directory)
+    for variable, value in zip(VARIABLES, (*values, here.work_directory), strict=True):
+        monkeypatch.setitem(reading.sparkContext.environment, variable, value)
+    statelib.spark.register(reading)
+    (state,) = opened(here, "carrier_streaks").schema().states
+    assert_same(load(reading, "carrier_streaks/1").toArrow(), opened(here, "carrier_streaks").to_arrow(state.name))
+
+
+@pytest.mark.parametrize(
+    ("fixture", "uid"), [("2.3.0/kinds-hashmap-native-p2", "keyed"), ("2.3.0/windows-hashmap-canonical", "w-session")]
+)
+def test_states_of_flink_jobs(reading: SparkSession, fixture: str, uid: str) -> None:
+    """Namespaces of windows and timestamps of timers are columns."""
+    snapshot = open_checkpoint(str(savepoint(fixture))).select(uid)
+    held = {state.name: snapshot.to_arrow(state.name) for state in snapshot.schema().states}
+    held = {name: table for name, table in held.items() if len(table)}
+    assert len(held) > 2
+    for name, table in held.items():
+        assert_same(load(reading, savepoint(fixture), state=name, operator=uid).toArrow(), table)
+
+
+def test_a_flink_checkpoint_that_was_moved(reading: SparkSession) -> None:
+    """Its change log says where it lay when the job ran."""
+    home = FLINK / "1.20.5" / "rocksdb-changelog-materialized"
+    (checkpoint,) = home.glob("checkpoints/*/chk-3")
+    with pytest.raises(AnalysisException, match="--relocate OLD_PREFIX=NEW_PREFIX"):
+        load(reading, checkpoint, state="value")
+    moved = (f"file:///flink-data/1.20.5/1.20.5/{home.name}", str(home))
+    snapshot = open_checkpoint(str(checkpoint), relocate=dict([moved]))
+    for name in ("value", "map"):
+        found = load(reading, checkpoint, state=name, relocate="=".join(moved)).toArrow()
+        assert len(found) >= 30
+        assert_same(found, snapshot.to_arrow(name))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"state": "nope"}, r"known states are .*mr.*\s*kind: unknown-state"),
+        ({}, r"there are .*kind: no-state"),
+        ({"state": "mr", "operator": "nope"}, "kind: no-operator"),
+    ],
+)
+def test_errors_while_planning(reading: SparkSession, options: dict[str, str], said: str) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        load(reading, savepoint("1.20.5/mapnull-hashmap-native"), **options)
+    assert pc.match_substring_regex(pa.array([str(caught.value)]), f"(?s){said}").to_pylist() == [True]
+
+
+def test_what_columns_cannot_hold_is_an_error_with_a_way_out(reading: SparkSession) -> None:
+    """Some of these rows are deletions, and a struct has no place for that."""
+    place = savepoint("1.20.5/mapnull-hashmap-native")
+    with pytest.raises(PythonException, match=r"(?s)found DELETE.*kind: row-kind"):
+        load(reading, place, state="mr").collect()
+    assert load(reading, place, state="mr", columns="key,user_key").count() > 0

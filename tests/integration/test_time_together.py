@@ -1,0 +1,96 @@
+"""Windows, timers, state that expires and operator state in one pipeline: none gets into another's way."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from shop_cli import said
+from worlds import day, new_deployment, publish_here
+
+from statelib.flows.checkpoint import begin, check, register
+from statelib.flows.inspection import resolve, verify
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.wiring import Deployment
+from statelib.model.record import CheckpointState, ClaimMode
+
+CARTS = """\
+name: carts
+source: {path: "{data}/x", columns: {user: string, t: instant}}
+key: [user]
+states:
+  carts: {kind: value, fields: {seen: long}, function: "carts_that_end:update", on_timer: "carts_that_end:on_timer",
+    ttl: 2d}
+  clicks: {kind: reducing, value: {agg: count}, window: {time: t, tumbling: 1d, retain: 36h}}
+  visits: {kind: reducing, value: {agg: count}, ttl: 1d}
+operator_states:
+  gone: {mode: list, element: string}
+backend: BACKEND
+parallelism: 2
+checkpoint: {strategy: STRATEGY, inline_threshold_bytes: 1}
+"""
+WAYS = [("heap", "full"), ("rocksdb", "incremental")]
+DAY = 86_400_000
+FIRST = day(1).start_ms
+
+
+@pytest.fixture(params=WAYS, ids="-".join)
+def here(tmp_path: Path, request: pytest.FixtureRequest) -> Deployment:
+    backend, strategy = request.param
+    (tmp_path / "pipelines").mkdir()
+    text = CARTS.replace("BACKEND", backend).replace("STRATEGY", strategy)
+    (tmp_path / "pipelines" / "carts.yaml").write_text(text)
+    return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+
+
+def events(number: int) -> pa.Table:
+    """At noon: a and b on the first day, b every day."""
+    users = ["a", "b", "b"] if number == 1 else ["b"]
+    noon = pa.array([FIRST + (number - 1) * DAY + DAY // 2] * len(users), pa.int64())
+    return pa.table({"user": users, "t": noon.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("ns", "UTC"))})
+
+
+def run(here: Deployment, number: int) -> dict[str, list[object]]:
+    """What an export of the day's checkpoint says, by state."""
+    pipeline = here.pipeline("carts")
+    checkpoint_id = begin(here, pipeline, day(number), "test").checkpoint_id
+    publish_here(here, pipeline, checkpoint_id, events(number))
+    record = register(here, pipeline, checkpoint_id, check(here, pipeline, checkpoint_id).report_uri)
+    assert record.state is CheckpointState.COMPLETED
+    name = f"carts/{checkpoint_id}"
+    assert verify(resolve(here, name), scratch=here.work_directory).problems == ()
+    lines = [json.loads(line) for line in said(here, "export", name, "--all").splitlines()]
+    held: dict[str, list[object]] = {"carts": [], "clicks": [], "visits": [], "gone": [], "timers": []}
+    for line in lines:
+        if "ts" in line:
+            held["timers"] += [(line["state"], line["key"]["v"], (line["ts"] - FIRST) / DAY)]
+        elif line["state"] == "gone":
+            held["gone"] += [line["value"]["v"]]
+        elif line["state"] in held:
+            value = line["value"]["v"]
+            days = [(line["ns"][b] - FIRST) // DAY for b in ("start", "end")] if line["ns"] else []
+            held[line["state"]] += [(line["key"]["v"], *days, value[0]["v"] if isinstance(value, list) else value)]
+    return {name: sorted(found) for name, found in held.items()}
+
+
+def test_days(here: Deployment) -> None:
+    one = run(here, 1)
+    assert one["carts"] == one["visits"] == [("a", 1), ("b", 2)]
+    assert one["clicks"] == [("a", 0, 1, 1), ("b", 0, 1, 2)]
+    assert [timer for timer in one["timers"] if timer[0] == "carts"] == [("carts", "a", 3.0), ("carts", "b", 3.0)]
+    two = run(here, 2)
+    assert two["carts"] == [("a", 1), ("b", 3)]
+    assert two["visits"] == [("b", 1)], "what was there is a day old"
+    assert two["clicks"] == [("a", 0, 1, 1), ("b", 0, 1, 2), ("b", 1, 2, 1)]
+    three = run(here, 3)
+    assert three["carts"] == [("b", 4)], "that of a is two days old; its timer is none of it"
+    assert three["clicks"] == [("b", 1, 2, 1), ("b", 2, 3, 1)]
+    assert ("carts", "a", 3.0) in three["timers"]
+    assert three["gone"] == []
+    four = run(here, 4)
+    assert four["gone"] == ["a"], "the timer finds nothing of a, and the state of b alive"
+    assert four["carts"] == [("b", 5)]
+
+    plan = plan_restore(here, here.pipeline("carts"), "2", 3, ClaimMode.NO_CLAIM)
+    apply_restore(here, here.pipeline("carts"), plan, "test")
+    assert (run(here, 3), run(here, 4)) == (three, four), "a replay in three subtasks"

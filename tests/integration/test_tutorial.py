@@ -1,0 +1,24 @@
+"""The tutorial and the how-to, step by step: every file, every command, and what it prints."""
+
+import os
+import sys
+from pathlib import Path
+
+from how_to_world import six_days
+from pyspark.sql import SparkSession
+from shop import environment
+from told_commands import Shell, follow
+from worlds import CHECKOUT
+
+OWN = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def test_the_tutorial_is_true(spark: SparkSession, tmp_path: Path) -> None:
+    document = (CHECKOUT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    assert follow(document, Shell(tmp_path, {**os.environ, **OWN})) > 10
+
+
+def test_the_how_to_is_true(tmp_path: Path) -> None:
+    document = (CHECKOUT / "docs" / "how-to.md").read_text(encoding="utf-8")
+    here = six_days(tmp_path)
+    assert follow(document, Shell(tmp_path, {**os.environ, **OWN, **environment(here)})) > 10

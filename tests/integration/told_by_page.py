@@ -1,0 +1,57 @@
+"""What the page "State" answers and logs, and what the DAGs are made of: a program, as Airflow's processes see the
+environment. Told the catalogs to ask one after the other, it prints a JSON object of texts by what said them."""
+
+import json
+import os
+import sys
+from typing import Any
+
+from airflow.api_fastapi.app import create_auth_manager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.dag_processing.dagbag import DagBag
+from airflow.models import import_all_models
+from airflow.models.base import Base
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.settings import engine
+from fastapi.testclient import TestClient
+
+from demo.places import CHECKOUT
+from plugins.statelib_airflow.api import rights
+from plugins.statelib_airflow.api.app import page_app
+
+SETTLED = {"name": "sales", "checkpoint_id": "1", "dag_id": "sales.checkpoint", "run_id": "nobody's", "path": "x"}
+MORE = {"compare": "?left=1&right=2"}
+
+
+def answers(catalogs: list[str]) -> dict[str, str]:
+    """Of every route, by a catalog's number; the statuses are in front."""
+    import_all_models()
+    Base.metadata.create_all(engine)
+    create_auth_manager()
+    app: Any = page_app()
+    app.dependency_overrides[rights.signed_in] = lambda: SimpleAuthManagerUser(username="ada", role="ADMIN")
+    client = TestClient(app, raise_server_exceptions=False)
+    said = {}
+    for number, url in enumerate(catalogs):
+        os.environ["STATELIB_CATALOG"] = url
+        for route in app.routes:
+            path = route.path.replace(":path", "").format(**SETTLED)
+            answer = client.get(path + MORE.get(path.rpartition("/")[2], ""))
+            said[f"{number} {route.path}"] = f"{answer.status_code} {answer.headers} {answer.text}"
+    return said
+
+
+def dags() -> dict[str, str]:
+    """As Airflow keeps them in its database, and the fields that it renders."""
+    said = {}
+    for dag in DagBag(str(CHECKOUT / "dags")).dags.values():
+        said[f"dag {dag.dag_id}"] = json.dumps(DagSerialization.to_dict(dag), default=str)
+        for task in dag.tasks:
+            fields = {name: getattr(task, name, None) for name in task.template_fields}
+            said[f"task {task.task_id} of {dag.dag_id}"] = f"{fields!r} {task!r} {vars(task)!r}"
+    return said
+
+
+if __name__ == "__main__":
+    found = {**dags(), **answers(sys.stdin.read().split())}
+    sys.stdout.write("\n" + json.dumps(found))

@@ -1,0 +1,126 @@
+"""The code blocks of a document as steps that can be run, and what they print compared with what it says."""
+
+import os
+import re
+import shlex
+import subprocess
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from statelib.cli.main import app
+
+BLOCK = re.compile(
+    r"(?:^<!-- file: (?P<file>\S+) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL
+)
+COLUMNS = "100"
+HOME = "/home/you/tutorial"
+"""What documents call the directory that they are run in."""
+VOLATILE = (
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d UTC)?(?= *$)", re.MULTILINE), "TIME"),
+    (re.compile(r"\d[\d.,]* (B|[KM]iB)\b"), "SIZE"),
+    (re.compile(r"[0-9a-f]{32}(-\d+-\d+)?"), "ATTEMPT"),
+    (re.compile(r"\d+ files read"), "SOME files read"),
+    (re.compile(r"\d+(\.\d)? (ms|s)\b"), "DURATION"),
+    (re.compile(r"─+"), "─"),
+    (re.compile(r"[ \t]+"), " "),
+    (re.compile(r" ?\n ?"), "\n"),
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A file to write, or commands to run and what they print."""
+
+    file: str
+    commands: str
+    text: str
+    printed: str | None = None
+
+
+def steps(document: str) -> list[Step]:
+    """Blocks below ``<!-- file: ... -->`` are files, those of bash are commands, and a text block right behind them is
+    what they print. Other blocks are not run."""
+    found: list[Step] = []
+    last = ""
+    for block in BLOCK.finditer(document):
+        kind, text = block["kind"], block["text"]
+        if block["file"]:
+            found.append(Step(block["file"], "", text))
+        elif kind == "bash":
+            found.append(Step("", text, ""))
+        elif kind == "text" and last == "bash":
+            found[-1] = Step("", found[-1].commands, "", text)
+        last = kind
+    return found
+
+
+def masked(text: str) -> str:
+    """Without what differs from run to run: times, sizes, names of attempts, and how wide columns are."""
+    for pattern, word in VOLATILE:
+        text = pattern.sub(word, text)
+    return text.strip()
+
+
+def follow(document: str, shell: "Shell") -> int:
+    """Do what a document says, and hold what is printed to what it says; returns how often there was something."""
+    compared = 0
+    for step in steps(document):
+        if step.file:
+            target = shell.directory / step.file
+            target.parent.mkdir(exist_ok=True)
+            target.write_text(step.text)
+            continue
+        printed = shell.run(step.commands)
+        if step.printed is not None:
+            found, wanted = masked(printed).splitlines(), masked(step.printed).splitlines()
+            assert found == wanted, "\n".join([step.commands, *unified_diff(wanted, found, lineterm="")])
+            compared += 1
+    return compared
+
+
+@dataclass
+class Shell:
+    """Runs lines in a directory: statelib's own in this process, which has Spark already, the others in a shell."""
+
+    directory: Path
+    environment: dict[str, str]
+
+    def run(self, commands: str) -> str:
+        lines = commands.replace("\\\n", " ").splitlines()
+        return "".join(self._line(line) for line in lines if line.strip()).replace(f"{self.directory}", HOME)
+
+    def _line(self, line: str) -> str:
+        if line.startswith("statelib "):
+            return self._statelib(line.removeprefix("statelib "))
+        script = f"set -e\n{line}\nenv -0 > .environment"
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.directory,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{line}\n{done.stderr}"
+        held = (self.directory / ".environment").read_text().split("\0")
+        self.environment = dict(item.split("=", 1) for item in held if "=" in item)
+        return done.stdout
+
+    def _statelib(self, line: str) -> str:
+        words, _, rest = line.partition(" | ")
+        env = self.environment | {"COLUMNS": COLUMNS}
+        before = Path.cwd()
+        os.chdir(self.directory)
+        try:
+            result = CliRunner().invoke(app, shlex.split(words), env=env)
+        finally:
+            os.chdir(before)
+        assert result.exit_code == 0, f"statelib {line}\n{result.output}"
+        if rest:
+            number = re.fullmatch(r"head -n (\d+)", rest)
+            assert number, f"the only filter that is known here is head: {line}"
+            return "".join(text + "\n" for text in result.stdout.splitlines()[: int(number[1])])
+        return result.output

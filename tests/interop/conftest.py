@@ -1,0 +1,12 @@
+"""A real Flink, one for each test process; tests that need it are skipped by name where it cannot be had."""
+
+import pytest
+from flink_kit import Flink, NoFlink, flink
+
+
+@pytest.fixture(scope="session")
+def flink_1() -> Flink:
+    try:
+        return flink("1.20.5")
+    except NoFlink as reason:
+        pytest.skip(f"no Flink 1.20.5: {reason}")

@@ -1,0 +1,44 @@
+"""Change logs of a real Flink, compressed and not, alone and over materialised state, hold what its job said."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from flink_kit import NoFlink, flink
+from seen_lines import comparable
+
+from statelib.flows.inspection import export_all_lines
+from statelib.flows.opened import open_checkpoint
+from statelib.formats.operator_id import operator_id
+from statelib.model.types import LONG
+
+ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
+
+
+@pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("compressed", ["true", "false"])
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
+def test_logs_hold_what_the_job_said(version: str, backend: str, compressed: str, tmp_path: Path) -> None:
+    settings = {
+        "state.backend.type": backend,
+        "state.changelog.enabled": "true",
+        "state.changelog.storage": "filesystem",
+        "state.changelog.dstl.dfs.base-path": f"file://{tmp_path}/changelog",
+        "state.changelog.dstl.dfs.compression.enabled": compressed,
+        "state.changelog.periodic-materialize.interval": "4s",
+    }
+    try:
+        written = flink(version).log_changes(tmp_path, settings, [300, 600, 900], pause_ms=2500)
+    except NoFlink as reason:
+        pytest.skip(str(reason))
+    for number, path in enumerate(written, 1):
+        opened = open_checkpoint(str(path), relocate={f"file:{tmp_path}": str(tmp_path)}, key_type=LONG)
+        ids = {operator_id("keyed").hex(): "keyed"}
+        lines = [json.loads(line) for line in export_all_lines(opened, None)]
+        found = [json.dumps({**line, "op": ids.get(line["op"], line["op"])}) for line in lines]
+        expected = (tmp_path / f"truth-{number}.jsonl").read_text(encoding="utf-8").split("\n")
+        own = [line for line in found if json.loads(line)["op"] == "keyed"]
+        assert comparable(own) == comparable(line for line in expected if line)

@@ -1,0 +1,46 @@
+"""A disk that takes no more: the error says that it is the machine's, and nothing is left in the working directory."""
+
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
+from statelib.errors import RetryableError
+from statelib.model.ids import CheckpointId
+from statelib.model.key_groups import KeyGroupRange
+from statelib.testing.keyed_samples import fill, sample_schema
+
+
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file may grow beyond 500 bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_checkpoint_that_fails_leaves_no_temporary_directory_and_can_be_closed(tmp_path: Path) -> None:
+    backend = RocksDBKeyedStateBackend(sample_schema(), KeyGroupRange(0, 127), str(tmp_path / "backend"), "uid")
+    fill(backend)
+    with full_disk():
+        with pytest.raises(RetryableError, match="File too large"):
+            backend.checkpoint(CheckpointId(1))
+        assert [path.name for path in (tmp_path / "backend").iterdir()] == ["db"]
+        backend.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_the_way_of_a_checkpoint_leaves_no_temporary_directory(tmp_path: Path) -> None:
+    backend = RocksDBKeyedStateBackend(sample_schema(), KeyGroupRange(0, 127), str(tmp_path / "backend"), "uid")
+    fill(backend)
+    (tmp_path / "backend" / "chk-1").write_bytes(b"")
+    with pytest.raises(Exception, match="chk-1"):
+        backend.checkpoint(CheckpointId(1))
+    assert {path.name for path in (tmp_path / "backend").iterdir()} == {"db", "chk-1"}
+    backend.close()

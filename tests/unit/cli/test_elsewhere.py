@@ -1,0 +1,27 @@
+"""What ``--relocate`` means, whatever characters paths have."""
+
+import pytest
+
+from statelib.cli.elsewhere import moves_of
+from statelib.errors import InvalidRequestError
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [
+        ("file:///a=/b", "file:///a", "/b"),
+        ("file:///a/dt=1/x=/b/dt=2", "file:///a/dt=1/x", "/b/dt=2"),
+        ("s3a://b/x=s3://c/y=1", "s3a://b/x", "s3://c/y=1"),
+        ("/a=here/b", "/a", "here/b"),
+        ("/a=../b", "/a", "../b"),
+    ],
+)
+def test_the_equals_sign_before_a_place_counts(text: str, old: str, new: str) -> None:
+    assert moves_of([text, text]) == {old: new}
+
+
+@pytest.mark.parametrize("texts", [["/a"], ["=/b"], ["/a="], ["/a=/b=/c"], ["/a=b=c"], ["/a=/b", "/a=/c"]])
+def test_what_can_be_read_in_two_ways_is_refused(texts: list[str]) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        moves_of(texts)
+    assert caught.value.kind == "bad-relocation"

@@ -1,0 +1,102 @@
+"""Where a pipeline stands, and what retention does when it has ended."""
+
+import dataclasses
+
+import pytest
+from checkpoints import checkpoint, savepoint
+
+from statelib.coordinator.notifications import History, history_before
+from statelib.coordinator.retention import RetentionPolicy, subsumed
+from statelib.coordinator.termination import job_status, last_interval
+from statelib.model.checkpoint import DataInterval
+from statelib.model.ids import CheckpointId
+from statelib.model.record import CheckpointState, Owner
+from statelib.model.termination import DISCARDED, CheckpointRetentionPolicy, JobStatus
+
+CHAIN = [checkpoint(n, n - 1 or None) for n in range(1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("cancelled", "failures", "tolerable", "last_end_ms", "status"),
+    [
+        (False, 0, 0, 10, JobStatus.RUNNING),
+        (False, 9, None, 10, JobStatus.RUNNING),
+        (False, 2, 2, 10, JobStatus.RUNNING),
+        (False, 3, 2, 10, JobStatus.FAILED),
+        (True, 3, 2, 10, JobStatus.CANCELED),
+        (True, 0, None, 21, JobStatus.CANCELED),
+        (False, 3, 2, 21, JobStatus.FINISHED),
+        (False, 0, None, 20, JobStatus.RUNNING),
+        (False, 0, None, None, JobStatus.RUNNING),
+    ],
+)
+def test_the_status_follows_from_what_is_recorded(
+    cancelled: bool, failures: int, tolerable: int | None, last_end_ms: int | None, status: JobStatus
+):
+    """The schedule's last interval may start at 20: it is done when one that ends later is applied."""
+    last = None if last_end_ms is None else DataInterval(last_end_ms - 10, last_end_ms)
+    found = job_status(
+        cancelled=cancelled, failures=failures, tolerable_failures=tolerable, last=last, schedule_end_ms=20
+    )
+    assert found is status
+
+
+def test_a_schedule_without_an_end_is_never_finished():
+    last = DataInterval(0, 10**15)
+    found = job_status(cancelled=False, failures=0, tolerable_failures=None, last=last, schedule_end_ms=None)
+    assert found is JobStatus.RUNNING
+
+
+def test_the_last_interval_is_that_of_the_heads_history():
+    def at(number: int, base: int | None):
+        return dataclasses.replace(checkpoint(number, base), interval=DataInterval(number * 10, number * 10 + 10))
+
+    records = [at(1, None), at(2, 1), at(3, 2), savepoint(4, 2)]
+    assert last_interval(records, CheckpointId(4)) == DataInterval(20, 30), "3 was left behind"
+    assert last_interval(records, None) is None
+
+
+@pytest.mark.parametrize("policy", CheckpointRetentionPolicy)
+@pytest.mark.parametrize("status", JobStatus)
+def test_an_ended_pipeline_keeps_all_or_nothing_but_what_is_in_use_or_a_users(
+    policy: CheckpointRetentionPolicy, status: JobStatus
+):
+    records = [*CHAIN, savepoint(4, 3), savepoint(5, 3, owner=Owner.SYSTEM)]
+    found = subsumed(RetentionPolicy(9, after_termination=policy), records, CheckpointId(3), {CheckpointId(2)}, status)
+    assert found == ((1, 3, 5) if status in DISCARDED[policy] else ())
+
+
+def test_without_a_policy_the_checkpoints_outlive_the_pipeline():
+    for status in JobStatus:
+        assert subsumed(RetentionPolicy(9), CHAIN, CheckpointId(3), (), status) == ()
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, int]] = []
+
+    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
+        self.heard.append(("complete", checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
+        self.heard.append(("aborted", checkpoint_id))
+
+    def notify_checkpoint_subsumed(self, checkpoint_id: CheckpointId) -> None:
+        self.heard.append(("subsumed", checkpoint_id))
+
+
+def test_a_run_is_told_what_happened_since_its_base():
+    aborted, deleting = CheckpointState.ABORTED, CheckpointState.DELETING
+    records = [
+        checkpoint(6, 4, state=aborted),
+        checkpoint(5, 4, state=aborted),
+        checkpoint(4, 1),
+        checkpoint(3, 1, state=aborted),
+        checkpoint(1, None, state=deleting),
+    ]
+    history = history_before(records, CheckpointId(4))
+    assert history == History(CheckpointId(4), (CheckpointId(5), CheckpointId(6)), (CheckpointId(1),))
+    recorder = Recorder()
+    history.tell(recorder)
+    assert recorder.heard == [("subsumed", 1), ("aborted", 5), ("aborted", 6), ("complete", 4)]
+    assert history_before([checkpoint(1, None, state=aborted)], None) == History(None, (CheckpointId(1),))

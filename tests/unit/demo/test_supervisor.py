@@ -1,0 +1,40 @@
+"""What happens when a part of Airflow ends, with real processes that do."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from demo.airflow_process import AirflowStartError, Supervisor
+
+
+def ended() -> subprocess.Popen[bytes]:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process
+
+
+def supervisor(processes: dict[str, subprocess.Popen[bytes]], started: list[str], log: Path) -> Supervisor:
+    def start(name: str) -> subprocess.Popen[bytes]:
+        started.append(name)
+        return ended()
+
+    log.write_text("the reason")
+    return Supervisor(processes, start, lambda _: log, restarts=2)
+
+
+def test_the_scheduler_is_started_again_but_not_for_ever(tmp_path: Path) -> None:
+    started: list[str] = []
+    watched = supervisor({"scheduler": ended()}, started, tmp_path / "log")
+    watched.check()
+    watched.check()
+    with pytest.raises(AirflowStartError, match=r"scheduler ended; log .*\nthe reason"):
+        watched.check()
+    assert started == ["scheduler", "scheduler"]
+
+
+def test_nothing_else_may_end(tmp_path: Path) -> None:
+    started: list[str] = []
+    with pytest.raises(AirflowStartError, match="api-server ended"):
+        supervisor({"api-server": ended()}, started, tmp_path / "log").check()
+    assert started == []

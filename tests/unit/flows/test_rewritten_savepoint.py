@@ -1,0 +1,145 @@
+"""One thing of a savepoint is changed, the rest goes over byte for byte."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from statelib.errors import StatelibError
+from statelib.flows.new_savepoint import NewSavepoint, SavepointWriter
+from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
+from statelib.model.savepoint import KeyedOperator
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import LONG, STRING
+
+COUNT = StateDescriptor("count", StateKind.VALUE, LONG)
+SEEN = StateDescriptor("seen", StateKind.LIST, STRING)
+BY_DAY = StateDescriptor("by_day", StateKind.MAP, LONG, STRING)
+SCHEMA = KeyedStateSchema(STRING, 200, (COUNT, SEEN, BY_DAY))
+KEYS = pa.array([f"key {n}" for n in range(300)])
+
+
+def tables() -> dict[str, pa.Table]:
+    return {
+        "count": pa.table({"key": KEYS, "value": pa.array(range(300))}),
+        "seen": pa.table({"key": KEYS, "value": pa.array([["a", "b,c", ""][: n % 3 + 1] for n in range(300)])}),
+        "by_day": pa.table({"key": KEYS, "user_key": KEYS, "value": pa.array([None, 2, 3] * 100, pa.int64())}),
+    }
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Checkpoint:
+    with SavepointWriter(NewSavepoint(str(tmp_path), "first")) as writer:
+        writer.add(KeyedOperator("counts", SCHEMA, 3), tables())
+        writer.add(KeyedOperator("other", SCHEMA, 2), {"count": tables()["count"]})
+        return open_checkpoint(writer.publish())
+
+
+def pairs(opened: Checkpoint, uid: str, state: str) -> list[tuple[str, object]]:
+    table = opened.select(uid).to_arrow(state)
+    return sorted(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True), key=repr)
+
+
+def data(opened: Checkpoint, uid: str) -> list[bytes]:
+    part = opened.select(uid)
+    return [bytes(part.reader().read(handle.stream)) for handle in part.handles()]
+
+
+def names(opened: Checkpoint, uid: str) -> list[str]:
+    return [s.name for s in opened.select(uid).schema().states]
+
+
+def test_what_was_added_is_read_back(saved: Checkpoint) -> None:
+    for uid, states in (("counts", tables()), ("other", {"count": tables()["count"]})):
+        for name, table in states.items():
+            expected = zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)
+            assert pairs(saved, uid, name) == sorted(expected, key=repr)
+    assert pairs(saved, "other", "seen") == []
+    assert [len(saved.select(uid).handles()) for uid in ("counts", "other")] == [3, 2]
+
+
+def test_a_dropped_state_is_gone_and_nothing_else(saved: Checkpoint, tmp_path: Path) -> None:
+    change = OperatorChange(drop=frozenset({"seen"}))
+    again = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "second"), changes={"counts": change}))
+    assert names(again, "counts") == ["count", "by_day"]
+    for state in ("count", "by_day"):
+        assert pairs(again, "counts", state) == pairs(saved, "counts", state)
+    assert data(again, "other") == data(saved, "other")
+
+
+def test_a_dropped_operator_is_gone(saved: Checkpoint, tmp_path: Path) -> None:
+    again = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "second"), drop_operators=["counts"]))
+    assert len(again.operators) == 1
+    assert data(again, "other") == data(saved, "other")
+
+
+def test_a_state_gets_new_entries_others_keep_theirs(saved: Checkpoint, tmp_path: Path) -> None:
+    few = pa.table({"key": KEYS[:5], "value": pa.array([10, 20, 30, 40, 50])})
+    new = StateDescriptor("new", StateKind.REDUCING, STRING)
+    change = OperatorChange(put={COUNT: few, new: pa.table({"key": KEYS, "value": KEYS})})
+    again = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "second"), changes={"counts": change}))
+    assert pairs(again, "counts", "count") == [(f"key {n}", 10 * (n + 1)) for n in range(5)]
+    assert names(again, "counts") == ["count", "seen", "by_day", "new"]
+    assert len(pairs(again, "counts", "new")) == 300
+    for state in ("seen", "by_day"):
+        assert pairs(again, "counts", state) == pairs(saved, "counts", state)
+    assert data(again, "other") == data(saved, "other")
+
+
+def test_a_state_may_change_its_type(saved: Checkpoint, tmp_path: Path) -> None:
+    text = StateDescriptor("count", StateKind.VALUE, STRING)
+    change = OperatorChange(put={text: pa.table({"key": KEYS, "value": KEYS})})
+    again = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "second"), changes={"counts": change}))
+    assert again.select("counts").schema().states[0] == text
+    assert pairs(again, "counts", "count")[0] == ("key 0", "key 0")
+
+
+@pytest.mark.parametrize(
+    ("drop_operators", "changes", "kind"),
+    [
+        (["nobody"], {}, "no-operator"),
+        ([], {"nobody": OperatorChange()}, "no-operator"),
+        ([], {"counts": OperatorChange(frozenset({"nothing"}))}, "unknown-state"),
+        (["counts"], {"counts": OperatorChange()}, "bad-change"),
+        ([], {"counts": OperatorChange(frozenset({"count"}), {COUNT: tables()["count"]})}, "bad-change"),
+        ([], {"counts": OperatorChange(put={COUNT: tables()["seen"]})}, "bad-value-type"),
+        ([], {"counts": OperatorChange(put={COUNT: tables()["count"].rename_columns(["k", "v"])})}, "bad-column"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    saved: Checkpoint, tmp_path: Path, drop_operators: list[str], changes: dict[str, OperatorChange], kind: str
+) -> None:
+    with pytest.raises(StatelibError) as caught:
+        rewrite(saved, NewSavepoint(str(tmp_path), "second"), drop_operators=drop_operators, changes=changes)
+    assert caught.value.kind == kind
+    assert not (tmp_path / "savepoint-second-1" / "_metadata").exists()
+
+
+def test_master_state_is_not_lost_silently(saved: Checkpoint, tmp_path: Path) -> None:
+    held = saved.metadata_bytes
+    with_master = Checkpoint(saved.directory, saved.metadata, None, held[:16] + b"\0\0\0\1" + held[20:])
+    with pytest.raises(StatelibError) as caught:
+        rewrite(with_master, NewSavepoint(str(tmp_path), "second"))
+    assert caught.value.kind == "master-state"
+
+
+def test_a_place_that_is_taken_is_refused(saved: Checkpoint, tmp_path: Path) -> None:
+    with pytest.raises(StatelibError) as caught:
+        rewrite(saved, NewSavepoint(str(tmp_path), "first"))
+    assert caught.value.kind == "location-taken"
+
+
+def test_without_publish_nothing_stays(tmp_path: Path) -> None:
+    with SavepointWriter(NewSavepoint(str(tmp_path), "left")) as writer:
+        writer.add(KeyedOperator("counts", KeyedStateSchema(STRING, 1, (COUNT,))), {"count": tables()["count"]})
+    assert list((tmp_path / "savepoint-left-1").iterdir()) == []
+
+
+def test_an_operator_is_added_once_and_with_states_it_has(tmp_path: Path) -> None:
+    with SavepointWriter(NewSavepoint(str(tmp_path), "x")) as writer:
+        writer.add(KeyedOperator("counts", SCHEMA, 3), {})
+        for states, kind in (({}, "duplicate-operator"), ({"nothing": tables()["count"]}, "unknown-state")):
+            with pytest.raises(StatelibError) as caught:
+                writer.add(KeyedOperator("counts", SCHEMA, 3), states)
+            assert caught.value.kind == kind

@@ -1,0 +1,126 @@
+"""Annotated bytes: every byte that a parser reads is a named field, and damage shows where it stops."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from statelib.errors import CorruptStateError
+from statelib.flows.hexdump import dump_file, dump_metadata
+from statelib.formats.annotated import Annotated, annotate, annotate_change_log, annotate_metadata
+from statelib.formats.metadata import decode_metadata
+from statelib.model.handles import ByteStreamStateHandle, stream_handles
+from statelib.wire.reader import Reader
+from statelib.wire.recording import RecordingReader
+from statelib.wire.writer import Writer
+
+FLINK = Path(__file__).parents[2] / "golden" / "flink"
+FILES = sorted(FLINK.rglob("_metadata"))
+KINDS = next(FLINK.glob("1.20.5/kinds-hashmap-canonical-p1/savepoint-*/_metadata"))
+
+
+def tiled(part: Annotated) -> bool:
+    """The fields lie one behind the other, from the first byte to where the parser stands."""
+    bounds = [0, *(field.offset + field.size_bytes for field in part.fields)]
+    starts = [*(field.offset for field in part.fields), part.end]
+    return bounds == starts
+
+
+def test_a_recording_reader_reads_what_a_reader_reads_and_keeps_whole_values() -> None:
+    writer = Writer()
+    writer.utf("Grüße")
+    writer.i32(2)
+    writer.put(b"ab")
+    reader = RecordingReader(writer.getvalue(), "test")
+    assert reader.utf("text") == "Grüße"
+    assert reader.peek() == 0
+    with reader.part("outer"), reader.part("inner"):
+        assert bytes(reader.take(reader.count(name="length"), "content")) == b"ab"
+    assert [(f.offset, f.size_bytes, f.verb, f.name, f.parts) for f in reader.fields] == [
+        (0, 9, "utf", "text", ()),
+        (9, 4, "i32", "length", ("outer", "inner")),
+        (13, 2, "bytes", "content", ("outer", "inner")),
+    ]
+    with pytest.raises(CorruptStateError, match="offset 15"):
+        reader.u8("more")
+    assert len(reader.fields) == 3
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.parent.name)
+def test_every_byte_of_flinks_metadata_is_a_named_field(path: Path) -> None:
+    data = path.read_bytes()
+    (found,) = annotate_metadata(data)
+    assert (found.problem, found.end) == ("", len(data))
+    assert tiled(found)
+    assert all(field.name for field in found.fields)
+    metadata, _ = decode_metadata(data)
+    ids = [bytes(f.value) for f in found.fields if f.name == "operator id"]  # type: ignore[arg-type]
+    assert ids == [operator.operator_id for operator in metadata.operators]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.parent.parent.name)
+def test_every_stream_within_flinks_metadata_is_annotated_to_its_end(path: Path) -> None:
+    for name in inline_streams(path):
+        for part in dump_file(str(path.parent), name).parts:
+            assert (part.problem, part.end) == ("", 1 if part.title == "change log" else len(part.data))
+            assert tiled(part)
+
+
+def inline_streams(path: Path) -> Sequence[str]:
+    metadata, _ = decode_metadata(path.read_bytes())
+    handles = (h for o in metadata.operators for _, s in o.subtasks for h in (s.keyed, s.operator) if h)
+    streams = (stream for handle in handles for stream in stream_handles(handle))
+    return [stream.name for stream in streams if isinstance(stream, ByteStreamStateHandle)]
+
+
+def test_the_fields_have_the_values_and_parts_that_the_handles_have() -> None:
+    (found,) = annotate_metadata(KINDS.read_bytes())
+    told = {(f.parts, f.name): (f.offset, f.value) for f in found.fields}
+    assert told[(), "version"] == (4, 4)
+    assert told[("operator 0",), "max parallelism"] == (0x2C, 128)
+    assert told[("operator 0", "subtask 0", "keyed state"), "content"][0] == 0x4CD
+
+
+@given(cut=st.integers(0, 22_077))
+def test_a_cut_file_is_shown_up_to_the_cut(cut: int) -> None:
+    data = KINDS.read_bytes()
+    whole, found = annotate_metadata(data)[0], annotate_metadata(data[:cut])[0]
+    assert found.problem
+    assert tiled(found)
+    assert [f.offset for f in whole.fields if f.offset + f.size_bytes <= found.end] == [f.offset for f in found.fields]
+    assert cut - found.end < max(f.size_bytes for f in whole.fields) + 4
+
+
+@given(at=st.integers(0, 22_818), bit=st.integers(0, 7))
+def test_no_damaged_bit_makes_it_fail(at: int, bit: int) -> None:
+    data = bytearray(KINDS.read_bytes())
+    data[at] ^= 1 << bit
+    for part in annotate_metadata(bytes(data)):
+        assert tiled(part)
+        assert part.problem or part.end == len(part.data)
+
+
+@given(data=st.binary(max_size=80))
+def test_any_bytes_as_a_change_log(data: bytes) -> None:
+    for part in annotate_change_log(data, "log"):
+        assert tiled(part)
+
+
+def test_a_parser_that_stops_says_where() -> None:
+    def parse(reader: Reader) -> None:
+        with reader.part("head"):
+            reader.i32("number")
+            reader.utf("text")
+
+    found = annotate("test", b"\0\0\0\7\0\5ab", parse, "test", base=100)
+    assert (found.end, [(f.parts, f.name) for f in found.fields]) == (4, [(("head",), "number")])
+    assert "expected 5 bytes at offset 6" in found.problem
+
+
+def test_dumping_metadata_by_its_directory() -> None:
+    dump = dump_metadata(str(KINDS.parent))
+    assert (dump.path, dump.size_bytes, len(dump.parts)) == (str(KINDS), 22_819, 1)
+    assert all(a.offset <= b.offset for a, b in pairwise(dump.parts[0].fields))

@@ -1,0 +1,78 @@
+"""Headers that name serializers of a user's own: opaque where it is sure what else they say, refused elsewhere."""
+
+import pyarrow as pa
+import pytest
+
+from statelib.errors import UnsupportedError
+from statelib.formats.keyed_header import decode_keyed_header, encode_header
+from statelib.formats.operator_state import OperatorStateContent, OperatorStream, encode_operator_state
+from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
+from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import BOOLEAN, INT, LONG, Field, Opaque, Pojo
+from statelib.serializers.snapshots import encode_serializer_snapshot
+
+SIMPLE = encode_serializer_snapshot(INT)
+NAME = b"com.acme.OrderSerializer$OrderSnapshot"
+FOREIGN = len(NAME).to_bytes(2, "big") + NAME + b"\0\0\0\3"
+STATES = (
+    StateDescriptor("a", StateKind.VALUE, INT),
+    StateDescriptor("b", StateKind.LIST, INT),
+    StateDescriptor("c", StateKind.MAP, INT, BOOLEAN),
+)
+HEADER = encode_header(KeyedStateSchema(LONG, 128, STATES), False)
+OPAQUE = Opaque("com.acme.OrderSerializer", "", FOREIGN)
+
+
+def test_without_content_it_is_opaque() -> None:
+    found = decode_keyed_header(HEADER.replace(SIMPLE, FOREIGN), 128)
+    assert [state.value_type for state in found.schema.states] == [OPAQUE] * 3
+    assert found.schema.states[2].user_key_type == BOOLEAN
+    assert encode_header(found.schema, False) == HEADER.replace(SIMPLE, FOREIGN)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HEADER.replace(SIMPLE, FOREIGN + b"\0\1x"),
+        HEADER.replace(SIMPLE, FOREIGN) + b"entries",
+        HEADER.replace(SIMPLE, FOREIGN[:-1] + b"\2"),
+        HEADER.replace(SIMPLE, FOREIGN.replace(NAME, b"org.apache.flink.".ljust(len(NAME), b"x"))),
+    ],
+    ids=["content", "no end", "version", "Flink's own"],
+)
+def test_what_may_be_more_is_refused_by_name(data: bytes) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        decode_keyed_header(data, 128)
+    assert caught.value.kind == "unknown-serializer"
+
+
+def test_in_a_pojo_its_length_is_known() -> None:
+    """Whatever it holds: the snapshots of a POJO's fields are framed."""
+    pojo = Pojo("com.acme.Cart", (Field("n", LONG), Field("order", Opaque("x", "", FOREIGN + b"more"))))
+    states = (StateDescriptor("s", StateKind.VALUE, pojo), *STATES)
+    found = decode_keyed_header(encode_header(KeyedStateSchema(LONG, 128, states), False) + b"entries", 128)
+    told = found.schema.states[0].value_type
+    assert isinstance(told, Pojo)
+    assert told.fields[1].type == Opaque("com.acme.OrderSerializer", "", FOREIGN + b"more")
+
+
+def test_operator_state_of_such_elements() -> None:
+    """The handle says where the elements begin: the header must end there."""
+    state = OperatorStateContent(
+        OperatorStateDescriptor("e", OperatorStateMode.UNION, INT), pa.array([1, 2], pa.int32())
+    )
+    data, ((name, mode, offsets),) = encode_operator_state([state])
+    grown = len(FOREIGN) - len(SIMPLE)
+    for moved, readable in ((0, True), (1, False)):
+        places = tuple(offset + grown + moved for offset in offsets)
+        handle = OperatorStreamStateHandle(((name, mode, places),), ByteStreamStateHandle("x", b""))
+        foreign = data.replace(SIMPLE, FOREIGN)
+        if readable:
+            opened = OperatorStream(handle, foreign)
+            assert opened.descriptors[0].value_type == OPAQUE
+            assert opened.read(opened.descriptors[0]).values.to_pylist() == [b"\0\0\0\1", b"\0\0\0\2"]
+            assert opened.stored(opened.descriptors[0]) == (b"\0\0\0\1", b"\0\0\0\2")
+        else:
+            with pytest.raises(UnsupportedError):
+                OperatorStream(handle, foreign)

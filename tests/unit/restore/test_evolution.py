@@ -1,0 +1,220 @@
+"""What becomes of a stored state under another definition: each resolution, in both backends, and in words."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.errors import InvalidRequestError
+from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import (
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    STRING,
+    ArrayOf,
+    Field,
+    ListOf,
+    MapOf,
+    Row,
+    StateType,
+    Tuple,
+)
+from statelib.restore.compatibility import Compatibility
+from statelib.restore.evolution import evolve
+from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.testing.keyed_samples import MEANS, PER_PLACE, TOTALS, VISITS, all_entries, got
+from statelib.testing.stored_snapshots import KEY_GROUPS, UID, Stored
+
+AS_IS, AFTER, NO = Compatibility
+SUM_AND_COUNT = Row((Field("sum", DOUBLE), Field("count", LONG)))
+
+
+def _state(type_: StateType, *meanings: FieldMeaning, kind: StateKind = StateKind.VALUE) -> StateDescriptor:
+    return StateDescriptor("s", kind, type_, STRING if kind is StateKind.MAP else None, meanings=meanings)
+
+
+def _row(**fields: StateType) -> Row:
+    return Row(tuple(Field(name, type_) for name, type_ in fields.items()))
+
+
+def _resolve(found: StateDescriptor, wanted: StateDescriptor) -> tuple[Compatibility, str]:
+    evolution = evolve(KeyedStateSchema(STRING, 128, (wanted,)), KeyedStateSchema(STRING, 128, (found,)))
+    (resolution,) = evolution.resolutions
+    return resolution.compatibility, "; ".join(resolution.changes)
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "outcome", "text"),
+    [
+        (_row(a=LONG), _row(a=LONG), AS_IS, ""),
+        (_row(a=LONG), _row(a=LONG, b=STRING), AFTER, "field 'b' (string) is new: null"),
+        (_row(a=LONG, b=STRING), _row(b=STRING), AFTER, "field 'a' (long) is dropped"),
+        (_row(a=LONG, b=STRING), _row(b=STRING, a=LONG), AFTER, "the value: fields in another order"),
+        (_row(a=INT), _row(a=LONG), AFTER, "field 'a': int widened to long"),
+        (_row(a=LONG), _row(b=LONG), NO, "field 'b': expected long, found no such field but 'a' of the same type"),
+        (_row(a=LONG), _row(a=INT), NO, "field 'a': expected int, found long"),
+        (_row(a=LONG), _row(a=DOUBLE), NO, "field 'a': expected double, found long"),
+        (_row(a=LONG), _row(a=STRING, b=LONG), NO, "field 'a': expected string, found long"),
+        (_row(a=_row(x=INT)), _row(a=_row(x=LONG, y=INT)), AFTER, "field 'y' (int) is new: null; field 'x': int"),
+        (_row(f0=LONG, f1=INT), _row(a=LONG, b=LONG), AFTER, "field 'b' was called 'f1'; field 'b': int"),
+        (LONG, LONG, AS_IS, ""),
+        (FLOAT, DOUBLE, AFTER, "the value: float widened to double"),
+        (ArrayOf(INT), ArrayOf(LONG), AFTER, "the value, elements: int widened to long"),
+        (ArrayOf(LONG), ListOf(LONG), NO, "the value: expected list<long>, found array<long>"),
+        (MapOf(STRING, INT), MapOf(STRING, LONG), AFTER, "the value, values: int widened to long"),
+        (MapOf(INT, INT), MapOf(LONG, INT), NO, "expected map<long, int>, found map<int, int>"),
+        (Tuple((INT,)), Tuple((LONG,)), AFTER, "the value, f0: int widened to long"),
+        (Tuple((INT,)), Tuple((INT, INT)), NO, "expected tuple<int, int>"),
+    ],
+)  # fmt: skip
+def test_types(found: StateType, wanted: StateType, outcome: Compatibility, text: str) -> None:
+    assert _resolve(_state(found), _state(wanted))[0] is outcome
+    assert text in _resolve(_state(found), _state(wanted))[1]
+
+
+def _histogram(*bounds: float) -> StateDescriptor:
+    return _state(_row(h=ArrayOf(LONG)), FieldMeaning("h", "histogram", "delay", (), bounds))
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "outcome", "text"),
+    [
+        (_histogram(0, 15), _histogram(0, 15), AS_IS, ""),
+        (_histogram(0, 15), _histogram(0, 30), NO, "'h': expected histogram with bounds [0.0, 30.0], found histogram"),
+        (_state(_row(h=ArrayOf(LONG))), _histogram(0, 30), AS_IS, ""),
+        (
+            _state(LONG, FieldMeaning("", "min", "a"), kind=StateKind.REDUCING),
+            _state(LONG, FieldMeaning("", "max", "a"), kind=StateKind.REDUCING),
+            NO,
+            "the value: expected max, found min",
+        ),
+        (_state(_row(x=LONG), FieldMeaning("x", "sum", "a")), _state(_row(x=LONG), FieldMeaning("x")), AS_IS, ""),
+        (
+            _state(_row(x=LONG), FieldMeaning("x")),
+            _state(_row(x=LONG), FieldMeaning("x", "sum", "a")),
+            NO,
+            "field 'x': expected sum, found a user function",
+        ),
+        (
+            _state(_row(x=LONG), FieldMeaning("x", "sum", "miles")),
+            _state(_row(x=LONG), FieldMeaning("x", "sum", "distance")),
+            AS_IS,
+            "field 'x': sum of miles goes on as sum of distance",
+        ),
+        (
+            _state(_row(x=LONG), FieldMeaning("x", "sum", "a")),
+            _state(_row(y=LONG), FieldMeaning("y", "sum", "a", renamed_from=("z", "x"))),
+            AS_IS,
+            "field 'y' was called 'x'",
+        ),
+        (
+            _state(_row(x=SUM_AND_COUNT), FieldMeaning("x", "avg", "a")),
+            _state(_row(x=_row(count=LONG, sum=DOUBLE)), FieldMeaning("x", "avg", "a")),
+            NO,
+            "field 'x': expected row<count: long, sum: double>",
+        ),
+        (
+            _state(SUM_AND_COUNT, FieldMeaning("", "avg", "a"), kind=StateKind.AGGREGATING),
+            _state(_row(value=LONG, by_t=LONG), FieldMeaning("", "last", "a", ("t",)), kind=StateKind.AGGREGATING),
+            NO,
+            "expected row<value: long, by_t: long>, found row<sum: double, count: long>",
+        ),
+        (_state(LONG, kind=StateKind.LIST), _state(LONG), NO, "expected value<long, void>, found list<long, void>"),
+        (_state(INT, kind=StateKind.MAP), _state(LONG, kind=StateKind.MAP), AFTER, "int widened to long"),
+        (_state(INT, kind=StateKind.LIST), _state(LONG, kind=StateKind.LIST), AFTER, "int widened to long"),
+        (
+            _state(INT, kind=StateKind.MAP),
+            replace(_state(INT, kind=StateKind.MAP), user_key_type=LONG),
+            NO,
+            "expected map<long, int, void>, found map<string, int, void>",
+        ),
+    ],
+)
+def test_states(found: StateDescriptor, wanted: StateDescriptor, outcome: Compatibility, text: str) -> None:
+    assert _resolve(found, wanted)[0] is outcome
+    assert text in _resolve(found, wanted)[1]
+
+
+def _schema(*states: StateDescriptor) -> KeyedStateSchema:
+    return KeyedStateSchema(STRING, 128, states)
+
+
+@pytest.fixture(params=["heap", "rocksdb"])
+def restore(request: pytest.FixtureRequest, full: Stored, tmp_path: Path) -> Callable[..., KeyedStateBackend]:
+    """From RocksDB's files into either backend."""
+
+    def restore(schema: KeyedStateSchema, *, allow: bool = False) -> KeyedStateBackend:
+        source = replace(full.source, allow_non_restored=allow)
+        if request.param == "heap":
+            return restore_heap(schema, KEY_GROUPS, [source], str(tmp_path / "scratch"))
+        return restore_rocksdb(schema, KEY_GROUPS, [source], str(tmp_path / "restored"), UID)
+
+    return restore
+
+
+def test_a_new_state_starts_empty(restore: Callable[..., KeyedStateBackend], full: Stored) -> None:
+    backend = restore(_schema(TOTALS, replace(MEANS, name="new"), MEANS, VISITS, PER_PLACE))
+    assert all_entries(backend) == {**full.entries, "new": {}}
+    assert [s.total_entries for s in backend.statistics()] == [60, 0, 60, 60, 120]
+    assert got(backend, "new", ["key-1"]) == [None]
+    backend.close()
+
+
+def test_a_renamed_state_keeps_its_entries(restore: Callable[..., KeyedStateBackend], full: Stored) -> None:
+    backend = restore(_schema(TOTALS, replace(MEANS, name="averages", renamed_from=("x", "means")), VISITS, PER_PLACE))
+    found = all_entries(backend)
+    assert found["averages"] == full.entries["means"]
+    assert backend.statistics()[1].same_content(full.source.statistics[1])
+    backend.close()
+
+
+def test_a_present_state_is_never_taken_for_an_earlier_one(full: Stored) -> None:
+    wanted = _schema(replace(MEANS, name="other", renamed_from=("means",)), MEANS, TOTALS, VISITS, PER_PLACE)
+    resolutions = {r.state: r.stored for r in evolve(wanted, full.source.schema).resolutions}
+    assert (resolutions["other"], resolutions["means"]) == (None, "means")
+
+
+def test_a_state_is_left_out_only_if_that_is_allowed(
+    restore: Callable[..., KeyedStateBackend], full: Stored, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = _schema(TOTALS, VISITS)
+    with pytest.raises(InvalidRequestError, match=r"'means' \(reducing<double, void>\), 'per_place'") as caught:
+        restore(schema)
+    assert caught.value.kind == "non-restored-state"
+    assert [p.name for p in tmp_path.iterdir()] == ["storage"]
+    with caplog.at_level(logging.WARNING):
+        backend = restore(schema, allow=True)
+    assert all_entries(backend) == {name: full.entries[name] for name in ("totals", "visits")}
+    backend.close()
+    told = sorted(record.getMessage() for record in caplog.records)
+    assert "state 'means' is not restored: key groups 0-127, 60 entries" in told[0]
+    assert "state 'per_place' is not restored: key groups 0-127, 120 entries" in told[1]
+    assert not any(" 0 bytes" in text for text in told)
+
+
+def test_fields_come_go_and_move(restore: Callable[..., KeyedStateBackend]) -> None:
+    moved = replace(
+        TOTALS,
+        value_type=_row(note=ListOf(LONG), latest=STRING),
+        meanings=(FieldMeaning("note"), FieldMeaning("latest", renamed_from=("last",))),
+    )
+    before, after = restore(_schema(TOTALS, MEANS, VISITS, PER_PLACE)), None
+    keys = [f"key-{i}" for i in range(60)]
+    old = got(before, "totals", keys)
+    before.close()
+    after = restore(_schema(moved, MEANS, VISITS, PER_PLACE))
+    assert got(after, "totals", keys) == [{"note": None, "latest": value["last"]} for value in old]
+    assert after.statistics()[0].total_entries == 60
+    after.close()
+
+
+def test_what_is_incompatible_leaves_nothing_behind(restore: Callable[..., KeyedStateBackend], tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="state 'means': the pipeline expects reducing<string") as caught:
+        restore(_schema(TOTALS, replace(MEANS, value_type=STRING), VISITS, PER_PLACE))
+    assert "the value: expected string, found double" in caught.value.message
+    assert [p.name for p in tmp_path.iterdir()] == ["storage"]

@@ -1,0 +1,69 @@
+"""SQL's values outside of rows, and rows with STRUCTURED and RAW fields: as columns and as exact values."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.serializers.exact import exact
+from statelib.serializers.registry import codec_of
+from statelib.serializers.type_text import parse_type
+from statelib.wire.reader import Reader
+
+LONG = {"type": "long", "v": 5}
+DECIMAL = {"type": "bigdecimal", "unscaled": "-258", "scale": 2}
+NOON = {"type": "localdatetime", "date": "1970-01-02", "nanoOfDay": 43_200_000_000_000}
+VIEW = "org.apache.flink.table.api.dataview.MapView"
+CASES: list[tuple[str, Any, str, dict[str, Any]]] = [
+    ("sql<VARCHAR(9)>", "é", "00000002c3a9", {"type": "string", "v": "é"}),
+    ("sql<VARBINARY(9)>", b"\x01\x02", "000000020102", {"type": "bytes", "hex": "0102"}),
+    ("sql<DECIMAL(9, 2)>", Decimal("-2.58"), "fffffffffffffefe", DECIMAL),
+    ("sql<DECIMAL(30, 2)>", Decimal("-2.58"), "00000002fefe", DECIMAL),
+    ("sql<TIMESTAMP(3)>", datetime(1970, 1, 2, 12), "0000000007b98a00", NOON),
+    ("sql<TIMESTAMP_LTZ(9)>", datetime(1970, 1, 2, 12), "0000000007b98a0000000000", NOON),
+    ("sql<ARRAY<BIGINT>>", [5], "000000100100000000000000" + "0500000000000000", {"type": "list", "v": [LONG]}),
+    (
+        f"rowdata<a: STRUCTURED(a.B$C)<min: BIGINT, map: RAW({VIEW})>>",
+        {"a": {"min": 5, "map": b"\0"}},
+        "00000030000000000000000020000000100000000000000000000000050000000000000001000000180000000000000000000000",
+        {"type": "rowdata", "kind": "+I", "v": [
+            {"type": "rowdata", "kind": "+I", "v": [LONG, {"type": "raw", "class": VIEW, "hex": "00"}]},
+        ]},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "value", "raw", "typed"), CASES, ids=[case[0][:30] for case in CASES])
+def test_values_and_bytes_are_the_same(text: str, value: object, raw: str, typed: dict[str, Any]) -> None:
+    kind = parse_type(text)
+    assert str(kind) == text
+    codec = codec_of(kind)
+    column = pa.array([value, value], codec.arrow_type)
+    rows = codec.encode(column)
+    stored = bytes.fromhex(raw)
+    assert rows.to_list() == [stored, stored]
+    again, end = codec.decode(rows.data, rows.starts.copy(), rows.offsets[1:].copy())
+    assert again.equals(column)
+    assert end.tolist() == rows.offsets[1:].tolist()
+    assert codec.skip(rows.data, rows.starts.copy(), rows.offsets[1:].copy()).tolist() == end.tolist()
+    assert codec.width in (-1, len(stored))
+    reader = Reader(stored, "value")
+    assert exact(kind)(reader) == typed
+    assert reader.remaining == 0
+    with pytest.raises(CorruptStateError):
+        codec.decode(rows.data[:-1].copy(), rows.starts.copy(), np.array([len(stored), 2 * len(stored) - 1]))
+
+
+def test_text_that_is_none_and_nulls_are_refused() -> None:
+    codec = codec_of(parse_type("sql<VARCHAR(9)>"))
+    raw = np.frombuffer(bytes.fromhex("00000001ff"), np.uint8)
+    with pytest.raises(CorruptStateError, match="expected UTF-8"):
+        codec.decode(raw, np.array([0]), np.array([5]))
+    for text in ("sql<DECIMAL(9, 2)>", "sql<TIMESTAMP(3)>", "sql<VARCHAR(9)>"):
+        codec = codec_of(parse_type(text))
+        with pytest.raises(InvalidRequestError, match="no null"):
+            codec.encode(pa.nulls(1, codec.arrow_type))

@@ -1,0 +1,192 @@
+"""One snapshot, on this thread or on another: who ends it first decides, and what is not reported is gone."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from statelib.backends.heap.backend import HeapKeyedStateBackend
+from statelib.errors import ConflictError, RetryableError
+from statelib.model.ids import CheckpointId
+from statelib.model.key_groups import KeyGroupRange
+from statelib.snapshots.canonical import CanonicalSnapshotStrategy, ScanResources
+from statelib.snapshots.execution import (
+    AsyncSnapshotCallable,
+    RunState,
+    SnapshotExecutionType,
+    execute_snapshot,
+    start,
+)
+from statelib.snapshots.strategy import SnapshotResult
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.views import CheckpointStreamFactory
+from statelib.testing.checkpoint_chain import CheckpointChain
+from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
+from statelib.testing.keyed_samples import fill, sample_schema
+
+FIRST = CheckpointId(1)
+BOTH = tuple(SnapshotExecutionType)
+
+
+class Resources(ScanResources):
+    """Counts how often it was released."""
+
+    released = 0
+
+    def release(self) -> None:
+        self.released += 1
+        super().release()
+
+
+class Strategy(CanonicalSnapshotStrategy):
+    """The canonical one, which says where it runs and lets the test act once everything is written."""
+
+    def __init__(self, backend: HeapKeyedStateBackend) -> None:
+        super().__init__(backend)
+        self.threads: list[str] = []
+        self.resources: list[Resources] = []
+        self.written: Callable[[], None] = lambda: None
+
+    def prepare(self, checkpoint_id: CheckpointId) -> Resources:
+        self.resources.append(Resources(super().prepare(checkpoint_id).scans))
+        return self.resources[-1]
+
+    def run(
+        self,
+        resources: ScanResources,
+        checkpoint_id: CheckpointId,
+        streams: CheckpointStreamFactory,
+        registry: CloseableRegistry,
+    ) -> SnapshotResult:
+        self.threads.append(threading.current_thread().name)
+        result = super().run(resources, checkpoint_id, streams, registry)
+        self.written()
+        return result
+
+
+class Stage:
+    def __init__(self, root: Path) -> None:
+        schema = sample_schema()
+        self.backend = HeapKeyedStateBackend(schema, KeyGroupRange(0, schema.max_parallelism - 1))
+        fill(self.backend)
+        self.chain = CheckpointChain(root)
+        self.strategy = Strategy(self.backend)
+        self.registry = CloseableRegistry()
+
+    def streams(self, before: Hook = undisturbed) -> CheckpointStreamFactory:
+        return FaultyStreams(self.chain.streams(1), before)
+
+    def call(self, before: Hook = undisturbed) -> AsyncSnapshotCallable[ScanResources]:
+        resources = self.strategy.prepare(FIRST)
+        return AsyncSnapshotCallable(self.strategy, resources, FIRST, self.streams(before), self.registry)
+
+    def is_clean(self) -> bool:
+        """Nothing on storage, nothing to cancel, and what was frozen is free again, once."""
+        return self.chain.files() == set() and all(r.released == 1 for r in self.strategy.resources)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path)
+    yield made
+    made.backend.close()
+
+
+@pytest.mark.parametrize("execution", BOTH)
+def test_both_ways_are_the_same_code_with_the_same_result(stage: Stage, execution: SnapshotExecutionType):
+    done = execute_snapshot(stage.strategy, FIRST, stage.streams(), stage.registry, execution=execution)
+    (written,) = done.result.streams
+    assert written.size_bytes > 0
+    assert len(stage.chain.files()) == 1
+    here = threading.current_thread().name
+    assert stage.strategy.threads == [here if execution is SnapshotExecutionType.SYNCHRONOUS else "statelib-snapshot"]
+    assert stage.strategy.resources[0].released == 1
+    stage.registry.close()
+    assert len(stage.chain.files()) == 1, "what was reported is not its own any more"
+
+
+@pytest.mark.parametrize("execution", BOTH)
+def test_a_cancel_in_the_middle_leaves_nothing(stage: Stage, execution: SnapshotExecutionType):
+    def cancel(number: int) -> None:
+        if number == 2:
+            thread = threading.Thread(target=stage.registry.close)
+            thread.start()
+            thread.join()
+
+    with pytest.raises(RetryableError) as refusal:
+        execute_snapshot(stage.strategy, FIRST, stage.streams(cancel), stage.registry, execution=execution)
+    assert refusal.value.kind == "cancelled"
+    assert stage.is_clean()
+
+
+@pytest.mark.parametrize("execution", BOTH)
+def test_a_failure_is_told_and_leaves_nothing(stage: Stage, execution: SnapshotExecutionType):
+    def fail(number: int) -> None:
+        if number == 2:
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        execute_snapshot(stage.strategy, FIRST, stage.streams(fail), stage.registry, execution=execution)
+    assert stage.is_clean()
+
+
+@pytest.mark.parametrize("execution", BOTH)
+def test_a_cancel_when_all_is_written_but_not_reported_wins(stage: Stage, execution: SnapshotExecutionType):
+    stage.strategy.written = stage.registry.close
+    with pytest.raises(RetryableError, match="cancelled"):
+        execute_snapshot(stage.strategy, FIRST, stage.streams(), stage.registry, execution=execution)
+    assert stage.is_clean()
+
+
+def test_a_cancel_before_it_runs(stage: Stage):
+    call = stage.call()
+    stage.registry.close()
+    assert (call.state, stage.is_clean()) == (RunState.DISCARDED, True)
+    for execution in BOTH:
+        assert isinstance(start(call, execution).exception(60), RetryableError)
+    assert stage.strategy.threads == []
+
+
+def test_a_cancelled_registry_takes_no_snapshot(stage: Stage):
+    stage.registry.close()
+    with pytest.raises(RetryableError, match="cancelled"):
+        execute_snapshot(stage.strategy, FIRST, stage.streams(), stage.registry)
+    assert stage.is_clean()
+
+
+def test_only_one_of_many_cancels_and_the_end_decides(stage: Stage):
+    """Raced: the outcome is one of two, and files lie there if and only if it was reported."""
+    for _ in range(30):
+        call = stage.call()
+        closer = threading.Thread(target=call.close)
+        future = start(call, SnapshotExecutionType.ASYNCHRONOUS)
+        closer.start()
+        error = future.exception(60)
+        closer.join()
+        assert call.state is (RunState.COMPLETED if error is None else RunState.DISCARDED)
+        assert len(stage.chain.files()) == (error is None)
+        if error is None:
+            call.discard(future.result(), RuntimeError())
+    assert stage.is_clean()
+
+
+def test_a_deadline_ends_a_snapshot_that_does_not_come_to_its_end(stage: Stage):
+    stuck = threading.Event()
+    stage.registry.register(_OnClose(stuck.set))
+
+    def wait(number: int) -> None:
+        if number == 2:
+            # Like a slow storage: goes on when its stream is closed from outside.
+            stuck.wait(0.5)
+
+    with pytest.raises(ConflictError) as refusal:
+        execute_snapshot(stage.strategy, FIRST, stage.streams(wait), stage.registry, timeout_s=0.01)
+    assert refusal.value.kind == "checkpoint-expired"
+    assert "checkpoint.timeout_s" in refusal.value.hint
+    assert stage.is_clean()
+
+
+class _OnClose:
+    def __init__(self, close: Callable[[], None]) -> None:
+        self.close = close

@@ -1,0 +1,182 @@
+"""Operator state through snapshot and restore: deep copies, no leftovers, rescaling."""
+
+from pathlib import Path
+
+import pytest
+
+from statelib.backends.heap.backend import HeapKeyedStateBackend
+from statelib.backends.operator import OperatorStateBackend
+from statelib.coordinator.operator_assignment import redistribute
+from statelib.errors import InvalidRequestError, RetryableError
+from statelib.model.handles import OperatorStreamStateHandle, RelativeFileStateHandle
+from statelib.model.ids import CheckpointId
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
+from statelib.model.types import LONG, STRING, Field, ListOf, Row
+from statelib.restore.operator import OperatorRestoreSource, restore_operator
+from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.operator import OperatorStateSnapshotStrategy
+from statelib.snapshots.strategy import EMPTY, take_snapshot
+from statelib.snapshots.subtask import SubtaskSnapshotStrategy
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.reader import DirectoryReader
+from statelib.testing.checkpoint_chain import CheckpointChain
+from statelib.testing.faulty_streams import FaultyStreams
+from statelib.testing.keyed_samples import fill, sample_schema
+
+ID = CheckpointId(1)
+POINT = Row((Field("x", LONG), Field("tags", ListOf(STRING))))
+SEEN = OperatorStateDescriptor("seen", OperatorStateMode.SPLIT_DISTRIBUTE, POINT)
+ALL = OperatorStateDescriptor("all", OperatorStateMode.UNION, STRING)
+RULES = OperatorStateDescriptor("rules", OperatorStateMode.BROADCAST, ListOf(LONG), STRING)
+STATES = (SEEN, ALL, RULES)
+
+
+def point(x: int, *tags: str) -> dict[str, object]:
+    return {"x": x, "tags": list(tags)}
+
+
+def filled(subtask: int, points: int) -> OperatorStateBackend:
+    backend = OperatorStateBackend(STATES)
+    backend.list_state("seen").add_all(point(10 * subtask + i, "t") for i in range(points))
+    backend.list_state("all").add(f"from {subtask}")
+    backend.broadcast_state("rules").put("r", [1, 2])
+    return backend
+
+
+class Chain:
+    """Checkpoints of operator state alone, each restored from the one before."""
+
+    def __init__(self, root: Path, inline_threshold_bytes: int = 0) -> None:
+        self.storage = CheckpointChain(root, inline_threshold_bytes)
+        self.number = 0
+
+    def through(self, backends: list[OperatorStateBackend], parallelism: int) -> list[OperatorStateBackend]:
+        self.number += 1
+        handles = [self.taken(backend, subtask) for subtask, backend in enumerate(backends)]
+        reader = DirectoryReader(f"{self.storage.directory}/chk-{self.number}")
+        parts = redistribute(handles, parallelism)
+        return [restore_operator(STATES, [OperatorRestoreSource(h, reader) for h in part]) for part in parts]
+
+    def taken(self, backend: OperatorStateBackend, subtask: int) -> OperatorStreamStateHandle | None:
+        streams = self.storage.streams(self.number, subtask)
+        result = take_snapshot(OperatorStateSnapshotStrategy(backend), ID, streams, CloseableRegistry())
+        assert result.keyed is None
+        return result.operator
+
+
+def xs(backend: OperatorStateBackend) -> list[int]:
+    return [element["x"] for element in backend.list_state("seen").get()]
+
+
+@pytest.mark.parametrize("threshold", [0, 1 << 20], ids=["files", "inline"])
+def test_rescaling_from_two_to_three_to_one(tmp_path: Path, threshold: int) -> None:
+    chain = Chain(tmp_path / "storage", threshold)
+    three = chain.through([filled(0, 4), filled(1, 3)], 3)
+    assert [xs(backend) for backend in three] == [[0, 1, 2], [3, 10], [11, 12]]
+    assert [b.list_state("all").get() for b in three] == [["from 0", "from 1"]] * 3
+    assert [b.broadcast_state("rules").items() for b in three] == [[("r", [1, 2])]] * 3
+    for subtask, backend in enumerate(three):
+        backend.list_state("all").update([f"again {subtask}"])
+        backend.broadcast_state("rules").put("s", [])
+        backend.list_state("seen").add(point(100 + subtask))
+    (one,) = chain.through(three, 1)
+    assert xs(one) == [0, 1, 2, 100, 3, 10, 101, 11, 12, 102]
+    assert one.list_state("seen").get()[0] == point(0, "t")
+    assert one.list_state("all").get() == ["again 0", "again 1", "again 2"]
+    assert one.broadcast_state("rules").items() == [("r", [1, 2]), ("s", [])]
+
+
+def test_changes_after_prepare_are_not_in_the_snapshot(tmp_path: Path) -> None:
+    backend = filled(0, 2)
+    element, rule = backend.list_state("seen").get()[0], backend.broadcast_state("rules").get("r")
+    strategy = OperatorStateSnapshotStrategy(backend)
+    chain = CheckpointChain(tmp_path / "storage")
+    resources = strategy.prepare(ID)
+    element["x"] = -1
+    element["tags"].append("late")
+    rule.append(3)
+    backend.list_state("seen").add(point(7))
+    backend.list_state("all").clear()
+    result = strategy.run(resources, ID, chain.streams(1), CloseableRegistry())
+    assert result.operator is not None
+    assert isinstance(result.operator.stream, RelativeFileStateHandle)
+    source = OperatorRestoreSource(result.operator, DirectoryReader(f"{chain.directory}/chk-1"))
+    restored = restore_operator(STATES, [source])
+    assert restored.list_state("seen").get() == [point(0, "t"), point(1, "t")]
+    assert restored.list_state("all").get() == ["from 0"]
+    assert restored.broadcast_state("rules").items() == [("r", [1, 2])]
+    assert xs(backend) == [-1, 1, 7], "and the live state goes on"
+
+
+def test_nothing_registered_is_empty(tmp_path: Path) -> None:
+    chain = CheckpointChain(tmp_path / "storage")
+    result = take_snapshot(
+        OperatorStateSnapshotStrategy(OperatorStateBackend()), ID, chain.streams(1), CloseableRegistry()
+    )
+    assert result is EMPTY
+    assert chain.files() == set()
+
+
+def test_keyed_and_operator_state_are_both_there_or_neither(tmp_path: Path) -> None:
+    chain = CheckpointChain(tmp_path / "storage")
+    keyed = HeapKeyedStateBackend(sample_schema(), KeyGroupRange(32, 95))
+    fill(keyed)
+    strategy = SubtaskSnapshotStrategy(CanonicalSnapshotStrategy(keyed), OperatorStateSnapshotStrategy(filled(0, 2)))
+    calm = FaultyStreams(chain.streams(1), lambda _: None)
+    result = take_snapshot(strategy, ID, calm, CloseableRegistry())
+    assert result.keyed is not None
+    assert result.operator is not None
+    assert len(chain.files()) == len(result.streams) == 2
+    for failing in range(len(calm.operations)):
+        before = chain.files()
+
+        def fail(number: int, failing: int = failing) -> None:
+            if number == failing:
+                raise RetryableError("no", kind="test")
+
+        with pytest.raises(RetryableError):
+            take_snapshot(strategy, ID, FaultyStreams(chain.streams(1), fail), CloseableRegistry())
+        assert chain.files() == before
+
+
+def test_a_name_serves_one_kind_only() -> None:
+    backend = OperatorStateBackend([SEEN])
+    assert backend.register(SEEN) is backend.list_state("seen")
+    for other in (
+        OperatorStateDescriptor("seen", OperatorStateMode.UNION, POINT),
+        OperatorStateDescriptor("seen", OperatorStateMode.SPLIT_DISTRIBUTE, LONG),
+        OperatorStateDescriptor("seen", OperatorStateMode.BROADCAST, POINT, LONG),
+    ):
+        with pytest.raises(InvalidRequestError) as caught:
+            backend.register(other)
+        assert caught.value.kind == "operator-state-kind"
+    with pytest.raises(InvalidRequestError, match="expected a broadcast state"):
+        backend.broadcast_state("seen")
+    with pytest.raises(InvalidRequestError, match="known are seen"):
+        backend.list_state("sene")
+
+
+@pytest.mark.parametrize("bad", ["text", None, 1 << 63, {"y": 1}], ids=str)
+def test_values_that_do_not_fit_are_named(bad: object) -> None:
+    backend = OperatorStateBackend([OperatorStateDescriptor("n", OperatorStateMode.UNION, LONG)])
+    backend.list_state("n").add_all([1, bad])
+    with pytest.raises(InvalidRequestError, match="operator state 'n'") as caught:
+        backend.freeze()
+    assert caught.value.kind == "bad-operator-state"
+
+
+def test_a_changed_declaration_is_refused_and_a_new_one_begins_empty(tmp_path: Path) -> None:
+    chain = CheckpointChain(tmp_path / "storage")
+    result = take_snapshot(OperatorStateSnapshotStrategy(filled(0, 1)), ID, chain.streams(1), CloseableRegistry())
+    assert result.operator is not None
+    source = OperatorRestoreSource(result.operator, DirectoryReader(f"{chain.directory}/chk-1"))
+    renamed = OperatorStateDescriptor("seen", SEEN.mode, Row((Field("a", LONG), Field("b", ListOf(STRING)))))
+    new = OperatorStateDescriptor("new", OperatorStateMode.UNION, LONG)
+    restored = restore_operator([renamed, ALL, RULES, new], [source])
+    assert restored.list_state("seen").get() == [{"a": 0, "b": ["t"]}], "names of fields are the pipeline's"
+    assert restored.list_state("new").get() == []
+    for states in ([SEEN, ALL], [SEEN, ALL, OperatorStateDescriptor("rules", RULES.mode, LONG, STRING)]):
+        with pytest.raises(InvalidRequestError, match="rules") as caught:
+            restore_operator(states, [source])
+        assert caught.value.kind == "state-schema-changed"

@@ -1,0 +1,316 @@
+"""The store of local copies: what is found, what is pruned, and what several processes and crashes leave of it."""
+
+import itertools
+import json
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from statelib.errors import CorruptStateError
+from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
+from statelib.model.ids import AttemptId, CheckpointId
+from statelib.storage.local_reader import LocalFirstReader
+from statelib.storage.local_store import LocalStateStore
+from statelib.storage.reader import DirectoryReader
+from statelib.storage.views import CheckpointedStateScope, LinkingReader, WrittenStream
+from statelib.testing.crash_points import Crash, Place, crash, ends_at
+from statelib.wire.checksum import crc32c
+
+Files = dict[str, tuple[int, int]]
+OTHER_DISK = "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+def attempt(snapshot: int, task: int = 0) -> AttemptId:
+    return AttemptId(f"{snapshot:024x}{task:08x}")
+
+
+def chk(number: int) -> CheckpointId:
+    return CheckpointId(number)
+
+
+class Host:
+    """A store, and remote files that were written with copies in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = LocalStateStore(str(root / "local"), "file:///state", "p")
+        self.remote = root / "remote"
+        self.remote.mkdir(parents=True)
+
+    def take(self, number: int, snapshot: int, subtask: int = 0, *, complete: bool = True) -> Files:
+        """One subtask's snapshot: a stream and a linked file; its remote files."""
+        own = attempt(snapshot, subtask)
+        directories = self.store.directories(own, subtask)
+        directory = directories.open(chk(number))
+        assert directory is not None
+        names = [f"{own}-{subtask}-{n}" for n in range(2)]
+        contents = [f"{number} {name} ".encode() * 1000 for name in names]
+        for name, content in zip(names, contents, strict=True):
+            (self.remote / name).write_bytes(content)
+        stream = directory.streams.create_stream(CheckpointedStateScope.EXCLUSIVE)
+        stream.write(contents[0])
+        local = [stream.close_and_get_handle().local_name or "stream-0"]
+        local.append(directory.keep(str(self.remote / names[1]), "000009.sst") or "")
+        written = [
+            WrittenStream(RelativeFileStateHandle(name, len(content)), len(content), crc32c(content), local_name=at)
+            for name, content, at in zip(names, contents, local, strict=True)
+        ]
+        if complete:
+            directories.complete(chk(number), written)
+        return {name: (len(content), crc32c(content)) for name, content in zip(names, contents, strict=True)}
+
+    def lying(self) -> list[str]:
+        """Directories below the store, deepest last."""
+        path = self.store.path
+        return sorted(str(p.relative_to(path)) for p in path.rglob("*") if p.is_dir())
+
+    def reader(self, number: int, files: Files) -> LocalFirstReader:
+        remote = DirectoryReader(str(self.remote), files)
+        return LocalFirstReader(remote, self.store.find(chk(number), files))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_what_was_completed_is_found_by_another_store(host: Host, tmp_path: Path) -> None:
+    files = host.take(3, 1, 0) | host.take(3, 1, 1)
+    found = LocalStateStore(str(tmp_path / "local"), "file:///state", "p").find(chk(3), files)
+    assert set(found) == set(files)
+    assert {p.copy.name for p in found.values()} == {"stream-0", "000009.sst"}
+    assert len({p.directory for p in found.values()}) == 2
+
+
+def test_only_the_very_bytes_are_found(host: Host, tmp_path: Path) -> None:
+    files = host.take(3, 1)
+    (first, (size, crc)), second = sorted(files.items())
+    for wrong in ((size + 1, crc), (size, crc ^ 1)):
+        assert set(host.store.find(chk(3), {first: wrong, second[0]: second[1]})) == {second[0]}
+    assert host.store.find(chk(4), files) == {}
+    assert host.store.find(chk(3), {}) == {}
+    others = [("file:///elsewhere", "p"), ("file:///state", "q")]
+    assert all(LocalStateStore(str(tmp_path / "local"), uri, name).find(chk(3), files) == {} for uri, name in others)
+
+
+def test_what_is_not_completed_is_not_found(host: Host) -> None:
+    files = host.take(3, 1, complete=False)
+    assert host.store.find(chk(3), files) == {}
+    assert host.lying() == ["chk-3", f"chk-3/{attempt(1)}-0.ongoing"]
+
+
+def test_nothing_is_left_of_what_is_ended_while_it_completes(host: Host) -> None:
+    with pytest.raises(Crash), ends_at(Place("local copy: index written"), crash):
+        host.take(3, 1)
+    assert host.lying() == ["chk-3"]
+
+
+@pytest.mark.parametrize(
+    "index",
+    ["", "{", "[]", "[" * 100_000, '{"version": 2, "files": []}', '{"version": 1}', '{"version": 1, "files": [1]}'],
+)
+def test_a_damaged_index_hides_its_directory_and_is_pruned(host: Host, index: str) -> None:
+    files, whole = host.take(3, 1, 0), host.take(3, 1, 1)
+    (host.store.path / "chk-3" / f"{attempt(1)}-0" / "index.json").write_text(index)
+    assert set(host.store.find(chk(3), files | whole)) == set(whole)
+    host.store.prune(chk(4), attempt(2), chk(3), files | whole)
+    assert host.lying() == ["chk-3", f"chk-3/{attempt(1, 1)}-1"]
+
+
+@pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", ".hidden", "", "index.json", "a/b", "x" * 101])
+def test_an_index_leads_to_no_other_place(host: Host, name: str) -> None:
+    files = host.take(3, 1)
+    index = host.store.path / "chk-3" / f"{attempt(1)}-0" / "index.json"
+    content = json.loads(index.read_text())
+    content["files"][0]["name"] = name
+    index.write_text(json.dumps(content))
+    assert host.store.find(chk(3), files) == {}
+
+
+def test_confirming_removes_what_is_older(host: Host) -> None:
+    files = {number: host.take(number, number) for number in (1, 2, 3)}
+    host.store.prune(chk(4), attempt(4), chk(3), files[3])
+    assert host.lying() == ["chk-3", f"chk-3/{attempt(3)}-0"]
+    assert set(host.store.find(chk(3), files[3])) == set(files[3])
+
+
+def test_aborted_checkpoints_are_removed(host: Host) -> None:
+    files = {number: host.take(number, number) for number in (3, 4, 5)}
+    host.store.prune(chk(6), attempt(6), chk(3), files[3])
+    assert host.lying() == ["chk-3", f"chk-3/{attempt(3)}-0"]
+
+
+def test_attempts_that_did_not_complete_the_base_are_removed(host: Host) -> None:
+    host.take(3, 1)
+    host.take(3, 2, 1, complete=False)
+    won = host.take(3, 2) | host.take(3, 2, 7)
+    host.store.prune(chk(4), attempt(4), chk(3), won)
+    assert host.lying() == ["chk-3", f"chk-3/{attempt(2)}-0", f"chk-3/{attempt(2, 7)}-7"]
+
+
+def test_a_retry_removes_what_the_attempts_before_it_left(host: Host) -> None:
+    base = host.take(3, 3)
+    host.take(4, 4)
+    host.take(4, 5, complete=False)
+    host.take(4, 6, 1)
+    host.take(4, 6, 2, complete=False)
+    host.store.prune(chk(4), attempt(6), chk(3), base)
+    left = [f"chk-4/{attempt(6, 1)}-1", f"chk-4/{attempt(6, 2)}-2.ongoing"]
+    assert host.lying() == ["chk-3", f"chk-3/{attempt(3)}-0", "chk-4", *left]
+
+
+def test_an_overtaken_run_leaves_newer_checkpoints_alone(host: Host) -> None:
+    files = {number: host.take(number, number) for number in (3, 5, 6)}
+    host.store.prune(chk(4), attempt(4), chk(2), {})
+    assert set(host.store.find(chk(5), files[5])) == set(files[5])
+    assert [name for name in host.lying() if "/" not in name] == ["chk-5", "chk-6"]
+
+
+def test_trash_of_a_killed_process_is_removed(host: Host) -> None:
+    base = host.take(3, 3)
+    (host.store.path / "chk-2").mkdir()
+    (host.store.path / "chk-2").rename(host.store.path / f"trash-{attempt(1)}-0")
+    (host.store.path / "strange").mkdir()
+    (host.store.path / "stranger").write_text("x")
+    (host.store.path / "chk-3" / "strangest").symlink_to("/nowhere")
+    host.store.prune(chk(4), attempt(4), chk(3), base)
+    assert host.lying() == ["chk-3", f"chk-3/{attempt(3)}-0"]
+    assert {p.name for p in host.store.path.iterdir()} == {"chk-3"}
+    assert {p.name for p in (host.store.path / "chk-3").iterdir()} == {f"{attempt(3)}-0"}
+
+
+def test_pruning_where_nothing_lies(host: Host) -> None:
+    host.store.prune(chk(4), attempt(4), None, {})
+    host.store.clear()
+    assert not host.store.path.exists()
+
+
+def test_the_disk_holds_two_checkpoints_at_most(host: Host) -> None:
+    base: Files = {}
+    for number in range(1, 21):
+        host.store.prune(chk(number), attempt(number), chk(number - 1) if number > 1 else None, base)
+        base = host.take(number, number)
+        assert len([name for name in host.lying() if "/" not in name]) == min(number, 2)
+
+
+def test_many_subtasks_write_and_prune_at_once(host: Host) -> None:
+    base = {path: facts for subtask in range(8) for path, facts in host.take(3, 3, subtask).items()}
+    for number in (1, 2, 4):
+        host.take(number, number)
+
+    def subtask(number: int) -> Files:
+        host.store.prune(chk(5), attempt(5, number), chk(3), base)
+        assert set(host.store.find(chk(3), base)) == set(base)
+        return host.take(5, 5, number)
+
+    with ThreadPoolExecutor(8) as pool:
+        written = {path: facts for files in pool.map(subtask, range(8)) for path, facts in files.items()}
+    assert set(host.store.find(chk(5), written)) == set(written)
+    assert [name for name in host.lying() if "/" not in name] == ["chk-3", "chk-5"]
+
+
+def test_a_directory_is_made_anew_for_the_same_snapshot(host: Host) -> None:
+    first = host.take(3, 1)
+    directories = host.store.directories(attempt(1), 0)
+    assert directories.open(chk(3)) is not None
+    assert host.store.find(chk(3), first) == {}
+    with directories:
+        assert directories.open(chk(3)) is not None
+    assert host.lying() == ["chk-3"]
+
+
+def test_copies_removed_after_they_were_found_are_read_remotely(host: Host, tmp_path: Path) -> None:
+    files = host.take(3, 3)
+    path, (size, _) = sorted(files.items())[1]
+    handle = RelativeFileStateHandle(path, size)
+    expected = (host.remote / path).read_bytes()
+    targets = (str(tmp_path / f"target-{n}") for n in itertools.count())
+
+    def copied(copy: Callable[[RelativeFileStateHandle, str], None]) -> bytes:
+        target = next(targets)
+        copy(handle, target)
+        return Path(target).read_bytes()
+
+    for act in (
+        lambda reader: bytes(reader.read(handle)),
+        lambda reader: bytes(reader.read_range(handle, 0, size)),
+        lambda reader: copied(reader.copy_to),
+        lambda reader: copied(reader.link_to),
+    ):
+        here, gone = host.reader(3, files), host.reader(3, files)
+        assert isinstance(here, LinkingReader)
+        assert act(here) == expected
+        assert here.origins == {"local"}
+        host.store.path.rename(tmp_path / "away")
+        assert act(gone) == expected
+        assert gone.origins == {"remote"}
+        assert act(here) == expected
+        (tmp_path / "away").rename(host.store.path)
+
+
+def test_a_range_is_served_once_the_whole_copy_is_proved(host: Host) -> None:
+    files = host.take(3, 3)
+    (path, (size, _)), _ = sorted(files.items())
+    handle = RelativeFileStateHandle(path, size)
+    content = (host.remote / path).read_bytes()
+    copy = host.store.find(chk(3), files)[path]
+    damaged = bytearray(content)
+    damaged[-1] ^= 1
+    (Path(copy.directory) / copy.copy.name).write_bytes(damaged)
+    reader = host.reader(3, files)
+    assert bytes(reader.read_range(handle, 0, 10)) == content[:10]
+    assert reader.origins == {"remote"}, "the damage lies elsewhere in the file, but it is damaged"
+
+
+def test_what_is_wrong_with_a_handle_is_said_as_without_copies(host: Host) -> None:
+    files = host.take(3, 3)
+    (path, (size, _)), _ = sorted(files.items())
+    reader = host.reader(3, files)
+    for act in (
+        lambda: reader.read_range(RelativeFileStateHandle(path, size), 0, size + 1),
+        lambda: reader.read(RelativeFileStateHandle(path, size - 1)),
+    ):
+        with pytest.raises(CorruptStateError):
+            act()
+    inline = ByteStreamStateHandle("n", b"data")
+    fresh = host.reader(3, files)
+    assert bytes(fresh.read(inline)) == b"data"
+    assert fresh.origins == set()
+
+
+def test_inline_and_uncopied_streams_are_not_indexed(host: Host) -> None:
+    directories = host.store.directories(attempt(1), 0)
+    directories.open(chk(3))
+    inline = WrittenStream(ByteStreamStateHandle("n", b"x"), 1, 1, local_name="stream-0")
+    uncopied = WrittenStream(FileStateHandle("file:///a", 1), 1, 1)
+    directories.complete(chk(3), [inline, uncopied])
+    assert host.lying() == ["chk-3"]
+
+
+def test_a_file_on_another_disk_is_copied(host: Host, tmp_path: Path) -> None:
+    directory = host.store.directories(attempt(1), 0).open(chk(3))
+    assert directory is not None
+    near = tmp_path / "near"
+    near.write_bytes(b"near")
+    assert directory.keep(str(near), "1.sst") == "1.sst"
+    assert near.stat().st_nlink == 2
+    with tempfile.TemporaryDirectory(dir=OTHER_DISK) as other:
+        if Path(other).stat().st_dev == tmp_path.stat().st_dev:
+            pytest.skip("there is one disk only")
+        far = Path(other) / "far"
+        far.write_bytes(b"far")
+        assert directory.keep(str(far), "2.sst") == "2.sst"
+        assert far.stat().st_nlink == 1
+    assert [p.read_bytes() for p in sorted(host.store.path.rglob("*.sst"))] == [b"near", b"far"]
+
+
+def test_after_one_failure_no_more_is_kept(host: Host, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    directory = host.store.directories(attempt(1), 0).open(chk(3))
+    assert directory is not None
+    (tmp_path / "there").write_bytes(b"x")
+    assert directory.keep(str(tmp_path / "gone"), "1.sst") is None
+    assert directory.keep(str(tmp_path / "there"), "2.sst") is None
+    assert len(caplog.records) == 1
+    assert not list(host.store.path.rglob("*.sst"))

@@ -1,0 +1,82 @@
+"""Removing objects: only below the roots, in few requests, and as often as one likes."""
+
+import pytest
+
+from statelib.errors import InvalidRequestError, UnsupportedError
+from statelib.storage.objects_bucket import Bucket
+from statelib.storage.objects_removal import ObjectRemover
+from statelib.storage.placed_removal import PlacedRemover, is_below, parent_of
+from statelib.storage.retries import IMPATIENT
+
+ROOT = "s3://bucket/state"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [ROOT, f"{ROOT}-2/x", "s3://other/state/x", "gs://bucket/state/x", f"{ROOT}/p/../../x", "file:///state/x", "/x"],
+)
+def test_nothing_outside_the_roots_is_touched(uri: str) -> None:
+    """No request is made: there is no endpoint in this test."""
+    remover = PlacedRemover(ROOT, IMPATIENT)
+    for remove in (
+        remover.remove_file,
+        remover.remove_directory,
+        lambda u, r: remover.remove_files([f"{ROOT}/a", u], r),
+    ):
+        with pytest.raises((InvalidRequestError, UnsupportedError)) as refusal:
+            remove(uri, [ROOT, f"{ROOT}/p"])
+        assert refusal.value.kind in ("outside-root", "bad-path")
+    assert not is_below(uri, [ROOT])
+
+
+def test_what_lies_where() -> None:
+    assert is_below(f"{ROOT}/p/x", ["file:///state", ROOT])
+    assert is_below("file:///state/x", [ROOT, "/state"])
+    assert (parent_of(f"{ROOT}/a"), parent_of("s3://bucket/a")) == (ROOT, "s3://bucket")
+    assert (parent_of("file:///a/b"), parent_of("file:///a")) == ("file:///a", "file:///")
+
+
+@pytest.fixture(params=["s3", "azure"])
+def root(request: pytest.FixtureRequest) -> str:
+    scheme, fixture = {"s3": ("s3", "bucket"), "azure": ("az", "container")}[request.param]
+    return f"{scheme}://{request.getfixturevalue(fixture)}/state"
+
+
+def put(uri: str) -> None:
+    scheme, _, rest = uri.partition("://")
+    bucket, _, key = rest.partition("/")
+    Bucket(f"{scheme}://{bucket}", IMPATIENT).put(key, 1, lambda: iter([b"x"]))
+
+
+def test_objects_go_once_and_stay_gone(root: str) -> None:
+    remover = ObjectRemover(IMPATIENT)
+    names = [f"{root}/chk-1/{n}" for n in range(1100)]
+    for name in (*names[:5], f"{root}/chk-1/.location", f"{root}/chk-11/x", f"{root}/.statelib-if-none-match"):
+        put(name)
+    assert remover.list_directories(root) == {f"{root}/chk-1", f"{root}/chk-11"}
+    assert not remover.remove_directory(f"{root}/chk-1", [root]), "it is not empty"
+    assert (remover.remove_file(names[0], [root]), remover.remove_file(names[0], [root])) == (True, False)
+    remover.remove_files(names, [root])
+    remover.remove_files(names[:3], [root])
+    assert {file.path for file in remover.list_files(root)} == {"chk-11/x"}
+    assert remover.remove_directory(f"{root}/chk-1", [root])
+    assert not remover.remove_directory(f"{root}/chk-1", [root])
+    assert remover.list_directories(root) == {f"{root}/chk-11"}
+    assert remover.list_files(f"{root}/nothing") == []
+
+
+def test_listings_go_on_page_after_page(bucket: str) -> None:
+    root = f"s3://{bucket}/many"
+    for number in range(1005):
+        put(f"{root}/{number}")
+    remover = ObjectRemover(IMPATIENT)
+    found = [f"{root}/{file.path}" for file in remover.list_files(root)]
+    assert len(found) == 1005
+    remover.remove_files(found, [root])
+    assert remover.list_files(root) == []
+
+
+def test_the_clock_is_the_storages_and_leaves_nothing(root: str) -> None:
+    remover = ObjectRemover(IMPATIENT)
+    assert remover.now_ms(root) > 1_600_000_000_000
+    assert remover.list_files(root) == []

@@ -1,0 +1,26 @@
+"""References as bytes: what workers are shipped."""
+
+import pytest
+
+from statelib.errors import InvalidRequestError
+from statelib.storage.references import decode_reference, encode_reference
+from statelib.storage.views import DEFAULT_REFERENCE, StorageReference
+
+MINE = StorageReference("file:///srv/mine/savepoint-tours-ä-7")
+
+
+@pytest.mark.parametrize("reference", [MINE, StorageReference("s3://bucket/x"), DEFAULT_REFERENCE])
+def test_what_was_encoded_is_decoded(reference: StorageReference) -> None:
+    assert decode_reference(encode_reference(reference)) == reference
+
+
+def test_the_default_is_no_bytes_and_others_are_as_flink_marks_them() -> None:
+    assert encode_reference(DEFAULT_REFERENCE) == encode_reference(MINE, default=MINE) == b""
+    assert encode_reference(MINE) == bytes.fromhex("055f3f18") + MINE.directory.encode()
+
+
+@pytest.mark.parametrize("data", [b"file:///srv", b"\x05", b"\x05\x5f\x3f\x18", b"\x05\x5f\x3f\x18\xff\xfe", b"\0"])
+def test_bytes_that_are_no_reference_are_refused(data: bytes) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        decode_reference(data)
+    assert caught.value.kind == "bad-reference"

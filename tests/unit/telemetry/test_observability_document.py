@@ -1,0 +1,47 @@
+"""docs/observability.md says what there is, in the words of the code: names, tags, columns, log fields."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+
+from statelib.catalog.history import VIEWS
+from statelib.telemetry.logs import FIELDS
+from statelib.telemetry.metrics import METRICS, MetricKind
+
+DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "observability.md").read_text()
+
+
+def rows(heading: str) -> list[str]:
+    """Lines of the table whose heading begins so, without heading and ruler."""
+    lines = DOCUMENT.splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"| {heading} |"))
+    return lines[start + 2 : lines.index("", start)]
+
+
+def test_every_metric_is_in_the_table() -> None:
+    expected = [f"| `{m.name}` | {m.kind} | {m.unit} | {', '.join(m.tags)} | {m.meaning} |" for m in METRICS]
+    assert rows("metric") == expected
+
+
+@pytest.mark.parametrize(("view", "columns"), VIEWS.items(), ids=VIEWS)
+def test_every_column_is_in_its_table(view: str, columns: Mapping[str, str]) -> None:
+    assert rows(f"`{view}`") == [f"| `{name}` | {meaning} |" for name, meaning in columns.items()]
+
+
+def test_every_log_field_is_in_the_table() -> None:
+    assert [row.split("`")[1] for row in rows("field")] == list(FIELDS)
+
+
+def test_the_rules_are_of_metrics_that_exist() -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    (group,) = yaml.safe_load(block)["groups"]
+    known = {f"airflow_{m.name.replace('.', '_')}": m.kind for m in METRICS}
+    for rule in group["rules"]:
+        used = re.findall(r"airflow_statelib_\w+", rule["expr"])
+        assert used
+        assert set(used) <= set(known), rule["alert"]
+        counted = "increase(" in rule["expr"]
+        assert not counted or {known[name] for name in used} == {MetricKind.COUNTER}

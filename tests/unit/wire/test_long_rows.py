@@ -1,0 +1,50 @@
+"""Rows longer than the blocks in which bytes are moved and hashed."""
+
+import numpy as np
+
+from statelib.wire.digest import row_hashes
+from statelib.wire.ragged import BLOCK_BYTES, blocks, from_list, gather, join
+
+LENGTHS = (3, BLOCK_BYTES - 1, 0, 2 * BLOCK_BYTES + 7, 1, BLOCK_BYTES, 5)
+ROWS = [np.random.default_rng(i).bytes(n) for i, n in enumerate(LENGTHS)]
+
+
+def test_a_hash_does_not_depend_on_the_blocks() -> None:
+    base, mask = 0x9E3779B97F4A7C15, (1 << 64) - 1
+
+    def polynomial(row: bytes) -> int:
+        total = 0
+        for byte in reversed(row):
+            total = (total + byte + 1) * base & mask
+        return (total + len(row)) & mask
+
+    def mix(x: int) -> int:
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB & mask
+        return x ^ (x >> 31)
+
+    keys = [b"key", *ROWS[:-1]]
+    expected = [
+        mix((mix(polynomial(key)) * 3 + mix(polynomial(value) ^ base)) & mask)
+        for key, value in zip(keys, ROWS, strict=True)
+    ]
+    assert row_hashes(from_list(keys), from_list(ROWS)).tolist() == expected
+
+
+def test_rows_are_gathered_and_joined_whole() -> None:
+    rows = from_list(ROWS)
+    order = np.array([3, 0, 6, 2, 1])
+    assert gather(rows.data, rows.starts[order], rows.lengths[order]).to_list() == [ROWS[i] for i in order]
+    short = from_list([b"%d" % i for i in range(100_000)])
+    backwards = np.arange(len(short))[::-1]
+    assert short.take(backwards).to_list() == short.to_list()[::-1]
+    keys = from_list([b"k" * i for i in range(len(ROWS))])
+    assert join([keys, rows]).to_list() == [b"k" * i + row for i, row in enumerate(ROWS)]
+
+
+def test_blocks_cover_all_rows_and_are_no_larger_than_asked() -> None:
+    offsets = from_list(ROWS).offsets
+    found = list(blocks(offsets))
+    assert [a for a, _ in found] == [0, *(b for _, b in found[:-1])]
+    assert found[-1][1] == len(ROWS)
+    assert all(b - a == 1 or offsets[b] - offsets[a] <= BLOCK_BYTES for a, b in found)

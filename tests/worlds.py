@@ -1,0 +1,80 @@
+"""Deployments for tests: a directory each, SQLite, the project's own pipelines."""
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.definition.columns import event_schema, key_array
+from statelib.definition.pipeline import Pipeline
+from statelib.flows.checkpoint import begin, register
+from statelib.flows.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval
+from statelib.model.ids import CheckpointId
+from statelib.serializers.keys import key_groups
+from statelib.spark.worker import Work, snapshot_subtask
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def new_deployment(root: Path, data: Path, pipelines: Path = CHECKOUT / "dags" / "pipelines") -> Deployment:
+    """A deployment in ``root``, on SQLite, with the project's own pipelines unless told otherwise."""
+    for name in ("state", "docs", "scratch"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    return Deployment(
+        catalog_url=f"sqlite:///{root}/catalog.db",
+        storage_root=str(root / "state"),
+        pipelines_directory=str(pipelines),
+        data=str(data),
+        docs_directory=str(root / "docs"),
+        work_directory=str(root / "scratch"),
+    )
+
+
+def day(number: int) -> DataInterval:
+    """The data interval of a day of January 2013, UTC."""
+    start = datetime(2013, 1, 1, tzinfo=UTC) + timedelta(days=number - 1)
+    return DataInterval(int(start.timestamp() * 1000), int((start + timedelta(days=1)).timestamp() * 1000))
+
+
+def checkpoint_of(deployment: Deployment, name: str, number: int, events: pa.Table) -> CheckpointId:
+    """Apply the events of a day and register the checkpoint, as the DAG does, but in this process: no Spark, no
+    Airflow, no gate."""
+    pipeline = deployment.pipeline(name)
+    begun = begin(deployment, pipeline, day(number), "test")
+    publish_here(deployment, pipeline, begun.checkpoint_id, events)
+    return register(deployment, pipeline, begun.checkpoint_id).checkpoint_id
+
+
+def publish_here(
+    deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId, events: pa.Table | None = None
+) -> None:
+    """The snapshot job of a pending checkpoint or savepoint, subtask after subtask."""
+    plan = plan_snapshot(deployment, pipeline, checkpoint_id)
+    assert plan is not None
+    work = Work(deployment, pipeline, plan)
+    events = event_schema(pipeline).empty_table() if events is None else events
+    parts = [events.filter(pa.array(mask)) for mask in owned(pipeline, plan, events)]
+    reports = [snapshot_subtask(work, subtask, subtask, part) for subtask, part in enumerate(parts)]
+    publish(deployment, pipeline, plan, len(events), reports)
+
+
+def owned(pipeline: Pipeline, plan: SnapshotPlan, events: pa.Table) -> list[npt.NDArray[np.bool_]]:
+    """For each subtask, which events are its own."""
+    groups = key_groups(plan.layout.schema, key_array(pipeline, events))
+    return [(groups >= r.start) & (groups <= r.end) for r in plan.layout.ranges]
+
+
+def descriptors() -> list[str]:
+    """What the descriptors of this process lead to."""
+    found = []
+    for number in os.listdir("/proc/self/fd"):
+        try:
+            found.append(os.readlink(f"/proc/self/fd/{number}"))
+        except FileNotFoundError:
+            continue
+    return found
