@@ -1,0 +1,35 @@
+"""docs/reference/pipeline-yaml.md, from the model of a pipeline file."""
+
+from docs.generate.markdown import NOTICE, code, table
+from statelib.definition.reference import Key, keys
+
+INTRODUCTION = """\
+# Pipeline file
+
+One YAML file in `STATELIB_PIPELINES` is one pipeline. `statelib pipelines validate` says, line by line, what is wrong
+with a file; unknown keys are refused, with the one that was probably meant. Durations are `500ms`, `90s`, `15m`, `1h`
+or `7d`. Where a list of text is expected, a single text may stand without brackets. An editor that knows JSON schemas
+gets one from `python -c "import json; from statelib.definition.pipeline import Pipeline;
+print(json.dumps(Pipeline.model_json_schema()))"`.
+
+A whole file is in the [tutorial](../tutorial.md); the demo's are in `dags/pipelines/`.
+"""
+
+
+def page() -> str:
+    found = list(keys())
+    sections = [INTRODUCTION, "## Top level\n", _table([key for key in found if "." not in key.path])]
+    for name in dict.fromkeys(key.path.split(".")[0] for key in found if "." in key.path):
+        below = [key for key in found if key.path.startswith(f"{name}.")]
+        sections += [f"## {name}\n", _table(below)]
+    return NOTICE.format(source="statelib/definition") + "\n".join(sections)
+
+
+def _table(chosen: list[Key]) -> str:
+    rows = [(code(key.path), key.type, _default(key), key.description) for key in chosen]
+    return table(("key", "type", "default", "what it means"), rows)
+
+
+def _default(key: Key) -> str:
+    plain = key.default in ("none", "see below")
+    return "**required**" if not key.default else key.default if plain else code(key.default)
