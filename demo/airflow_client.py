@@ -88,6 +88,18 @@ class AirflowClient:
             return False
         return all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
 
+    def wait_for_scheduler(self, since: datetime, patience_s: float) -> None:
+        """Return once the scheduler has gone through its loop after ``since``: it has taken what the executor told it
+        until then. Raises AirflowRequestError when that takes too long."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            beat = self.call("GET", "/monitor/health")["scheduler"]["latest_scheduler_heartbeat"]
+            if beat is not None and datetime.fromisoformat(beat) > since:
+                return
+            if time.monotonic() > deadline:
+                raise AirflowRequestError(f"no heartbeat of the scheduler since {since}; the last one: {beat}")
+            time.sleep(0.5)
+
     def dag_ids(self) -> set[str]:
         return {dag["dag_id"] for dag in self.call("GET", "/dags?limit=1000")["dags"]}
 

@@ -29,6 +29,8 @@ from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import PipelineName
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
+PROCESS_ENDS_S = 5
+"""How long after a task waits for its answer its process may end."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +107,15 @@ def compared(here: Deployment, seen: pl.DataFrame) -> Comparison:
 
 
 def asked(client: AirflowClient, run: Run) -> dict[str, Any]:
-    """The question, once the task waits for the answer: of one that comes before, Airflow would not wake it."""
+    """The question, once Airflow is ready for the answer: the task waits, and the scheduler has heard that its process
+    ended. It takes a process that ends after the answer for one that failed to run the task."""
     deadline = time.monotonic() + RUN_PATIENCE_S
     while client.task_states(run.dag_id, run.run_id).get("approve") != "awaiting_input":
         now = client.run(run.dag_id, run.run_id)
         if now.state == "failed" or time.monotonic() > deadline:
             raise DemoError(f"{run.dag_id} is {now.state} and asks nothing; {client.failed_log(now)}")
         time.sleep(0.5)
+    client.wait_for_scheduler(datetime.now(UTC) + timedelta(seconds=PROCESS_ENDS_S), RUN_PATIENCE_S)
     return client.question(run, "approve")
 
 

@@ -27,6 +27,7 @@ AIRCRAFT, ROUTES, STREAKS = "aircraft_activity", "route_delays", "carrier_streak
 DAYS = 8
 FIFTH, SAVED, QUARANTINED, HEAD = 6, 7, 8, 11
 """Checkpoints of aircraft_activity: of its fifth day, the savepoint, the one kept aside, the head."""
+ROUTES_HEAD, STREAKS_HEAD = 5, 3
 BY = "tour"
 
 
@@ -58,7 +59,7 @@ def write_history(places: Places) -> None:
     back(here, FIFTH)
     for number in (6, 7):
         completed(here, AIRCRAFT, number)
-    for name, last in ((ROUTES, 5), (STREAKS, 3)):
+    for name, last in ((ROUTES, ROUTES_HEAD), (STREAKS, STREAKS_HEAD)):
         for number in range(1, last + 1):
             completed(here, name, number)
 

@@ -227,7 +227,9 @@ def test_a_report_is_served_without_scripts_and_nothing_beside_it(server: Server
 
 
 @pytest.fixture
-def without_catalog(world: World) -> Iterator[Path]:
+def without_catalog(server: Server, world: World) -> Iterator[Path]:
+    """Gone from a server that has looked into it before."""
+    server.get("pipelines")
     file = Path(world.here.catalog_url.removeprefix("sqlite:///"))
     aside = file.with_suffix(".aside")
     file.rename(aside)
