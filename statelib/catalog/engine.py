@@ -123,6 +123,10 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def _begin_postgresql(connection: Connection) -> None:
+    if connection.get_execution_options().get(_READ_ONLY, False):
+        # As SQLite's readers: else each statement sees what was committed before it, and the orphan sweep would
+        # take a checkpoint that completes between two of them for one that has ended without its files.
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     connection.exec_driver_sql(
         f"SELECT set_config('lock_timeout', '{BUSY_TIMEOUT_MS}', true), "
         f"set_config('idle_in_transaction_session_timeout', '{IDLE_TIMEOUT_MS}', true)"
@@ -133,8 +137,8 @@ def _begin_postgresql(connection: Connection) -> None:
 def transaction(engine: Engine, writes: str = "", *, read_only: bool = False) -> Iterator[Connection]:
     """One transaction: committed when the block ends, rolled back when it raises.
 
-    ``writes``: which of :data:`~statelib.crash_points.TRANSACTIONS` it is, unless it is ``read_only``, which lets
-    SQLite readers pass a writer. Raises RetryableError
+    ``writes``: which of :data:`~statelib.crash_points.TRANSACTIONS` it is, unless it is ``read_only``: that sees one
+    state of the catalog, however many statements it has, and lets SQLite's readers pass a writer. Raises RetryableError
     (``catalog-unavailable``) when the database cannot be reached or stays locked, ``catalog-full``; ConflictError
     (``catalog-conflict``) when it refuses a row that somebody else made first; and of a SQLite file
     CorruptStateError (``catalog-damaged``), InvalidRequestError (``catalog-denied``).

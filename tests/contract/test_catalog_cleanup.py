@@ -1,16 +1,19 @@
 """The catalog's contract, third part: letting go, gc in two phases, reservations, pins, disposal."""
 
 import multiprocessing
+import threading
 from dataclasses import replace
+from functools import partial
 
 import catalog_kit
 import pytest
 from catalog_kit import PIPE, clock, complete, facts, locate, request, rows
-from sqlalchemy import select
+from sqlalchemy import Engine, event, select
 
 from statelib.catalog.catalog import Catalog
 from statelib.catalog.schema import FILE, GC_LOG, REF
 from statelib.coordinator.discard import check_unreferenced
+from statelib.coordinator.orphans import ATTEMPT_PREFIX
 from statelib.coordinator.retention import RetentionPolicy, subsumed
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import FileRecord
@@ -261,3 +264,30 @@ def test_gc_in_another_process_never_takes_what_a_checkpoint_builds_on(url: str,
     assert not {shared(f"f{top - 1}").path, shared(f"f{top}").path} & set(condemned)
     assert len(condemned) == len(set(condemned))
     assert catalog.head(PIPE).epoch == Epoch(60)
+
+
+def test_what_the_sweep_judges_by_is_of_one_moment(url: str, catalog: Catalog):
+    """Else it deletes the files of a checkpoint that completes while it looks: not recorded yet, its attempt over."""
+    pending = catalog.begin(request(0), locate)
+    made = facts(pending.checkpoint_id, (shared("a"),))
+    catalog.record_attempt(PIPE, pending.checkpoint_id, made.attempt)
+    completing: list[threading.Thread] = []
+
+    def complete_between(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if completing or "FROM file" not in statement:
+            return
+        commit = partial(Catalog(url, clock).commit, PIPE, pending.checkpoint_id, pending.epoch, made)
+        completing.append(threading.Thread(target=commit))
+        completing[0].start()
+        completing[0].join(1 if url.startswith("sqlite") else None)  # who writes there waits for this reader
+
+    event.listen(Engine, "after_cursor_execute", complete_between)
+    try:
+        known = catalog.cleanup.known(PIPE)
+    finally:
+        event.remove(Engine, "after_cursor_execute", complete_between)
+    completing[0].join()
+    assert catalog.get(PIPE, pending.checkpoint_id).state is CheckpointState.COMPLETED
+    assert known.files == frozenset()
+    assert known.open_attempts == {made.attempt[:ATTEMPT_PREFIX]}
+    assert known.checkpoints[pending.directory] == (pending.checkpoint_id, CheckpointState.PENDING)
