@@ -53,7 +53,7 @@ BOTH_EXECUTORS = {
 }
 """Without them, everything may have run on the first one before there is a second one."""
 DAYS = 3
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0
 T = TypeVar("T")
 
 pytestmark = pytest.mark.timeout(900)
