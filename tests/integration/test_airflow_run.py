@@ -198,9 +198,9 @@ def test_runs_that_overlap_apply_their_day_once(world: World, flights: pl.DataFr
         with standing_still(world, TWICE, 3):
             loser_goes_on()
             lost = client.wait_for_run(dag, loser, PATIENCE_S)
+            world.succeed(world.trigger(f"{TWICE}.savepoint", {}))
             waiting = client.trigger(dag, {}, "2013-01-03T18:00:00Z")
             wait_for(lambda: is_put_off(client, dag, waiting), "a begin that waits")
-            world.succeed(world.trigger(f"{TWICE}.savepoint", {}))
     winner = next(run for run in client.runs(dag) if run.run_id not in (loser, waiting))
     for run_id in (winner.run_id, waiting):
         world.succeed(client.wait_for_run(dag, run_id, PATIENCE_S))
