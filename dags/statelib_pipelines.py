@@ -176,7 +176,7 @@ A checkpoint that is not complete within `checkpoint.timeout_s` is aborted; afte
 `begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the result from
 storage, `register` is the commit point. `abort` gives an unfinished checkpoint up and is skipped otherwise.
 Clearing a run is safe: an interval that the state holds already is not applied again. A backfill is applied in
-order: `begin` waits while the run before it is under way, and refuses if that one has failed.
+order: `begin` waits while a run before it is under way, and refuses if the one before it has failed.
 """
 _SAVEPOINT_DOC = """\
 It applies no events and does not change what the next checkpoint builds on. It belongs to you: retention never deletes

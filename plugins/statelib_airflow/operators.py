@@ -66,7 +66,7 @@ class CheckpointOperator(StatelibSparkOperator):
     def begin(self, context: "Context") -> "Begun":
         begun = steps.begin_checkpoint(self.statelib, self.pipeline, context)
         if begun is None:
-            raise AirflowException("the run before this one is under way: set max_active_runs=1 on the DAG")
+            raise AirflowException("a run before this one is under way: set max_active_runs=1 on the DAG")
         return begun
 
     def execute(self, context: "Context") -> Any:

@@ -50,7 +50,7 @@ def is_last_try(context: "Context") -> bool:
     return instance.try_number > instance.max_tries
 
 
-def previous_is_running(context: "Context") -> bool:
-    """Whether the run of the same DAG before this one, by logical date, is under way right now."""
-    previous = context["ti"].get_previous_dagrun()
-    return previous is not None and previous.state == "running"
+def earlier_is_running(context: "Context") -> bool:
+    """Whether any run of the same DAG before this one, by logical date, is under way right now. The one just before it
+    may be over, and an earlier one not: runs by hand lie between those of the schedule."""
+    return context["ti"].get_previous_dagrun("running") is not None

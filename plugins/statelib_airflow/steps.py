@@ -40,13 +40,13 @@ def state_asset(pipeline: str) -> Asset:
 def begin_checkpoint(hook: StatelibHook, pipeline: str, context: "Context") -> "Begun | None":
     """Allocate the checkpoint of the run's data interval, or find the one that holds it already.
 
-    None: not yet, the run before this one is under way. Two that begin at once would supersede each other, or the
+    None: not yet, a run before this one is under way. Two that begin at once would supersede each other, or the
     later one would find the events of the earlier one missing."""
     from statelib.flows.checkpoint import begin
 
     loaded, interval = hook.pipeline(pipeline), runs.data_interval(context)
-    if runs.previous_is_running(context):
-        log.info("waiting for the run before this one")
+    if runs.earlier_is_running(context):
+        log.info("waiting for the runs before this one")
         return None
     with failing_fast(), observing.aborted(hook, loaded.name):
         begun = begin(hook.deployment(), loaded, interval, runs.owner(context))

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class BeginOperator(BaseSensorOperator):
     """Allocate the checkpoint of the run's data interval; skipped, and the rest with it, if the state holds it.
 
-    It waits, without a worker's slot, while the run before this one is under way: so a backfill is applied in
+    It waits, without a worker's slot, while a run before this one is under way: so a backfill is applied in
     order, however many of its runs Airflow starts at once."""
 
     template_fields: Sequence[str] = ("pipeline_file",)

@@ -6,7 +6,7 @@ from statelib.cli.output import Column, count, line, size, table
 from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.content import Entries, Stream, entries_by_key_group, opaque_types, streams_of
 from statelib.flows.opened import Checkpoint
-from statelib.flows.operator_content import left_out, operator_contents
+from statelib.flows.operator_content import left_out, operator_counts
 from statelib.model.checkpoint import OperatorState
 from statelib.model.handles import (
     ByteStreamStateHandle,
@@ -113,7 +113,7 @@ def _add_entries(told: Json, operator: OperatorState, entries: Entries) -> None:
 def _operator_states(opened: Checkpoint, operator: OperatorState) -> list[Json]:
     """Without types and elements where a serializer is not known."""
     try:
-        contents = operator_contents(opened, operator)
+        counts = operator_counts(opened, operator)
     except (UnsupportedError, NotFoundError, InvalidRequestError) as error:
         modes = {name: mode for _, s in operator.subtasks if s.operator for name, mode, _ in s.operator.states}
         return [
@@ -122,18 +122,20 @@ def _operator_states(opened: Checkpoint, operator: OperatorState) -> list[Json]:
         ]
     return [
         {
-            "name": content.descriptor.name,
-            "mode": content.descriptor.mode.name.lower(),
-            "key_type": str(content.descriptor.key_type) if content.descriptor.key_type else None,
-            "value_type": str(content.descriptor.value_type),
-            "elements": len(content),
+            "name": descriptor.name,
+            "mode": descriptor.mode.name.lower(),
+            "key_type": str(descriptor.key_type) if descriptor.key_type else None,
+            "value_type": str(descriptor.value_type),
+            "elements": elements,
+            "opaque": [t.serializer for t in opaque_types((descriptor.key_type, descriptor.value_type))],
         }
-        for content in contents
+        for descriptor, elements in counts
     ]
 
 
 def _operator_state(name: str, mode: OperatorStateMode) -> Json:
-    return {"name": name, "mode": mode.name.lower(), "key_type": None, "value_type": None, "elements": None}
+    told: Json = {"name": name, "mode": mode.name.lower(), "key_type": None, "value_type": None, "elements": None}
+    return told | {"opaque": []}
 
 
 def _states(schema: KeyedStateSchema, entries: Entries | None) -> list[Json]:
@@ -231,6 +233,9 @@ def _print_operator_states(operator: Json) -> None:
         [*columns, Column("elements", right=True)],
         rows,
     )
+    for state in operator["operator_states"]:
+        if state["opaque"]:
+            line(f"{state['name']}: exported as bytes, only {state['opaque']} and its classes can read them")
 
 
 def _title(operator: Json) -> str:

@@ -87,6 +87,8 @@ def _add_operator_state(branch: Tree, state: Json) -> None:
     if state["key_type"]:
         _add(found, f"key {state['key_type']}")
     _add(found, f"value {state['value_type'] or 'unknown'}")
+    for serializer in state["opaque"]:
+        _add(found, f"opaque: only a Flink job with {serializer} reads it; exported as its bytes", "yellow")
     if "unreadable" in state:
         _add(found, state["unreadable"], "yellow")
 

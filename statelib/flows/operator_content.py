@@ -10,6 +10,7 @@ from statelib.formats.operator_state import OperatorStateContent, OperatorStream
 from statelib.formats.typed_json import operator_lines
 from statelib.model.checkpoint import OperatorState
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
+from statelib.wire.reader import Reader
 
 OperatorLines = Callable[[str, OperatorStateDescriptor, Iterable[bytes]], Iterator[str]]
 """(operator, state, its serialized parts) -> lines."""
@@ -55,13 +56,24 @@ def stored_operator_states(
         yield descriptor, held[0] if broadcast else tuple(part for found in held for part in found)
 
 
+def operator_counts(opened: Checkpoint, operator: OperatorState) -> list[tuple[OperatorStateDescriptor, int]]:
+    """How many elements each operator state has, or entries; raises as :func:`stored_operator_states`."""
+    return [
+        (descriptor, len(parts) if descriptor.key_type is None else _entries_of(descriptor, parts))
+        for descriptor, parts in stored_operator_states(opened, operator)
+    ]
+
+
+def _entries_of(descriptor: OperatorStateDescriptor, parts: tuple[bytes, ...]) -> int:
+    return sum(Reader(part, f"state {descriptor.name!r}").count() for part in parts)
+
+
 def export_operator_lines(
     opened: Checkpoint, state: str | None, lines_of: OperatorLines = operator_lines
 ) -> Iterator[str]:
     """Every element of operator state as a line of JSON, of every operator unless one is selected.
 
-    Raises CorruptStateError, NotFoundError (``missing-file``), UnsupportedError (``unknown-serializer``,
-    ``opaque-entries``)."""
+    Raises CorruptStateError, NotFoundError (``missing-file``), UnsupportedError (``unknown-serializer``)."""
     for operator in opened.operators:
         if opened.selected in (None, operator.operator_id):
             name = opened.operator_name(operator)

@@ -38,10 +38,10 @@ def entry_lines(operator: str, schema: KeyedStateSchema, descriptor: StateDescri
 
 
 def operator_lines(operator: str, descriptor: OperatorStateDescriptor, parts: Iterable[bytes]) -> Iterator[str]:
-    """One line an element, or an entry of broadcast state."""
+    """One line an element, or an entry of broadcast state; a map that cannot be divided is one, without a key."""
     for members in operator_members(operator, descriptor, parts):
         line: Json = {"operator": members["op"], "state": members["state"]}
-        if descriptor.key_type is not None:
+        if descriptor.key_type is not None and "uk" in members:
             line["user_key"] = natural(members["uk"], descriptor.key_type)
         yield json_text({**line, "value": natural(members["value"], descriptor.value_type)})
 
@@ -128,5 +128,5 @@ _FORMS: dict[str, Callable[[Json], Any]] = {
     "oneof": lambda typed: natural(typed["v"]),
     "decoded": lambda typed: typed["v"],
     "raw": lambda typed: {"class": typed["class"], "hex": typed["hex"]},
-    "opaque": lambda typed: {"serializer": typed["serializer"], "hex": typed["hex"]},
+    "opaque": lambda typed: {name: member for name, member in typed.items() if name != "type"},
 }

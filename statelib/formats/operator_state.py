@@ -18,7 +18,8 @@ from statelib.formats.keyed_header import MetaInfo, MetaKind, read_meta_info, wr
 from statelib.formats.snappy_framing import decompress_blocks
 from statelib.model.handles import OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
-from statelib.serializers.exact import ends_by_itself
+from statelib.serializers.broadcast_entries import entry_spans
+from statelib.serializers.jumps import holds_opaque
 from statelib.serializers.registry import codec_of
 from statelib.serializers.snapshots import ForeignReader
 from statelib.serializers.walks import counted
@@ -124,7 +125,8 @@ class OperatorStream:
     def read(self, descriptor: OperatorStateDescriptor) -> OperatorStateContent:
         """What the state of that name holds, with the descriptor's own names of Row fields.
 
-        Raises CorruptStateError (``bad-offset``, ``bad-count`` and what the codecs raise)."""
+        Raises CorruptStateError (``bad-offset``, ``bad-count`` and what the codecs raise), UnsupportedError
+        (``opaque-entries``)."""
         starts = self._content.located(self._offsets[descriptor.name], f"{self._what} {descriptor.name!r}")
         codec = codec_of(descriptor.value_type)
         if descriptor.key_type is None:
@@ -140,22 +142,23 @@ class OperatorStream:
         assert descriptor.key_type is not None
         data = self._content.data
         key, value = codec_of(descriptor.key_type), codec_of(descriptor.value_type)
-        reader = Reader(data[start:].tobytes(), f"{self._what} {descriptor.name!r}")
-        counts = np.array([reader.count()], np.int64)
-        if counts[0] > 1 and not (ends_by_itself(descriptor.key_type) and ends_by_itself(descriptor.value_type)):
-            raise UnsupportedError(
-                f"{reader.what}: where its {counts[0]} entries end, only the class of their serializer knows",
-                kind="opaque-entries",
-            )
+        end = int(self._ends(np.array([start]))[0])
+        part, what = data[start:end], f"{self._what} {descriptor.name!r}"
+        if holds_opaque(descriptor.key_type) or holds_opaque(descriptor.value_type):
+            begins, middles, ends = _spans(descriptor, part.tobytes(), what)
+            keys, _ = key.decode(part, begins, middles)
+            values, _ = value.decode(part, middles, ends)
+            return OperatorStateContent(descriptor, values, keys)
+        counts = np.array([Reader(part.tobytes(), what).count()], np.int64)
 
         def skip(data: Bytes, cursor: np.ndarray, limit: np.ndarray) -> np.ndarray:
             return value.skip(data, key.skip(data, cursor, limit), limit)
 
-        first, limit = np.array([start + 4], np.int64), self._ends(np.array([start]))
-        starts, _ = counted(skip, data, first, limit, counts)
+        limit = np.array([len(part)])
+        starts, _ = counted(skip, part, np.array([4]), limit, counts)
         limits = np.full(len(starts), limit[0], np.int64)
-        keys, at = key.decode(data, starts, limits)
-        values, _ = value.decode(data, at, limits)
+        keys, at = key.decode(part, starts, limits)
+        values, _ = value.decode(part, at, limits)
         return OperatorStateContent(descriptor, values, keys)
 
     def stored(self, descriptor: OperatorStateDescriptor) -> tuple[bytes, ...]:
@@ -200,6 +203,18 @@ class OperatorStream:
             f"{self._what}: the handle names state {name!r} of mode {mode}, the header holds {found}",
             kind="corrupt-header",
         )
+
+
+def _spans(descriptor: OperatorStateDescriptor, part: bytes, what: str) -> np.ndarray:
+    """Of each entry where it begins, where its value begins and where it ends, as three rows."""
+    spans = entry_spans(descriptor, part, what)
+    if spans is None:
+        raise UnsupportedError(
+            f"{what}: where its entries end, only the class of their serializer knows",
+            kind="opaque-entries",
+            hint="statelib.serializers.register_decoder gives it one; an export has all of its bytes",
+        )
+    return np.array(spans, np.int64).reshape(-1, 3).T
 
 
 @dataclass(frozen=True, eq=False)

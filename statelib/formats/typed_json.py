@@ -55,7 +55,8 @@ _OPERATOR_KINDS = {
 
 def operator_lines(operator: str, descriptor: OperatorStateDescriptor, parts: Iterable[bytes]) -> Iterator[str]:
     """One line an element of list or union state, or an entry of broadcast state; ``parts``: as
-    :meth:`~statelib.formats.operator_state.OperatorStream.stored` gives them.
+    :meth:`~statelib.formats.operator_state.OperatorStream.stored` gives them. A map of which nothing says where its
+    entries end is one line.
 
     Raises CorruptStateError where the bytes are not of the state's types."""
     return map(json_text, operator_members(operator, descriptor, parts))

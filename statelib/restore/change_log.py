@@ -45,7 +45,7 @@ from statelib.serializers.keys import join_keys, split_keys
 from statelib.serializers.rows import StateRows, key_groups_of, windows
 from statelib.serializers.walks import SEPARATOR
 from statelib.storage.views import StateReader
-from statelib.wire.ragged import Ragged, concat, from_fixed, join
+from statelib.wire.ragged import Ragged, concat, from_fixed, from_list, join
 
 Mask = npt.NDArray[np.bool_]
 
@@ -97,9 +97,16 @@ class _Layer:
         self._values = changes.appended.values.take(self._appended.order)
         self._cleared = _Sorted(changes.cleared, schema)
         self._left = np.ones(len(self._values), np.bool_)
+        self._moved = changes.moved
+        below = sorted({key for moved in changes.moved for lies_below, key in moved.parts if lies_below})
+        self._below = _Sorted(from_list(below), schema)
+        self._found: dict[bytes, bytes] = {}
 
     def covered(self, rows: StateRows) -> StateRows:
         groups = key_groups_of(rows.keys, self._width)
+        if self._moved:
+            found = rows.take(np.flatnonzero(self._below.find(rows.keys, groups) >= 0))
+            self._found.update(zip(found.keys.to_list(), found.values.to_list(), strict=True))
         kept = self._hidden.find(rows.keys, groups) < 0
         if len(self._cleared.keys):
             parts = replace(split_keys(self._schema, self._descriptor, rows.keys), user_keys=None)
@@ -123,8 +130,10 @@ class _Layer:
 
     def rest(self) -> StateRows:
         new = np.flatnonzero(self._left)
-        keys = concat([self._put.keys, self._appended.keys.take(new)])
-        return StateRows(keys, concat([self._put.values, self._values.take(new)]))
+        moved = {moved.target: moved.value(self._descriptor, self._found) for moved in self._moved}
+        there = {target: value for target, value in moved.items() if value is not None}
+        keys = concat([self._put.keys, self._appended.keys.take(new), from_list(list(there))])
+        return StateRows(keys, concat([self._put.values, self._values.take(new), from_list(list(there.values()))]))
 
 
 class _Sorted:
@@ -269,4 +278,5 @@ def _within(schema: KeyedStateSchema, key_groups: KeyGroupRange, changes: StateC
         changes.gone.take(inside(changes.gone)),
         changes.appended.take(inside(changes.appended.keys)),
         changes.cleared.take(inside(changes.cleared)),
+        tuple(moved for moved in changes.moved if int.from_bytes(moved.target[:width], "big") in key_groups),
     )

@@ -3,8 +3,8 @@
 Source: flink-formats.md section 9 (what each operation means), sections 2.2 and 3.2 (values).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from statelib.formats.keyed_header import stored_value_type
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
 from statelib.model.types import Tuple as TupleType
-from statelib.restore.merged_windows import MERGING, without_merges
+from statelib.restore.merged_windows import MERGING, Moved, MovedValue, Owner, rows_of, without_merges
 from statelib.serializers.containers import MapCodec, SequenceCodec
 from statelib.serializers.heap_values import lists_from_heap, maps_from_heap
 from statelib.serializers.keys import KeyParts, check_end, group_prefix, join_keys
@@ -25,7 +25,7 @@ from statelib.serializers.row_type import TupleCodec
 from statelib.serializers.rows import NO_ROWS, StateRows
 from statelib.serializers.spans import read_count
 from statelib.serializers.walks import SEPARATOR, counted
-from statelib.wire.ragged import Ragged, concat, from_fixed, gather, join, offsets_of
+from statelib.wire.ragged import Ragged, concat, from_fixed, from_list, gather, join, offsets_of
 
 Rows = npt.NDArray[np.int64]
 _NONE = concat([])
@@ -43,17 +43,19 @@ _ALLOWED = {
 class StateChanges:
     """Of one state: ``put`` holds entries whatever lies below; the keys ``gone`` are not there any more; to the
     lists of ``appended`` elements are added; of the keys ``cleared`` (without their user keys) no map entry
-    from below is left. Each key is in one of the first three at most."""
+    from below is left. Each key is in one of the first three at most. ``moved``: entries that are put as well, of what
+    lies below under keys that are not there any more."""
 
     put: StateRows
     gone: Ragged
     appended: StateRows
     cleared: Ragged
+    moved: tuple[MovedValue, ...] = ()
 
     @property
     def plain(self) -> bool:
         """Whether only single entries are put and removed."""
-        return not len(self.appended) and not len(self.cleared)
+        return not len(self.appended) and not len(self.cleared) and not self.moved
 
 
 NO_CHANGES = StateChanges(NO_ROWS, _NONE, NO_ROWS, _NONE)
@@ -74,7 +76,12 @@ def changes_of(
         return NO_CHANGES
     records = _joined(batches)
     _check_operations(descriptor, records.ops)
-    records = without_merges(descriptor, records, over_nothing)
+    told, moved = without_merges(descriptor, records, over_nothing)
+    changes = _outcome(schema, descriptor, told)
+    return replace(changes, moved=_moved_values(schema, descriptor, records, moved)) if moved else changes
+
+
+def _outcome(schema: KeyedStateSchema, descriptor: StateDescriptor, records: ChangeRecords) -> StateChanges:
     if descriptor.kind is StateKind.TIMERS:
         return _of_timers(schema, descriptor, records)
     owners = join_keys(schema, descriptor, KeyParts(records.key_groups, records.keys, records.namespaces))
@@ -89,6 +96,34 @@ def changes_of(
     present = records.ops[last_reset] != Op.CLEAR
     put = StateRows(distinct.take(np.flatnonzero(present)), records.arguments.take(last_reset[present]))
     return StateChanges(put, distinct.take(np.flatnonzero(~present)), NO_ROWS, _NONE)
+
+
+def _moved_values(
+    schema: KeyedStateSchema, descriptor: StateDescriptor, records: ChangeRecords, moved: Sequence[Moved]
+) -> tuple[MovedValue, ...]:
+    """With serialized keys in place of owners, and values in place of records; an empty list is no part."""
+    rows = [row for found in moved for row in found.rows]
+    if descriptor.kind is StateKind.LIST:
+        where, logged = _chunks(descriptor, rows_of(records, rows))
+    else:
+        where, logged = np.arange(len(rows)), records.arguments.take(np.array(rows, np.int64))
+    values = dict(zip([rows[at] for at in where.tolist()], logged.to_list(), strict=True))
+    keys = _keys_of(schema, descriptor, [owner for found in moved for owner in (found.owner, *found.below)])
+
+    def parts(found: Moved) -> Iterator[tuple[bool, bytes]]:
+        for part in found.parts:
+            if not isinstance(part, int):
+                yield True, keys[part]
+            elif part in values:
+                yield False, values[part]
+
+    return tuple(MovedValue(keys[found.owner], tuple(parts(found))) for found in moved)
+
+
+def _keys_of(schema: KeyedStateSchema, descriptor: StateDescriptor, owners: Sequence[Owner]) -> dict[Owner, bytes]:
+    groups, keys, namespaces = zip(*owners, strict=True)
+    parts = KeyParts(np.array(groups, np.int32), from_list(list(keys)), from_list(list(namespaces)))
+    return dict(zip(owners, join_keys(schema, descriptor, parts).to_list(), strict=True))
 
 
 def _of_timers(schema: KeyedStateSchema, descriptor: StateDescriptor, records: ChangeRecords) -> StateChanges:
@@ -121,16 +156,7 @@ def _of_lists(
     descriptor: StateDescriptor, records: ChangeRecords, codes: Rows, distinct: Ragged, last_reset: Rows
 ) -> StateChanges:
     """Chunks of elements since the last reset of each key, one behind the other with separators."""
-    codec = codec_of(stored_value_type(descriptor))
-    assert isinstance(codec, SequenceCodec)
-    whole = np.flatnonzero(np.isin(records.ops, (Op.SET, Op.SET_INTERNAL, Op.ADD)))
-    single = np.flatnonzero(records.ops == Op.ADD_ELEMENT)
-    arguments = records.arguments
-    lists = arguments.take(whole)
-    elements, counts = lists_from_heap(codec, lists.data, lists.starts, lists.offsets[1:])
-    check_end(codec.skip(lists.data, lists.starts, lists.offsets[1:]), lists.offsets[1:], _value(descriptor))
-    where = np.concatenate([whole[counts > 0], single])
-    chunks = concat([elements.take(np.flatnonzero(counts > 0)), arguments.take(single)])
+    where, chunks = _chunks(descriptor, records)
     live = np.flatnonzero(where >= last_reset[codes[where]])
     order = live[np.lexsort((where[live], codes[where[live]]))]
     keys, firsts = np.unique(codes[where[order]], return_index=True)
@@ -143,6 +169,21 @@ def _of_lists(
     left = np.setdiff1d(np.flatnonzero(last_reset >= 0), keys)
     rows = StateRows(distinct.take(keys), values)
     return StateChanges(rows.take(np.flatnonzero(reset)), distinct.take(left), rows.take(np.flatnonzero(~reset)), _NONE)
+
+
+def _chunks(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Rows, Ragged]:
+    """(record, the elements that it adds, as a value has them) of those that add any."""
+    codec = codec_of(stored_value_type(descriptor))
+    assert isinstance(codec, SequenceCodec)
+    whole = np.flatnonzero(np.isin(records.ops, (Op.SET, Op.SET_INTERNAL, Op.ADD)))
+    single = np.flatnonzero(records.ops == Op.ADD_ELEMENT)
+    arguments = records.arguments
+    lists = arguments.take(whole)
+    elements, counts = lists_from_heap(codec, lists.data, lists.starts, lists.offsets[1:])
+    check_end(codec.skip(lists.data, lists.starts, lists.offsets[1:]), lists.offsets[1:], _value(descriptor))
+    where: Rows = np.concatenate([whole[counts > 0], single])
+    chunks = concat([elements.take(np.flatnonzero(counts > 0)), arguments.take(single)])
+    return where, chunks
 
 
 def _of_maps(

@@ -12,7 +12,8 @@ from statelib.model.key_groups import prefix_width
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import GLOBAL_WINDOW, TIME_WINDOW, VOID, Opaque, StateType
-from statelib.serializers.exact import Json, Read, ends_by_itself, exact, opaque_part
+from statelib.serializers.broadcast_entries import entry_spans
+from statelib.serializers.exact import Json, Read, exact, opaque_part
 from statelib.serializers.keys import has_lengths
 from statelib.wire.reader import Reader
 
@@ -20,6 +21,7 @@ Members = dict[str, Any]
 ReadMembers = Callable[[Reader], Iterator[Members]]
 
 _SEPARATOR = 0x2C
+_COUNT_BYTES = 4
 _SIGN = 1 << 63
 _NAMESPACE_BYTES: dict[StateType, int] = {VOID: 1, GLOBAL_WINDOW: 1, TIME_WINDOW: 16}
 _UNNUMBERED = ("merging-window-set",)
@@ -64,28 +66,38 @@ def exact_members(descriptor: StateDescriptor) -> ReadMembers:
 
 def exact_operator_members(descriptor: OperatorStateDescriptor) -> ReadMembers:
     """The function that reads a serialized part of operator state: the ``value`` of an element, or of broadcast
-    state ``uk`` and ``value`` of each entry.
-
-    Raises UnsupportedError (``opaque-entries``) for a map of which nothing says where its entries end."""
+    state ``uk`` and ``value`` of each entry. A map of which nothing says where its entries end is one ``value``, all of
+    its bytes, without ``uk``."""
     value = exact(descriptor.value_type)
     if descriptor.key_type is None:
         return lambda reader: iter([{"value": value(reader)}])
-    key = exact(descriptor.key_type)
-    opaque = [t for t in (descriptor.key_type, descriptor.value_type) if not ends_by_itself(t)]
+    return partial(_entries, descriptor, exact(descriptor.key_type), value)
 
-    def entries(reader: Reader) -> Iterator[Members]:
-        count = reader.count()
-        if opaque and count > (0 if opaque[0] is descriptor.key_type else 1):
-            raise UnsupportedError(
-                f"broadcast state {descriptor.name!r}: where its {count} entries of {opaque[0]} end, only the class of"
-                " the serializer knows",
-                kind="opaque-entries",
-                hint="statelib.serializers.register_decoder gives it one; or name another state",
-            )
-        for _ in range(count):
-            yield {"uk": key(reader), "value": value(reader)}
 
-    return entries
+def _entries(descriptor: OperatorStateDescriptor, key: Read, value: Read, reader: Reader) -> Iterator[Members]:
+    part = bytes(reader.take(reader.remaining))
+    spans = entry_spans(descriptor, part, reader.what)
+    if spans is None:
+        yield {"value": _undivided(descriptor, part)}
+        return
+    for begin, middle, end in spans:
+        uk = key(Reader(part[begin:middle], reader.what))
+        yield {"uk": uk, "value": value(Reader(part[middle:end], reader.what))}
+
+
+def _undivided(descriptor: OperatorStateDescriptor, part: bytes) -> Json:
+    """A whole map; ``hex`` is what stands behind its count."""
+    kinds = (descriptor.key_type, descriptor.value_type)
+    opaque = next(found for kind in kinds if kind is not None and (found := opaque_part(kind)) is not None)
+    return {
+        "type": "opaque",
+        "serializer": opaque.serializer,
+        "class": opaque.java_class,
+        "entries": int.from_bytes(part[:_COUNT_BYTES], "big"),
+        "types": [str(kind) for kind in kinds],
+        "note": "only the class of the serializer knows where these entries end: statelib.serializers.register_decoder",
+        "hex": part[_COUNT_BYTES:].hex(),
+    }
 
 
 def _opaque_key(key: StateType, opaque: Opaque, descriptor: StateDescriptor) -> Read:

@@ -66,7 +66,7 @@ def _jump(codec: Codec) -> Jump:  # noqa: PLR0911 - a table of types
             return _repeated(_chain([*_parts(codec.key), _flagged(_chain(_parts(codec.value)))]))
         case RowCodec():
             return _row(codec)
-        case _ if _holds_opaque(codec.type):
+        case _ if holds_opaque(codec.type):
             return _read_through(codec.type)
         case _:
             return _by_codec(codec)
@@ -195,8 +195,9 @@ def _read_through(kind: StateType) -> Jump:
     return jump
 
 
-def _holds_opaque(kind: StateType) -> bool:
-    return isinstance(kind, Opaque) or any(map(_holds_opaque, parts_of(kind)))
+def holds_opaque(kind: StateType) -> bool:
+    """Whether columns hold a part of it as bytes, with a decoder of the user's or without."""
+    return isinstance(kind, Opaque) or any(map(holds_opaque, parts_of(kind)))
 
 
 def _by_codec(codec: Codec) -> Jump:

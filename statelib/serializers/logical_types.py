@@ -111,14 +111,22 @@ class _Logical:
         return value
 
     def parts(self, root: str, values: dict[str, Any], depth: int) -> tuple[SqlField, ...]:
-        if values.get("superType") is not None:
-            raise UnsupportedError(f"{self.where}: structured type with a supertype", kind="logical-type")
         if root not in ROWS:
             return tuple(SqlField("", self.type(values.get(name), depth + 1)) for name in _PARTS.get(root, ()))
+        inherited = self.inherited(values.get("superType"), depth)
         fields = list_items(values.get("fields" if root == "ROW" else "attributes"))
-        if not fields:
+        if fields is None or not (fields or inherited):
             raise self.bad(f"the fields of a {root}", "none")
-        return tuple(self.field(field, depth) for field in fields)
+        return inherited + tuple(self.field(field, depth) for field in fields)
+
+    def inherited(self, found: Any, depth: int) -> tuple[SqlField, ...]:
+        """The attributes of a STRUCTURED type's supertypes, the topmost one's first: so they lie in its rows."""
+        if found is None:
+            return ()
+        supertype = self.type(found, depth + 1)
+        if supertype.root != "STRUCTURED_TYPE":
+            raise self.bad("a STRUCTURED type as a supertype", supertype.root)
+        return supertype.parts
 
     def field(self, found: Any, depth: int) -> SqlField:
         name = found.values.get("name") if isinstance(found, JavaObject) else None

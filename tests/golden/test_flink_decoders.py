@@ -12,6 +12,7 @@ from flink_fixtures import ROOT, opened
 from statelib.errors import UnsupportedError
 from statelib.flows.inspection import export_all_lines
 from statelib.flows.opened import open_checkpoint
+from statelib.formats import natural_json
 from statelib.formats.metadata import encode_metadata
 from statelib.formats.typed_json import entry_lines, operator_lines
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
@@ -97,9 +98,27 @@ def test_operator_state_of_such_values() -> None:
     rules = OperatorStateDescriptor("r", OperatorStateMode.BROADCAST, KIND, STRING)
     (line,) = operator_lines("op", rules, [struct.pack(">i", 1) + b"\x02a" + b"xyz"])
     assert (json.loads(line)["uk"]["v"], json.loads(line)["value"]["hex"]) == ("a", b"xyz".hex())
-    with pytest.raises(UnsupportedError) as caught:
-        list(operator_lines("op", rules, [struct.pack(">i", 2) + b"\x02axyz\x02bxyz"]))
-    assert caught.value.kind == "opaque-entries"
+
+
+def test_entries_that_nothing_divides_are_handed_out_as_one() -> None:
+    rules = OperatorStateDescriptor("r", OperatorStateMode.BROADCAST, KIND, STRING)
+    stored = struct.pack(">i", 2) + b"\x02ax\x00z\x02b\x02yz"
+    (line,) = map(json.loads, operator_lines("op", rules, [stored]))
+    assert "uk" not in line
+    assert line["value"].pop("note").endswith("statelib.serializers.register_decoder")
+    assert line["value"] == {
+        "type": "opaque", "serializer": "a.KryoSerializer", "class": NAME, "entries": 2, "hex": stored[4:].hex(),
+        "types": ["string", f"opaque<a.KryoSerializer; {NAME}>"],
+    }  # fmt: skip
+    (plain,) = map(json.loads, natural_json.operator_lines("op", rules, [stored]))
+    assert (plain["state"], plain["value"]["entries"], plain["value"]["hex"]) == ("r", 2, stored[4:].hex())
+    register_decoder(NAME, length_and_text)
+    try:
+        stored = struct.pack(">i", 2) + b"\x02a\x02xy" + b"\x02b\x01z"
+        lines = [json.loads(line) for line in operator_lines("op", rules, [stored])]
+        assert [(line["uk"]["v"], line["value"]["v"]) for line in lines] == [("a", "xy"), ("b", "z")]
+    finally:
+        unregister_decoder(NAME)
 
 
 def test_timers_in_raw_keyed_state_are_exported_and_never_left_behind(tmp_path: Path) -> None:

@@ -1,54 +1,62 @@
 """Session windows of a real Flink, read from its log of changes: what each holds is computed from the job's input.
 
-The job sent the numbers 0 to 119, each with key ``number % 5`` and the moment that Java's Random gives for it, into
+The jobs sent numbers from 0 on, each with key ``number % 5`` and the moment that Java's Random gives for it, into
 three windows with a gap of 40 s: one keeps the numbers, one their sum, one their count.
 """
 
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flink_fixtures import ROOT, opened
 
 from statelib.flows.inspection import export_all_lines
+from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.types import LONG
 
-FOLDER = ROOT / "2.3.0" / "hashmap-changelog-sessions"
-NUMBERS, KEYS, GAP_MS, START_MS = 120, 5, 40_000, 1_700_000_000_000
+FOLDERS = {
+    ROOT / "2.3.0" / "hashmap-changelog-sessions": (120, 4000),
+    ROOT / "2.3.0" / "rocksdb-changelog-sessions-materialized": (100, 1500),
+}
+"""How many numbers were sent, and within how many seconds their moments lie."""
+KEYS, GAP_MS, START_MS = 5, 40_000, 1_700_000_000_000
 Window = tuple[int, int]
 
 
-def moment(number: int) -> int:
-    """``START_MS + new Random(number * 7 + 3).nextInt(4000) * 1000L``"""
+def moment(number: int, seconds: int) -> int:
+    """``START_MS + new Random(number * 7 + 3).nextInt(seconds) * 1000L``"""
     seed = ((number * 7 + 3) ^ 0x5DEECE66D) & ((1 << 48) - 1)
     seed = (seed * 0x5DEECE66D + 0xB) & ((1 << 48) - 1)
-    return START_MS + (seed >> 17) % 4000 * 1000
+    return START_MS + (seed >> 17) % seconds * 1000
 
 
-def sessions() -> Iterator[tuple[int, Window, list[int]]]:
+def sessions(folder: Path) -> Iterator[tuple[int, Window, list[int]]]:
     """(key, window, its numbers)."""
+    numbers, seconds = FOLDERS[folder]
+    moments = [moment(number, seconds) for number in range(numbers)]
     for key in range(KEYS):
         held: list[int] = []
         end = 0
-        for number in sorted(range(key, NUMBERS, KEYS), key=moment):
-            if held and moment(number) > end:
-                yield key, (moment(held[0]), end), sorted(held)
+        for number in sorted(range(key, numbers, KEYS), key=moments.__getitem__):
+            if held and moments[number] > end:
+                yield key, (moments[held[0]], end), sorted(held)
                 held = []
             held.append(number)
-            end = moment(number) + GAP_MS
-        yield key, (moment(held[0]), end), sorted(held)
+            end = moments[number] + GAP_MS
+        yield key, (moments[held[0]], end), sorted(held)
 
 
 def window(value: dict[str, Any]) -> Window:
     return value["start"], value["end"]
 
 
-def stored(uid: str) -> list[tuple[int, Window, list[int]]]:
+def stored(folder: Path, uid: str) -> list[tuple[int, Window, list[int]]]:
     """The same, from the checkpoint: windows have their contents under one of those they were merged from."""
-    path = json.loads((FOLDER / "about.json").read_text())["snapshots"][0]["path"]
-    lines = map(json.loads, export_all_lines(opened(FOLDER, path, LONG), None))
+    path = json.loads((folder / "about.json").read_text())["snapshots"][0]["path"]
+    lines = map(json.loads, export_all_lines(opened(folder, path, LONG), None))
     contents: dict[tuple[int, Window], list[int]] = defaultdict(list)
     places = []
     for line in (line for line in lines if line["op"] == uid):
@@ -61,10 +69,20 @@ def stored(uid: str) -> list[tuple[int, Window, list[int]]]:
     return sorted((key, whole, sorted(contents[key, place])) for key, whole, place in places)
 
 
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 @pytest.mark.parametrize(
     ("uid", "made"), [("list", list), ("reduce", lambda n: [sum(n)]), ("aggregate", lambda n: [len(n)])]
 )
-def test_windows_hold_what_was_sent(uid: str, made: Callable[[list[int]], list[int]]) -> None:
-    expected = sorted((key, whole, made(numbers)) for key, whole, numbers in sessions())
-    assert sum(len(numbers) > 1 for _, _, numbers in sessions()) > 10
-    assert stored(uid) == expected
+def test_windows_hold_what_was_sent(uid: str, made: Callable[[list[int]], list[int]], folder: Path) -> None:
+    expected = sorted((key, whole, made(numbers)) for key, whole, numbers in sessions(folder))
+    assert sum(len(numbers) > 1 for _, _, numbers in sessions(folder)) > 10
+    assert stored(folder, uid) == expected
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_the_log_lies_over_what_the_name_says(folder: Path) -> None:
+    path = json.loads((folder / "about.json").read_text())["snapshots"][0]["path"]
+    handles = [s.keyed for o in opened(folder, path, LONG).operators for _, s in o.subtasks if s.keyed]
+    logs = [handle for handle in handles if isinstance(handle, ChangelogStateBackendHandleImpl)]
+    assert len(logs) == 6
+    assert {bool(handle.materialized) for handle in logs} == {folder.name.endswith("materialized")}

@@ -116,7 +116,7 @@ def test_a_checkpoint_is_given_up_by_the_last_try_only(
     for number in (1, 2):
         operator = CheckpointOperator(task_id="checkpoint", pipeline="tours", name="tours")
         instance = SimpleNamespace(dag_id="own", run_id="r1", task_id="checkpoint", try_number=number, max_tries=1)
-        instance.get_previous_dagrun = lambda: None
+        instance.get_previous_dagrun = lambda _state: None
         with pytest.raises(AirflowException, match="there are no events"):
             operator.execute({"dag_run": run, "ti": instance, "task": operator})
         newest = here.catalog().list("tours")[0]

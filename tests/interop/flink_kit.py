@@ -127,12 +127,21 @@ class Flink:
         return [[Path(path.removeprefix("file:")) for path in answer["written"]] for answer in answers]
 
     def log_changes(
-        self, target: Path, settings: Mapping[str, str], after: Sequence[int], pause_ms: int = 0
+        self,
+        target: Path,
+        settings: Mapping[str, str],
+        after: Sequence[int],
+        pauses_ms: Sequence[int] = (),
+        job: str = "changing",
     ) -> list[Path]:
-        """Checkpoints of a job that changes its state, taken after so many changes each, ``pause_ms`` behind them.
-        Beside them ``truth-1.jsonl``, ... say what they must hold. Raises RuntimeError with Flink's error."""
+        """Checkpoints of a job that changes its state, taken after so many changes each, ``pauses_ms`` behind them.
+        Beside them ``truth-1.jsonl``, ... say what they must hold, if the job is ``changing``; ``sessions`` are made of
+        the numbers from 0 on, and a canonical savepoint comes last. Raises RuntimeError with Flink's error."""
         (target / "tmp").mkdir(parents=True)
-        order = {"target": str(target), "settings": dict(settings), "after": list(after), "pauseMs": pause_ms}
+        pauses = list(pauses_ms) or [0] * len(after)
+        order = {
+            "job": job, "target": str(target), "settings": dict(settings), "after": list(after), "pausesMs": pauses,
+        }  # fmt: skip
         (todo := target / "tmp" / "order.json").write_text(json.dumps(order))
         answer = json.loads(self._java("statelib.check.Logged", str(todo)))
         if "error" in answer:

@@ -16,6 +16,15 @@ from statelib.model.types import LONG
 ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
 
 
+def changelog(backend: str, target: Path) -> dict[str, str]:
+    return {
+        "state.backend.type": backend,
+        "state.changelog.enabled": "true",
+        "state.changelog.storage": "filesystem",
+        "state.changelog.dstl.dfs.base-path": f"file://{target}/changelog",
+    }
+
+
 @pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("compressed", ["true", "false"])
@@ -23,15 +32,12 @@ ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
 @pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
 def test_logs_hold_what_the_job_said(version: str, backend: str, compressed: str, tmp_path: Path) -> None:
     settings = {
-        "state.backend.type": backend,
-        "state.changelog.enabled": "true",
-        "state.changelog.storage": "filesystem",
-        "state.changelog.dstl.dfs.base-path": f"file://{tmp_path}/changelog",
+        **changelog(backend, tmp_path),
         "state.changelog.dstl.dfs.compression.enabled": compressed,
         "state.changelog.periodic-materialize.interval": "4s",
     }
     try:
-        written = flink(version).log_changes(tmp_path, settings, [300, 600, 900], pause_ms=2500)
+        written = flink(version).log_changes(tmp_path, settings, [300, 600, 900], [2500] * 3)
     except NoFlink as reason:
         pytest.skip(str(reason))
     for number, path in enumerate(written, 1):
@@ -42,3 +48,27 @@ def test_logs_hold_what_the_job_said(version: str, backend: str, compressed: str
         expected = (tmp_path / f"truth-{number}.jsonl").read_text(encoding="utf-8").split("\n")
         own = [line for line in found if json.loads(line)["op"] == "keyed"]
         assert comparable(own) == comparable(line for line in expected if line)
+
+
+@pytest.mark.skipif(not ALL, reason="the whole set takes minutes: STATELIB_TEST_ALL=1")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("version", ["1.20.5", "2.3.0"])
+def test_windows_that_merge_over_materialised_state_are_those_of_a_savepoint(
+    version: str, backend: str, tmp_path: Path
+) -> None:
+    settings = {**changelog(backend, tmp_path), "state.changelog.periodic-materialize.interval": "8s"}
+    try:
+        written = flink(version).log_changes(tmp_path, settings, [50, 100], [10_000, 0], job="sessions")
+    except NoFlink as reason:
+        pytest.skip(str(reason))
+
+    def windows(path: Path) -> list[str]:
+        opened = open_checkpoint(str(path), relocate={f"file:{tmp_path}": str(tmp_path)}, key_type=LONG)
+        lines = [json.loads(line) for line in export_all_lines(opened, None)]
+        names = {operator_id(uid).hex(): uid for uid in ("list", "reduce", "aggregate")}
+        own = [{**line, "op": names.get(line["op"], line["op"])} for line in lines]
+        return sorted(json.dumps(line) for line in own if line["op"] in names.values())
+
+    assert windows(written[-2]) == windows(written[-1])
+    assert len(windows(written[-1])) > len(windows(written[0]))

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 
 from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.formats.change_set import ChangeRecords, Op
+from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
+from statelib.restore.change_log import ChangeLog
 from statelib.restore.state_changes import StateChanges, changes_of
+from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import from_list
 
 WINDOWS = st.integers(0, 5)
@@ -34,6 +37,8 @@ def merge(target: int, sources: list[int]) -> bytes:
 def argument(window: int, op: Op, value: Any) -> bytes:
     if op is Op.MERGE_NS:
         return merge(window, value)
+    if op in (Op.SET, Op.ADD):
+        return struct.pack(">i", len(value)) + b"".join(map(long, value))
     return b"" if op is Op.CLEAR else long(value)
 
 
@@ -63,28 +68,65 @@ def held(changes: StateChanges) -> dict[int, list[int]]:
     return found
 
 
+def entry(window: int) -> bytes:
+    return b"\0" + long(7) + long(window)
+
+
+def left(
+    kind: StateKind, changes: list[Change], below: dict[int, list[int]], batches: int = 1, twice: bool = False
+) -> dict[int, list[int]]:
+    """What each window has after the log over entries that come in so many batches."""
+    state = StateDescriptor("s", kind, LONG, namespace_type=LONG)
+    schema = KeyedStateSchema(LONG, 16, (state,))
+    log = ChangeLog(schema, {0: outcome(kind, changes, over_nothing=False)})
+    rows = [(entry(window), b",".join(map(long, values))) for window, values in below.items()]
+    for _ in range(2 if twice else 1):
+        overlay = log.over(KeyGroupRange(0, 15))
+        parts = [
+            overlay.covered(0, StateRows(from_list([key for key, _ in part]), from_list([value for _, value in part])))
+            for part in (rows[number::batches] for number in range(batches))
+        ]
+        parts += [rest for _, rest in overlay.rest()]
+        found = [pair for part in parts for pair in zip(part.keys.to_list(), part.values.to_list(), strict=True)]
+        assert len({key for key, _ in found}) == len(found)
+    return {
+        struct.unpack(">q", key[9:])[0]: [struct.unpack_from(">q", value, at)[0] for at in range(0, len(value), 9)]
+        for key, value in found
+    }
+
+
+LISTS_BELOW = st.dictionaries(WINDOWS, st.lists(st.integers(100, 199), min_size=1, max_size=3))
+WHOLE_LISTS = st.tuples(WINDOWS, st.sampled_from([Op.SET, Op.ADD]), st.lists(st.integers(0, 99), max_size=3))
+
+
 @settings(deadline=None)
-@given(st.lists(MERGES | ELEMENTS | CLEARS, min_size=1, max_size=25))
-def test_lists_are_moved_in_their_order(changes: list[Change]) -> None:
-    state: dict[int, list[int]] = {}
+@given(st.lists(MERGES | ELEMENTS | CLEARS | WHOLE_LISTS, min_size=1, max_size=25), LISTS_BELOW, st.integers(1, 3))
+def test_lists_are_moved_in_their_order(changes: list[Change], below: dict[int, list[int]], batches: int) -> None:
+    state = {window: list(values) for window, values in below.items()}
     for window, op, value in changes:
         if op is Op.MERGE_NS:
             merged = [element for source in value for element in state.pop(source, [])]
             state[window] = state.get(window, []) + merged
-        elif op is Op.CLEAR:
-            state.pop(window, None)
+        elif op in (Op.CLEAR, Op.SET):
+            state[window] = list(value or [])
         else:
-            state.setdefault(window, []).append(value)
-    assert held(outcome(StateKind.LIST, changes)) == {window: values for window, values in state.items() if values}
+            state.setdefault(window, []).extend(value if op is Op.ADD else [value])
+    expected = {window: values for window, values in state.items() if values}
+    assert left(StateKind.LIST, changes, below, batches) == expected
+    if not below:
+        assert held(outcome(StateKind.LIST, changes)) == expected
 
 
 @settings(deadline=None)
 @given(
     st.sampled_from([StateKind.REDUCING, StateKind.AGGREGATING]),
     st.lists(MERGES | SETS | CLEARS, min_size=1, max_size=25),
+    st.dictionaries(WINDOWS, st.integers(100, 199)),
 )
-def test_a_value_of_two_counts_once_the_job_has_said_it(kind: StateKind, changes: list[Change]) -> None:
-    state: dict[int, int | None] = {}
+def test_a_value_of_two_counts_once_the_job_has_said_it(
+    kind: StateKind, changes: list[Change], below: dict[int, int]
+) -> None:
+    state: dict[int, int | None] = dict(below)
     for window, op, value in changes:
         if op is Op.MERGE_NS:
             there = [state.pop(source) for source in value if source in state]
@@ -97,24 +139,41 @@ def test_a_value_of_two_counts_once_the_job_has_said_it(kind: StateKind, changes
             state[window] = value
     if None in state.values():
         with pytest.raises(UnsupportedError, match="no new value") as caught:
-            outcome(kind, changes)
+            left(kind, changes, {window: [value] for window, value in below.items()})
         assert caught.value.kind == "merging-windows"
-    else:
-        assert held(outcome(kind, changes)) == {window: [value] for window, value in state.items()}
+        return
+    expected = {window: [value] for window, value in state.items()}
+    assert left(kind, changes, {window: [value] for window, value in below.items()}) == expected
+    if not below:
+        assert held(outcome(kind, changes)) == expected
 
 
-def test_what_lies_below_is_not_merged() -> None:
-    changes: list[Change] = [(1, Op.MERGE_NS, [2])]
-    for kind in (StateKind.LIST, StateKind.REDUCING):
-        with pytest.raises(UnsupportedError, match="merges windows") as caught:
-            outcome(kind, changes, over_nothing=False)
-        assert caught.value.kind == "merging-windows"
-    later = outcome(StateKind.REDUCING, [*changes, (1, Op.SET_INTERNAL, 5)], over_nothing=False)
+def test_what_lies_below_is_merged_where_it_is_there() -> None:
+    changes: list[Change] = [(1, Op.ADD_ELEMENT, 5), (1, Op.MERGE_NS, [2, 3]), (1, Op.ADD_ELEMENT, 6)]
+    below = {1: [10], 2: [20, 21], 4: [40]}
+    assert left(StateKind.LIST, changes, below, batches=3, twice=True) == {1: [10, 5, 20, 21, 6], 4: [40]}
+    assert not outcome(StateKind.LIST, changes, over_nothing=False).plain
+    merge_alone: list[Change] = [(1, Op.MERGE_NS, [2])]
+    assert left(StateKind.REDUCING, merge_alone, {2: [20]}) == {1: [20]}
+    assert left(StateKind.REDUCING, merge_alone, {}) == {}
+    with pytest.raises(UnsupportedError, match="merges windows") as caught:
+        left(StateKind.REDUCING, merge_alone, {1: [10], 2: [20]})
+    assert caught.value.kind == "merging-windows"
+    later = outcome(StateKind.REDUCING, [*merge_alone, (1, Op.SET_INTERNAL, 5)], over_nothing=False)
     assert held(later) == {1: [5]}
-    assert later.gone.to_list() == [b"\0" + long(7) + long(2)]
-    cleared: list[Change] = [(2, Op.CLEAR, None), (2, Op.ADD_ELEMENT, 4), *changes]
+    assert later.gone.to_list() == [entry(2)]
+    cleared: list[Change] = [(2, Op.CLEAR, None), (2, Op.ADD_ELEMENT, 4), *merge_alone]
     moved = outcome(StateKind.LIST, cleared, over_nothing=False)
     assert (len(moved.put), moved.appended.values.to_list()) == (0, [long(4)])
+
+
+def test_key_groups_that_are_not_wanted_are_left_alone() -> None:
+    state = StateDescriptor("s", StateKind.LIST, LONG, namespace_type=LONG)
+    changes: list[Change] = [(1, Op.MERGE_NS, [2]), (1, Op.ADD_ELEMENT, 6)]
+    log = ChangeLog(KeyedStateSchema(LONG, 16, (state,)), {0: outcome(StateKind.LIST, changes, over_nothing=False)})
+    assert list(log.over(KeyGroupRange(1, 15)).rest()) == []
+    ((_, rest),) = log.over(KeyGroupRange(0, 0)).rest()
+    assert rest.values.to_list() == [long(6)]
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.flink.api.common.typeinfo.Types;
 import org.apache.flink.configuration.Configuration;
+import org.apache.flink.core.execution.SavepointFormatType;
 import org.apache.flink.runtime.jobgraph.JobGraph;
 import org.apache.flink.runtime.minicluster.MiniCluster;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
+import org.apache.flink.streaming.api.datastream.DataStream;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 import org.apache.flink.streaming.api.functions.sink.v2.DiscardingSink;
 import org.apache.flink.util.Collector;
@@ -19,20 +21,22 @@ import org.apache.flink.util.Collector;
 /**
  * Runs a job that changes its state, and takes a checkpoint after so and so many changes, with whatever settings.
  *
- * <p>Writes truth-1.jsonl, truth-2.jsonl, ... beside the checkpoints; prints one JSON object with their directories.
+ * <p>Writes truth-1.jsonl, truth-2.jsonl, ... beside the checkpoints, which have lines of the job {@code changing}; of the
+ * job {@code sessions} a canonical savepoint follows. Prints one JSON object with the directories.
  */
 public final class Logged {
     private static final int MAX_PARALLELISM = 128;
     private static final int KEYS = 60;
+    private static final String SESSIONS = "sessions";
     private static final long PATIENCE_S = 120;
     private static final AtomicLong WANTED = new AtomicLong();
     private static final AtomicLong SENT = new AtomicLong();
 
     private Logged() {}
 
-    /** {@code after}: numbers of changes; {@code pauseMs}: behind each of them, so that the backend may do what it does
-     * by itself. */
-    record Order(String target, Map<String, String> settings, List<Long> after, long pauseMs) {}
+    /** {@code job}: changing or sessions; {@code after}: numbers of changes; {@code pausesMs}: behind each of them, so that
+     * the backend may do what it does by itself. */
+    record Order(String job, String target, Map<String, String> settings, List<Long> after, List<Long> pausesMs) {}
 
     /** Argument: the order. */
     public static void main(String[] arguments) throws Exception {
@@ -50,7 +54,7 @@ public final class Logged {
 
     private static void run(MiniCluster cluster, Order order, Configuration settings, ObjectNode answer)
             throws Exception {
-        JobGraph graph = job(settings);
+        JobGraph graph = job(order.job(), settings);
         cluster.submitJob(graph).get();
         if (!Again.runs(cluster, graph.getJobID())) {
             throw new IllegalStateException(Check.causes(cluster.requestJobResult(graph.getJobID()).get()));
@@ -64,22 +68,28 @@ public final class Logged {
                 }
                 Thread.sleep(100);
             }
-            Thread.sleep(order.pauseMs());
+            Thread.sleep(order.pausesMs().get(number));
             // A checkpoint's barrier comes behind all changes: what they made of the state is then said, too.
             answer.withArray("written").add(
                     cluster.triggerCheckpoint(graph.getJobID()).get(PATIENCE_S, TimeUnit.SECONDS));
             Files.write(Path.of(order.target(), "truth-" + ++number + ".jsonl"),
                     Changing.TRUTH.values().stream().flatMap(List::stream).sorted().toList());
         }
+        if (order.job().equals(SESSIONS)) {
+            // No record comes between: what Flink makes of the log's last state by itself.
+            answer.withArray("written").add(cluster.triggerSavepoint(
+                    graph.getJobID(), order.target(), false, SavepointFormatType.CANONICAL)
+                            .get(PATIENCE_S, TimeUnit.SECONDS));
+        }
         cluster.cancelJob(graph.getJobID()).get();
         cluster.requestJobResult(graph.getJobID()).get();
     }
 
-    private static JobGraph job(Configuration settings) {
+    private static JobGraph job(String name, Configuration settings) {
         StreamExecutionEnvironment environment = StreamExecutionEnvironment.getExecutionEnvironment(settings);
         environment.setParallelism(2);
         environment.setMaxParallelism(MAX_PARALLELISM);
-        environment.fromSequence(1, Long.MAX_VALUE).setParallelism(1).uid("source")
+        DataStream<Long> numbers = environment.fromSequence(1, Long.MAX_VALUE).setParallelism(1).uid("source")
                 .flatMap((Long any, Collector<Long> out) -> {
                     if (SENT.get() >= WANTED.get()) {
                         Thread.sleep(1);
@@ -87,9 +97,13 @@ public final class Logged {
                     }
                     out.collect(SENT.get());
                     SENT.incrementAndGet();
-                }).returns(Types.LONG).setParallelism(1).uid("gate")
-                .keyBy(number -> number * 7 % KEYS, Types.LONG).process(new Changing(MAX_PARALLELISM)).uid("keyed")
-                .sinkTo(new DiscardingSink<>()).uid("sink");
+                }).returns(Types.LONG).setParallelism(1).uid("gate");
+        if (name.equals(SESSIONS)) {
+            Sessions.over(numbers);
+        } else {
+            numbers.keyBy(number -> number * 7 % KEYS, Types.LONG).process(new Changing(MAX_PARALLELISM)).uid("keyed")
+                    .sinkTo(new DiscardingSink<>()).uid("sink");
+        }
         return environment.getStreamGraph().getJobGraph();
     }
 }

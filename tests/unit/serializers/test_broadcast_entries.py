@@ -1,0 +1,129 @@
+"""Entries of broadcast state without lengths: divided where there is one way to, left whole elsewhere."""
+
+import json
+import struct
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.formats.operator_state import OperatorStateContent, OperatorStream, encode_operator_state
+from statelib.formats.typed_json import operator_lines
+from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
+from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
+from statelib.model.types import BOOLEAN, LONG, STRING, Enumeration, Opaque, StateType
+from statelib.serializers.broadcast_entries import MOST_BYTES, entry_spans
+from statelib.serializers.decoders import register_decoder, unregister_decoder
+from statelib.serializers.snapshots import encode_serializer_snapshot
+from statelib.wire.reader import Reader
+
+KRYO = Opaque("a.KryoSerializer", "a.Rule", encode_serializer_snapshot(LONG))
+LEVEL = Enumeration("a.Level", ("LOW", "HIGH"))
+
+
+def rules(key: StateType, value: StateType) -> OperatorStateDescriptor:
+    return OperatorStateDescriptor("rules", OperatorStateMode.BROADCAST, value, key)
+
+
+def stored(*entries: bytes) -> bytes:
+    return struct.pack(">i", len(entries)) + b"".join(entries)
+
+
+def lines(key: StateType, value: StateType, part: bytes) -> list[dict[str, object]]:
+    return [json.loads(line) for line in operator_lines("op", rules(key, value), [part])]
+
+
+def level(ordinal: int) -> bytes:
+    return struct.pack(">i", ordinal)
+
+
+def test_one_entry_ends_where_all_does() -> None:
+    assert entry_spans(rules(STRING, KRYO), stored(b"\x02axyz"), "r") == [(4, 6, 9)]
+    assert entry_spans(rules(KRYO, LONG), stored(b"xyz" + bytes(8)), "r") == [(4, 7, 15)]
+    (line,) = lines(KRYO, LONG, stored(b"xyz" + struct.pack(">q", 7)))
+    assert line["uk"] == {"type": "opaque", "serializer": "a.KryoSerializer", "hex": b"xyz".hex()}
+    assert line["value"] == {"type": "long", "v": 7}
+
+
+@pytest.mark.parametrize(("key", "value"), [(STRING, KRYO), (KRYO, LONG), (KRYO, KRYO), (KRYO, STRING)])
+def test_an_empty_map_has_no_lines(key: StateType, value: StateType) -> None:
+    assert lines(key, value, stored()) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "entries"),
+    [
+        (STRING, KRYO, [b"\x02ax\x00z", b"\x02b\x02yz"]),
+        (BOOLEAN, KRYO, [b"\0\1\1", b"\1\1\1"]),
+        (KRYO, LONG, [bytes(10), bytes(9)]),
+        (KRYO, STRING, [b"x\x02a"]),
+        (KRYO, KRYO, [b"xy"]),
+    ],
+)
+def test_what_could_be_divided_in_several_ways_is_not(key: StateType, value: StateType, entries: list[bytes]) -> None:
+    part = stored(*entries)
+    assert entry_spans(rules(key, value), part, "r") is None
+    (line,) = lines(key, value, part)
+    assert "uk" not in line
+    assert line["value"]["entries"] == len(entries)  # type: ignore[index]
+    assert bytes.fromhex(line["value"]["hex"]) == b"".join(entries)  # type: ignore[index]
+
+
+def test_the_only_way_to_divide_is_found() -> None:
+    part = stored(level(1) + b"\x54\x01\x02\x04", level(0) + b"\x54\x01\x02\x04\x06")
+    assert entry_spans(rules(LEVEL, KRYO), part, "r") == [(4, 8, 12), (12, 16, 21)]
+    found = [(line["uk"]["v"], line["value"]["hex"]) for line in lines(LEVEL, KRYO, part)]  # type: ignore[index]
+    assert found == [("HIGH", "54010204"), ("LOW", "5401020406")]
+    assert entry_spans(rules(LEVEL, KRYO), part + bytes(MOST_BYTES), "r") is None
+    texts = stored(b"\x02axyz", b"\x02bxyz")
+    assert entry_spans(rules(STRING, KRYO), texts, "r") == [(4, 6, 9), (9, 11, 14)]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 1), st.binary(max_size=12)), max_size=4))
+def test_where_it_is_divided_it_is_so_as_it_was_written(entries: list[tuple[int, bytes]]) -> None:
+    part = stored(*(level(ordinal) + value for ordinal, value in entries))
+    spans = entry_spans(rules(LEVEL, KRYO), part, "r")
+    if spans is not None:
+        found = [(part[begin:middle], part[middle:end]) for begin, middle, end in spans]
+        assert found == [(level(ordinal), value) for ordinal, value in entries]
+    elif len(entries) > 1:
+        ambiguous = sum(part[at : at + 4] in (level(0), level(1)) for at in range(4, len(part)))
+        assert ambiguous > len(entries)
+
+
+def test_a_damaged_count_is_named() -> None:
+    with pytest.raises(CorruptStateError) as caught:
+        lines(STRING, KRYO, struct.pack(">i", 1 << 30) + b"\x02axyz")
+    assert caught.value.kind == "bad-count"
+
+
+def opened(part: bytes, key: StateType, value: StateType) -> tuple[OperatorStream, OperatorStateDescriptor]:
+    """A stream whose map has these bytes."""
+    descriptor = rules(key, value)
+    empty = OperatorStateContent(descriptor, pa.array([], pa.large_binary()), pa.array([], pa.string()))
+    data, ((name, mode, offsets),) = encode_operator_state([empty])
+    whole = data[: offsets[0]] + part
+    stream = ByteStreamStateHandle("operator", whole)
+    return OperatorStream(OperatorStreamStateHandle(((name, mode, offsets),), stream), whole), descriptor
+
+
+def test_columns_hold_divided_entries_and_refuse_others() -> None:
+    stream, descriptor = opened(stored(b"\x02axyz"), STRING, KRYO)
+    content = stream.read(descriptor)
+    assert (content.keys.to_pylist(), content.values.to_pylist()) == (["a"], [b"xyz"])  # type: ignore[union-attr]
+    part = stored(b"\x02a\x00\x02xy", b"\x02b\x00\x01z")
+    stream, descriptor = opened(part, STRING, KRYO)
+    assert stream.stored(descriptor) == (part,)
+    with pytest.raises(UnsupportedError) as caught:
+        stream.read(descriptor)
+    assert caught.value.kind == "opaque-entries"
+    register_decoder("a.Rule", Reader.utf)
+    try:
+        content = stream.read(descriptor)
+        assert content.keys.to_pylist() == ["a", "b"]  # type: ignore[union-attr]
+        assert content.values.to_pylist() == [b"\x00\x02xy", b"\x00\x01z"]
+    finally:
+        unregister_decoder("a.Rule")
