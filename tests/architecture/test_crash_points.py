@@ -11,7 +11,7 @@ from statelib.crash_points import POINTS, TRANSACTIONS
 CHANGES = frozenset(
     [f"os.{name}" for name in ("link", "symlink", "unlink", "remove", "rename", "replace", "rmdir", "mkdir")]
     + ["os.makedirs", "shutil.rmtree", "shutil.move", "obstore.put", "obstore.delete", "obstore.copy"]
-    + ["create_file", ".create_checkpoint", ".rename", ".unlink", ".mkdir", ".rmdir"]
+    + ["create_file", "create_in", ".create_checkpoint", ".rename", ".unlink", ".mkdir", ".rmdir"]
 )
 """By the names that they are called by; a dot stands for a method of whatever it is."""
 NOT_LOOKED_AT = ("statelib/testing/", "statelib/cli/", "statelib/quality/", "statelib/flows/diff_output.py")
@@ -33,6 +33,7 @@ WITHOUT = {
     "statelib/storage/publish.py:_create_temporary": "its caller has a point behind it",
     "statelib/storage/publish.py:_link": "its caller has points around it",
     "statelib/flows/inspection.py:export_parquet": "a user's own file",
+    "statelib/storage/descriptors.py:create_in": "its callers have points behind it",
     "statelib/storage/local_streams.py:__init__": "a local copy, within a directory that has points around it",
     "statelib/storage/local_streams.py:_unlink": "the same",
     "statelib/storage/local_store.py:discard": "the same",
