@@ -15,7 +15,7 @@ import psutil
 from demo.processes import family, kill, unused_ports
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 STOP_AFTER_S = 10.0
 _DAEMON = {
     "SPARK_DAEMON_MEMORY": "256m",

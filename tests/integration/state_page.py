@@ -28,7 +28,7 @@ ROLES = {"nora": "", "vera": "viewer", "eddie": "user", "olga": "op", "ada": "ad
 """Users: without any right, viewer, editor, operator, administrator; Tom has rights on the DAGs of tours only."""
 RUN = "manual__2013-01-05T00:00:00+00:00"
 QUARANTINED, REPORTED = 3, 7
-PATIENCE_S = 90.0
+PATIENCE_S = 300.0
 
 
 @dataclass(frozen=True)

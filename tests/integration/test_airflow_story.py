@@ -21,7 +21,7 @@ from statelib.model.record import CheckpointState
 
 NAME, STREAKS = PipelineName("aircraft_activity"), PipelineName("carrier_streaks")
 DAYS, POISONED = 3, 2
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0
 ALERTS = "alerts: {deadline: 1s}  # every run is late\n"
 STRATEGY = "strategy: canonical"
 
@@ -35,7 +35,7 @@ with DAG("own_restore", schedule=None, params={{"checkpoint": Param(type="string
     )
 """
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture(scope="module")

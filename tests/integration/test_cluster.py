@@ -31,7 +31,7 @@ from statelib.testing.postgresql_server import NoServer
 NAME = "aircraft_activity"
 SPECULATION = ("--conf", "spark.speculation=true", "--conf", "spark.speculation.quantile=0.5")
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ DAYS = 3
 PATIENCE_S = 600.0
 T = TypeVar("T")
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(1800)
 
 
 def events(number: int) -> pa.Table:
