@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+FORMATS = ("statelib", "statelib-metadata")
+"""What :func:`register` makes known."""
+
 
 def register(spark: "SparkSession") -> None:
-    """Let ``spark.read`` know the formats ``statelib`` and ``statelib-metadata``; once for each session."""
+    """Let ``spark.read`` know the :data:`FORMATS`; once for each session."""
     from statelib.spark.formats import register_formats  # importing this package stays free of PySpark
 
     register_formats(spark)

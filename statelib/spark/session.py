@@ -5,22 +5,17 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from statelib.spark.formats import register_formats
-
 
 def new_session(name: str, master: str | None = None) -> SparkSession:
-    """A session whose time zone is UTC and that knows the formats of statelib. ``master`` None: spark-submit says it,
-    as it says all resources."""
+    """A session whose time zone is UTC. ``master`` None: spark-submit says it, as it says all resources."""
     builder = SparkSession.builder.appName(name)
-    spark = (
+    return (
         (builder if master is None else builder.master(master))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", "100000")
         .config("spark.sql.adaptive.coalescePartitions.enabled", "false")
         .getOrCreate()
     )
-    register_formats(spark)
-    return spark
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import DataInterval
+from statelib.spark import FORMATS, register
 
 SPARK_TYPES = {
     "boolean": "boolean", "byte": "tinyint", "short": "smallint", "int": "int", "long": "bigint",
@@ -33,6 +34,8 @@ def read_interval(spark: SparkSession, pipeline: Pipeline, data: str, interval: 
     """
     source = pipeline.source
     path = source.location(data, _utc(interval.start_ms), _utc(interval.end_ms))
+    if source.format in FORMATS:
+        register(spark)  # not in every session: Spark starts Python processes for it, some seconds of a small run
     try:
         frame = spark.read.format(source.format).load(path)
     except AnalysisException as error:

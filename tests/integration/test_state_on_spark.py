@@ -14,9 +14,12 @@ from worlds import checkpoint_of, new_deployment
 
 import statelib.spark
 from statelib.definition.columns import event_schema
+from statelib.definition.model import Source
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import VARIABLES, Deployment
+from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.spark.source import read_interval
 from statelib.testing.stored_longs import STRIDE, long_columns, store_longs
 
 ENTRIES = 300_000
@@ -97,6 +100,16 @@ def test_a_checkpoint_by_its_id(reading: SparkSession, here: Deployment, monkeyp
     statelib.spark.register(reading)
     (state,) = opened(here, "carrier_streaks").schema().states
     assert_same(load(reading, "carrier_streaks/1").toArrow(), opened(here, "carrier_streaks").to_arrow(state.name))
+
+
+def test_a_pipelines_source_may_be_a_snapshot(spark: SparkSession, here: Deployment) -> None:
+    """In a session that nobody has told of the formats."""
+    snapshot = opened(here, "carrier_streaks")
+    (state,) = snapshot.schema().states
+    source = Source(format="statelib", path=snapshot.directory, columns={"key_group": "int", "key": "string"})
+    pipeline = here.pipeline("carrier_streaks").model_copy(update={"source": source})
+    found = read_interval(spark.newSession(), pipeline, here.data, DataInterval(0, 1))
+    assert_same(found.toArrow(), snapshot.to_arrow(state.name).select(["key_group", "key"]))
 
 
 @pytest.mark.parametrize(
