@@ -118,9 +118,10 @@ class AirflowClient:
     def backfill(self, dag_id: str, first: str, last: str, at_once: int = 1) -> int:
         """Create a run for each interval from ``first`` to ``last`` (dates, both included), in order; Airflow starts
         ``at_once`` of them side by side.
-        Waits while an older backfill of the DAG is closing. Runs that ended are run again with
-        :meth:`clear`: on SQLite, a backfill that replaces their rows can end the scheduler. Two at once would lock
-        each other out of it."""
+        Waits while an older backfill of the DAG is closing. The DAG is paused until all runs are there: of a backfill
+        that finds SQLite locked Airflow deletes the runs again, and a scheduler that has taken one of them ends.
+        For the same reason runs that ended are run again with :meth:`clear`, not by a backfill that replaces them.
+        Two at once would lock each other out of it."""
         body: dict[str, Any] = {
             "dag_id": dag_id,
             "from_date": f"{first}T00:00:00Z",
@@ -132,26 +133,40 @@ class AirflowClient:
         }
         self.wait_for_backfills(dag_id)
         with self._one_at_a_time:
-            return int(self._write("/backfills", body, self._open_backfill, dag_id)["id"])
+            self._pause(dag_id, True)
+            try:
+                return int(self._write("/backfills", body, self._open_backfill, dag_id)["id"])
+            finally:
+                self._pause(dag_id, False)
+
+    def _pause(self, dag_id: str, paused: bool) -> None:
+        path = f"/dags/{dag_id}"
+        self._write(path, {"is_paused": paused}, partial(self._found_paused, paused), path, method="PATCH")
+
+    def _found_paused(self, paused: bool, path: str) -> Any:
+        dag = self.call("GET", path)
+        return dag if dag["is_paused"] is paused else None
 
     def _open_backfill(self, dag_id: str) -> Any:
         """The one open backfill of a DAG; None if there is none."""
         path = f"/backfills?dag_id={urllib.parse.quote(dag_id)}"
         return next((b for b in self.call("GET", path)["backfills"] if b["completed_at"] is None), None)
 
-    def _write(self, path: str, body: Mapping[str, Any], made: Callable[[str], Any], name: str) -> Any:
-        """POST, again while the database is busy. A failed try may have worked all the same:
+    def _write(
+        self, path: str, body: Mapping[str, Any], made: Callable[[str], Any], name: str, method: str = "POST"
+    ) -> Any:
+        """Ask for a change, again while the database is busy. A failed try may have worked all the same:
         ``made(name)`` finds what it made, None if nothing."""
         for _ in range(BUSY_TRIES):
             try:
-                return self.call("POST", path, body)
+                return self.call(method, path, body)
             except AirflowRequestError as error:
                 if error.status not in BUSY:
                     raise
             time.sleep(0.5)
             if found := made(name):
                 return found
-        raise AirflowRequestError(f"POST {path}: Airflow's database stayed locked", HTTPStatus.SERVICE_UNAVAILABLE)
+        raise AirflowRequestError(f"{method} {path}: Airflow's database stayed locked", HTTPStatus.SERVICE_UNAVAILABLE)
 
     def wait_for_backfills(self, dag_id: str, patience_s: float = 90.0) -> None:
         """Airflow closes a backfill up to 30 s after its last run, and allows one a DAG."""
