@@ -199,12 +199,16 @@ class AirflowClient:
         answer = self.call("GET", f"/dags/{dag_id}/dagRuns?limit=1000")
         return sorted(map(_run, answer["dag_runs"]), key=lambda r: r.start or datetime.max.replace(tzinfo=UTC))
 
-    def wait_for_run(self, dag_id: str, run_id: str, patience_s: float = 300.0) -> Run:
-        """The finished run. Raises AirflowRequestError when that takes too long."""
+    def wait_for_run(
+        self, dag_id: str, run_id: str, patience_s: float = 300.0, meanwhile: Callable[[], None] = lambda: None
+    ) -> Run:
+        """The finished run; ``meanwhile()`` is called at every look. Raises AirflowRequestError when that takes too
+        long."""
         deadline = time.monotonic() + patience_s
         while (run := self.run(dag_id, run_id)).state not in FINISHED:
             if time.monotonic() > deadline:
                 raise AirflowRequestError(f"{dag_id} {run_id} is still {run.state} after {patience_s:.0f} s")
+            meanwhile()
             time.sleep(0.4)
         return run
 

@@ -2,7 +2,7 @@
 
 Nobody notices when it happens: the day's file was delivered twice, with other delays in it the second time. It is
 found afterwards, when the state is compared with the source. ``--days`` and ``--poisoned`` say how long the story is:
-every day costs a Spark run of some 15 seconds, and every day from the poisoned one on costs another.
+every day costs a Spark run of 15 to 45 seconds, and every day from the poisoned one on costs another.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,6 +27,7 @@ from demo.telling import AIRCRAFT, RUN_PATIENCE_S, DemoError, Story
 from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointState
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 PROCESS_ENDS_S = 5
@@ -87,13 +88,29 @@ def tell(story: Story, here: Deployment, flights: pl.DataFrame, *, days: int, po
     story.say(f"the restore asks before it acts:\n{plan}")
     poison.mend()
     story.client.answer(run, "approve", "Approve")
-    restored = story.client.wait_for_run(dag_id, run.run_id, RUN_PATIENCE_S * (days - poisoned + 2))
+    patience_s = RUN_PATIENCE_S * (days - poisoned + 2)
+    restored = story.client.wait_for_run(dag_id, run.run_id, patience_s, progress(story, here))
     if restored.state != "success":
         raise DemoError(f"{dag_id} ended as {restored.state}; {story.client.failed_log(restored)}")
     after = compared(here, seen)
     replayed = days - poisoned + 1
     story.say(f"restored and {replayed} days replayed: {after.different:,} of {after.keys:,} keys are wrong")
     return Told(before, after, plan, restored, ids)
+
+
+def progress(story: Story, here: Deployment) -> Callable[[], None]:
+    """Says, whenever it is called, which days were applied since the last time."""
+    catalog, name = here.catalog(), PipelineName(AIRCRAFT)
+    known = {record.checkpoint_id for record in catalog.list(name)}
+
+    def look() -> None:
+        for record in catalog.list(name):
+            if record.state is CheckpointState.COMPLETED and record.checkpoint_id not in known and record.interval:
+                known.add(record.checkpoint_id)
+                day = datetime.fromtimestamp(record.interval.start_ms / 1000, UTC).date()
+                story.say(f"{name}: {day} applied again, checkpoint {record.checkpoint_id}, {record.entries:,} entries")
+
+    return look
 
 
 def compared(here: Deployment, seen: pl.DataFrame) -> Comparison:
