@@ -10,10 +10,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
-from statelib.catalog.catalog import Catalog
-from statelib.catalog.engine import database_file
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError, NotFoundError
@@ -28,6 +27,9 @@ from statelib.storage.views import CheckpointStorageWorkerView, FileMergingSetti
 from statelib.telemetry.logs import SHORTEST_SECRET, LogSettings
 from statelib.telemetry.metrics import Telemetry
 from statelib.telemetry.sending import sending
+
+if TYPE_CHECKING:
+    from statelib.catalog.catalog import Catalog
 
 VARIABLES = {
     "STATELIB_CATALOG": "SQLAlchemy URL of the catalog, e.g. sqlite:////srv/statelib/catalog.db",
@@ -82,13 +84,15 @@ def new_attempt() -> AttemptId:
 
 
 @cache
-def _catalog(url: str) -> Catalog:
+def _catalog(url: str) -> "Catalog":
     """One a process, for those who write and those who only look; connects to nothing yet."""
+    from statelib.catalog.catalog import Catalog  # here, so that Spark's workers start without SQLAlchemy
+
     return Catalog(url, now_ms)
 
 
 @cache
-def opened_catalog(url: str) -> Catalog:
+def opened_catalog(url: str) -> "Catalog":
     """One a process: its schema is looked at once. A refusal is not remembered, so that what was refused works as
     soon as somebody has migrated it."""
     catalog = _catalog(url)
@@ -111,7 +115,7 @@ class Deployment:
     work_directory: str
     local_directory: str = ""
 
-    def catalog(self) -> Catalog:
+    def catalog(self) -> "Catalog":
         """The catalog. An empty database gets its tables; those of another statelib are left to
         :meth:`migrate_catalog`, because runs of that version may be under way.
 
@@ -126,9 +130,11 @@ class Deployment:
         """What Spark's executors get of it: all but the catalog, which only the driver talks to."""
         return replace(self, catalog_url="")
 
-    def existing_catalog(self) -> Catalog:
+    def existing_catalog(self) -> "Catalog":
         """The catalog as it is, for those who only look: nothing is made or migrated, and its schema is checked once
         a process. Raises InvalidRequestError (``catalog-not-migrated``) where there is none."""
+        from statelib.catalog.engine import database_file
+
         file = database_file(self.catalog_url)
         if file is not None and not Path(file).is_file():
             raise InvalidRequestError(

@@ -1,0 +1,16 @@
+"""What each Python worker of Spark pays for before its first event."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_worker_imports_nothing_of_the_catalog_the_gate_or_airflow() -> None:
+    code = (
+        "import sys, statelib.spark.worker; "
+        "print([m for m in ('sqlalchemy', 'great_expectations', 'pandas', 'airflow', 'typer') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
