@@ -172,7 +172,7 @@ class Flink:
     def _command(self, main: str, *arguments: str) -> list[str]:
         opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in OPENED]
         log = f"-Dlog4j2.configurationFile={SOURCES / 'log4j2.properties'}"
-        command = ["java", "-Xmx2g", *opens, "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", log]
+        command = ["java", "-Xmx3g", *opens, "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED", log]
         return [*command, "-cp", self.classpath, main, *arguments]
 
 
