@@ -48,7 +48,7 @@ SUITES: tuple[tuple[tuple[str, ...], Suite], ...] = (
     (limits.ROWS, limits.run),
 )
 ROWS = tuple(row for rows, _ in SUITES for row in rows)
-SHORT = ("P1", "P2", "P3", "P11", "P12", "P13", "P15", "P16", "limits")
+SHORT = ("P1", "P2", "P3", "P11", "P12", "P13", "P15", "P16", "flink-scan", "limits")
 """What ``make bench`` runs; each of the others takes minutes of its own."""
 RESULTS = Path(__file__).resolve().parents[2] / ".work" / "benchmarks"
 """One file a commit, not committed."""
