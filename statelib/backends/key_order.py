@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.wire.ragged import Ragged, blocks, positions
+from statelib.wire.ragged import Bytes, Ragged, blocks, positions
 
 _WORD = 8
 _LONGEST_AS_WORDS = 64
@@ -31,6 +31,53 @@ def byte_order(keys: Ragged) -> npt.NDArray[np.int64]:
         if not bool((ordered[1:] == ordered[:-1]).any()):  # then stable or not is the same, and this is much faster
             return np.asarray(order, np.int64)
     return np.asarray(np.lexsort(words[::-1]), np.int64)
+
+
+def quick_order(keys: Ragged) -> npt.NDArray[np.int64] | None:
+    """As :func:`byte_order`, of keys that are all different; None where they are in that order already, and where it
+    would cost more than it is worth to those who look for the keys: where a key is more than one number."""
+    width = _width(keys)
+    words = [] if width is None else _words_that_differ(keys, width)
+    return None if len(words) != 1 or _ascending(words) else np.asarray(np.argsort(words[0]), np.int64)
+
+
+def find_rows(held: Ragged, keys: Ragged) -> npt.NDArray[np.int64]:
+    """Row of each of ``keys`` in ``held``, -1 where it is not there; each is unique on its side."""
+    rows = _merged(held, keys)
+    if rows is not None:
+        return rows
+    if len(held) <= len(keys):
+        return _found(pc.index_in(as_arrow(keys), value_set=as_arrow(held)))
+    # The hash table is built over the smaller side: a small batch stays in the processor's cache.
+    hits = _found(pc.index_in(as_arrow(held), value_set=as_arrow(keys)))
+    at = np.flatnonzero(hits >= 0)
+    rows = np.full(len(keys), -1, np.int64)
+    rows[hits[at]] = at
+    return rows
+
+
+def _merged(held: Ragged, keys: Ragged) -> npt.NDArray[np.int64] | None:
+    """As :func:`find_rows`, without a hash table: where both sides are in ascending order, and a key is one number."""
+    width = _width(keys)
+    if width is None or width != _width(held):
+        return None
+    here, wanted = _matrix(held, width), _matrix(keys, width)
+    differing = [i for i in range(width) if _differs(here[:, i], here[0, i]) or _differs(wanted[:, i], here[0, i])]
+    if len(differing) > _WORD:
+        return None
+    (asked,) = _packed(wanted, differing)
+    if not _ascending([asked]):
+        return None
+    (there,) = _packed(here, differing)
+    if not _ascending([there]):
+        return None
+    at = np.searchsorted(there, asked)
+    found = there[np.minimum(at, len(there) - 1)] == asked
+    return np.where(found, at, -1)
+
+
+def _found(indices: pa.Int32Array) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.fill_null(indices, -1), np.int64)
 
 
 def equal_neighbours(keys: Ragged) -> npt.NDArray[np.int64]:
@@ -63,9 +110,10 @@ def _words(keys: Ragged) -> list[npt.NDArray[np.uint64]]:
 
     The length comes last: it only decides between keys that differ in trailing zero bytes. Where all are equally long,
     bytes in which they do not differ are left out."""
+    width = _width(keys)
+    if width is not None:
+        return _words_that_differ(keys, width)
     lengths = keys.lengths
-    if lengths[0] and bool((lengths == lengths[0]).all()):
-        return _words_that_differ(keys, int(lengths[0]))
     count = -(-int(lengths.max()) // _WORD)
     padded = np.zeros(len(keys) * count * _WORD, np.uint8)
     starts = np.arange(len(keys), dtype=np.int64) * (count * _WORD)
@@ -76,12 +124,30 @@ def _words(keys: Ragged) -> list[npt.NDArray[np.uint64]]:
     return [*columns, lengths.astype(np.uint64)]
 
 
+def _width(keys: Ragged) -> int | None:
+    """How long all of them are; None if they differ in that, or there are none, or none has a byte."""
+    lengths = keys.lengths
+    return int(lengths[0]) if len(keys) and lengths[0] and bool((lengths == lengths[0]).all()) else None
+
+
 def _words_that_differ(keys: Ragged, width: int) -> list[npt.NDArray[np.uint64]]:
-    matrix = keys.data[keys.offsets[0] : keys.offsets[-1]].reshape(len(keys), width)
-    differing = [i for i in range(width) if bool((matrix[:, i] != matrix[0, i]).any())] or [0]
-    count = -(-len(differing) // _WORD)
-    padded = np.zeros((len(keys), count * _WORD), np.uint8)
-    for place, i in enumerate(differing):
+    matrix = _matrix(keys, width)
+    return _packed(matrix, [i for i in range(width) if _differs(matrix[:, i], matrix[0, i])])
+
+
+def _matrix(keys: Ragged, width: int) -> Bytes:
+    return keys.data[keys.offsets[0] : keys.offsets[-1]].reshape(len(keys), width)
+
+
+def _differs(column: Bytes, byte: np.uint8) -> bool:
+    return bool((column != byte).any())
+
+
+def _packed(matrix: Bytes, chosen: list[int]) -> list[npt.NDArray[np.uint64]]:
+    """The chosen bytes of each row as big-endian numbers, one at least, padded with zeros."""
+    count = max(-(-len(chosen) // _WORD), 1)
+    padded = np.zeros((len(matrix), count * _WORD), np.uint8)
+    for place, i in enumerate(chosen):
         padded[:, place] = matrix[:, i]
     packed = padded.view(">u8")
     return [packed[:, i].astype(np.uint64) for i in range(count)]

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.backends.key_order import quick_order
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import InvalidRequestError
@@ -69,16 +70,21 @@ class AggregateFunction:
                 windows = None if windows is None else windows.take(at)
         user_keys = None if self.user_key is None else one_array(events[self.user_key])
         grouping = group_rows([column for column in (keys, user_keys, windows) if column is not None])
+        if not grouping.size:
+            return
+        at = pa.array(grouping.first)
+        users, spaces = (None if column is None else column.take(at) for column in (user_keys, windows))
+        descriptor = backend.schema.state(self.state)
+        owners = groups[grouping.first]
+        asked = encode_keys(backend.schema, descriptor, keys.take(at), owners, users, namespaces=spaces)
+        order = quick_order(asked)
+        if order is not None:  # the state lies in this order, or nearly: it is walked through once
+            grouping, asked = grouping.ordered(order), asked.take(order)
         partials = [accumulator_of(spec).partial(events, grouping) for _, spec in self.fields]
-        first = grouping.first
         if self._bare:
             kept = valid_rows(partials)
-            partials, first = [partials[0].take(pa.array(kept))], first[kept]
-        if len(first):
-            at = pa.array(first)
-            users, spaces = (None if column is None else column.take(at) for column in (user_keys, windows))
-            descriptor = backend.schema.state(self.state)
-            asked = encode_keys(backend.schema, descriptor, keys.take(at), groups[first], users, namespaces=spaces)
+            partials, asked = [partials[0].take(pa.array(kept))], asked.take(kept)
+        if len(asked):
             self._write(backend, descriptor, asked, partials)
 
     def _write(

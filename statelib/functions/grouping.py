@@ -14,8 +14,7 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """``codes[i]``: group of row i; groups are numbered 0, 1, ... in order of first appearance.
-    ``first[g]``: the first row of group g."""
+    """``codes[i]``: group of row i; groups are numbered 0, 1, ... ``first[g]``: the first row of group g."""
 
     codes: Rows
     first: Rows
@@ -24,11 +23,18 @@ class Grouping:
     def size(self) -> int:
         return len(self.first)
 
+    def ordered(self, order: Rows) -> "Grouping":
+        """The same groups, of which ``order[0]`` becomes group 0."""
+        rank = np.empty(self.size, np.int64)
+        rank[order] = np.arange(self.size)
+        return Grouping(rank[self.codes], self.first[order])
+
 
 def group_rows(columns: Sequence[pa.Array]) -> Grouping:
     """Group rows by equality of all ``columns`` (at least one, without nulls, equally long).
 
-    Structs are compared field by field, floating point numbers bit by bit, as their bytes will be.
+    Structs are compared field by field, floating point numbers bit by bit, as their bytes will be. Groups are in order
+    of first appearance.
     """
     codes = _codes(columns[0])
     for column in columns[1:]:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from statelib.backends.key_order import as_arrow, byte_order
+from statelib.backends.key_order import as_arrow, byte_order, find_rows
 from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import Ragged, concat
 
@@ -46,7 +46,7 @@ class Changes:
 
 def compare_rows(before: StateRows, after: StateRows) -> Changes:
     """Changes that lead from ``before`` to ``after``; keys are unique within each of the two."""
-    at = pc.index_in(as_arrow(after.keys), value_set=as_arrow(before.keys)).fill_null(-1).to_numpy().astype(np.int64)
+    at = find_rows(before.keys, after.keys)
     found = at >= 0
     kept = np.zeros(len(before), np.bool_)
     kept[at[found]] = True

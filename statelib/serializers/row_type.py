@@ -94,6 +94,9 @@ class RowCodec:
         mask = np.zeros((len(values), KIND_BITS + len(columns)), np.bool_)
         parts = []
         for i, (field, column) in enumerate(zip(self.fields, columns, strict=True)):
+            if not column.null_count:
+                parts.append(field.encode(column))
+                continue
             kept, valid = present(column)
             mask[:, KIND_BITS + i] = ~valid
             parts.append(spread(field.encode(kept), valid))
@@ -105,6 +108,11 @@ class RowCodec:
         columns = []
         for i, field in enumerate(self.fields):
             valid = ~null[:, i]
+            if bool(valid.all()):
+                column, at = field.decode(data, at, limit)
+                columns.append(column)
+                continue
+            at = at.copy()  # what a field returned may be its own
             column, at[valid] = field.decode(data, at[valid], limit[valid])
             columns.append(with_nulls(column, valid))
         return _struct(columns, self.arrow_type), at

@@ -93,12 +93,28 @@ def gather(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np
         view = data.data
         spans = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
         return Ragged(np.frombuffer(bytearray().join([view[a:b] for a, b in spans]), np.uint8), offsets)
+    rows = _from_matrix(data, starts, lengths)
+    if rows is not None:
+        return rows
     if offsets[-1] <= BLOCK_BYTES:
         return Ragged(data[positions(starts, lengths)], offsets)
     out = np.empty(int(offsets[-1]), np.uint8)
     for a, b in blocks(offsets):
         out[offsets[a] : offsets[b]] = data[positions(starts[a:b], lengths[a:b])]
     return Ragged(out, offsets)
+
+
+def _from_matrix(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]) -> Ragged | None:
+    """Spans that are rows of one matrix, which needs no index a byte; None where they are not."""
+    width = int(lengths[0]) if len(lengths) else 0
+    if not width or bool((lengths != width).any()):
+        return None
+    begin = int(starts[0]) % width
+    rows = (starts - begin) // width
+    if bool((rows * width + begin != starts).any()):
+        return None
+    end = begin + (len(data) - begin) // width * width
+    return from_fixed(data[begin:end].reshape(-1, width).take(rows, axis=0))
 
 
 def from_fixed(matrix: Bytes) -> Ragged:

@@ -19,7 +19,7 @@ from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import VARIABLES, Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.spark.source import read_interval
+from statelib.spark import source
 from statelib.testing.stored_longs import STRIDE, long_columns, store_longs
 
 ENTRIES = 300_000
@@ -102,14 +102,22 @@ def test_a_checkpoint_by_its_id(reading: SparkSession, here: Deployment, monkeyp
     assert_same(load(reading, "carrier_streaks/1").toArrow(), opened(here, "carrier_streaks").to_arrow(state.name))
 
 
-def test_a_pipelines_source_may_be_a_snapshot(spark: SparkSession, here: Deployment) -> None:
-    """In a session that nobody has told of the formats."""
-    snapshot = opened(here, "carrier_streaks")
+def test_a_pipelines_source_may_be_a_snapshot(
+    spark: SparkSession, here: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody else need have told the session of the formats; it is told of them only then."""
+    told = []
+    monkeypatch.setattr(source, "register", lambda session: (told.append(session), statelib.spark.register(session)))
+    snapshot, pipeline = opened(here, "carrier_streaks"), here.pipeline("carrier_streaks")
     (state,) = snapshot.schema().states
-    source = Source(format="statelib", path=snapshot.directory, columns={"key_group": "int", "key": "string"})
-    pipeline = here.pipeline("carrier_streaks").model_copy(update={"source": source})
-    found = read_interval(spark.newSession(), pipeline, here.data, DataInterval(0, 1))
+    of_it = Source(format="statelib", path=snapshot.directory, columns={"key_group": "int", "key": "string"})
+    pipeline_of_it = pipeline.model_copy(update={"source": of_it})
+    found = source.read_interval(spark, pipeline_of_it, here.data, DataInterval(0, 1))
     assert_same(found.toArrow(), snapshot.to_arrow(state.name).select(["key_group", "key"]))
+    assert told == [spark]
+    day = DataInterval(1_356_998_400_000, 1_357_084_800_000)
+    assert source.read_interval(spark, pipeline, here.data, day).count() > 0
+    assert told == [spark]
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from statelib.backends.entries import SCAN_BYTES, SCAN_ROWS
 from statelib.backends.heap.column import Column
-from statelib.backends.key_order import as_arrow, as_ragged, byte_order
+from statelib.backends.key_order import as_arrow, as_ragged, byte_order, find_rows
 from statelib.errors import InvalidRequestError
 from statelib.model.state import StateDescriptor
 from statelib.serializers.rows import StateRows
@@ -42,15 +41,7 @@ class HeapTable:
 
     def find(self, keys: Ragged) -> Rows:
         """Row of each key, -1 where it is not there."""
-        wanted = as_arrow(keys)
-        if len(self) <= len(wanted):
-            return _found(pc.index_in(wanted, value_set=self.keys))
-        # The hash table is built over the smaller side: a small batch stays in the processor's cache.
-        hits = _found(pc.index_in(self.keys, value_set=wanted))
-        at = np.flatnonzero(hits >= 0)
-        rows = np.full(len(wanted), -1, np.int64)
-        rows[hits[at]] = at
-        return rows
+        return find_rows(as_ragged(self.keys), keys)
 
     def replaced(self, keys: Ragged, rows: Rows, values: pa.Array, removed: npt.NDArray[np.bool_]) -> "HeapTable":
         """With ``values`` put for ``keys`` (whose rows here are ``rows``), but those ``removed`` taken out."""
@@ -104,10 +95,6 @@ def _joined_keys(first: pa.LargeBinaryArray, others: list[pa.LargeBinaryArray]) 
         data[at : at + len(piece)] = piece
         at += len(piece)
     return as_arrow(Ragged(data, offsets))
-
-
-def _found(indices: pa.Int32Array) -> Rows:
-    return np.asarray(pc.fill_null(indices, -1), np.int64)
 
 
 def _kept(keys: pa.LargeBinaryArray, keep: npt.NDArray[np.bool_]) -> pa.LargeBinaryArray:

@@ -9,11 +9,10 @@ from typing import Self
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.compute as pc
 from rocksdict import Rdict, RdictIter
 
 from statelib.backends.entries import SCAN_BYTES, SCAN_ROWS
-from statelib.backends.key_order import as_arrow
+from statelib.backends.key_order import find_rows
 from statelib.backends.rocksdb.database import rocksdb_errors
 from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import Ragged, concat, from_list
@@ -77,10 +76,10 @@ def find_by_scan(
         for rows in RocksDBScan(family, directory, first=names[0], stop=names[-1] + b"\0"):
             least, greatest = rows.keys.take(np.array([0, len(rows) - 1])).to_list()
             low, high = bisect_left(names, least), bisect_right(names, greatest)
-            at = pc.index_in(as_arrow(asked.slice(low, high)), value_set=as_arrow(rows.keys))
-            hits = np.asarray(at.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-            found.append(low + np.flatnonzero(hits).astype(np.int64))
-            values.append(rows.values.take(at.drop_null().to_numpy().astype(np.int64)))
+            at = find_rows(rows.keys, asked.slice(low, high))
+            hits = at >= 0
+            found.append(low + np.flatnonzero(hits))
+            values.append(rows.values.take(at[hits]))
     positions = np.concatenate(found)
     return positions, StateRows(asked.take(positions), concat(values))
 

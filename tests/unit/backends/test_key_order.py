@@ -6,19 +6,53 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelib.backends.key_order import as_arrow, as_ragged, byte_order
+from statelib.backends.key_order import as_arrow, as_ragged, byte_order, find_rows, quick_order
 from statelib.wire.ragged import from_list
 
 SHORT = st.lists(st.binary(max_size=20))
 ALIKE = st.lists(st.lists(st.sampled_from([b"\x00", b"\xff", b"a" * 7]), max_size=4).map(b"".join))
 FIXED = st.lists(st.binary(min_size=11, max_size=11) | st.binary(min_size=1, max_size=1).map(lambda b: b * 11))
+NUMBERS = st.lists(st.integers(0, 40).map(lambda n: b"\x07" + n.to_bytes(8, "big") + b"\x00"))
 LONG = st.lists(st.binary(max_size=6).map(lambda tail: b"k" * 66 + tail))
 
 
-@given(rows=SHORT | ALIKE | FIXED | LONG)
+@given(rows=SHORT | ALIKE | FIXED | NUMBERS | LONG)
 def test_the_order_is_that_of_bytes_and_stable(rows: list[bytes]) -> None:
     expected = sorted(range(len(rows)), key=lambda i: rows[i])
     assert byte_order(from_list(rows)).tolist() == expected
+
+
+@given(rows=SHORT | ALIKE | FIXED | NUMBERS | LONG)
+def test_the_quick_order_is_the_same_where_there_is_one(rows: list[bytes]) -> None:
+    rows = list(dict.fromkeys(rows))
+    order = quick_order(from_list(rows))
+    if order is not None:
+        assert order.tolist() == byte_order(from_list(rows)).tolist() != list(range(len(rows)))
+
+
+def test_numbers_have_a_quick_order_unless_they_are_in_order() -> None:
+    rows = [n.to_bytes(8, "big") for n in (3, 1, 2)]
+    order = quick_order(from_list(rows))
+    assert order is not None
+    assert order.tolist() == [1, 2, 0]
+    assert quick_order(from_list(sorted(rows))) is None
+    assert quick_order(from_list([b"b" * 9, bytes(range(9))])) is None, "nine bytes differ"
+
+
+@given(
+    sides=st.one_of([st.tuples(rows, rows) for rows in (SHORT, FIXED, NUMBERS)]),
+    ordered=st.tuples(st.booleans(), st.booleans()),
+    start=st.integers(0, 3),
+)
+def test_keys_are_found_where_they_are(
+    sides: tuple[list[bytes], list[bytes]], ordered: tuple[bool, bool], start: int
+) -> None:
+    held, keys = (
+        sorted(set(rows)) if how else list(dict.fromkeys(rows)) for rows, how in zip(sides, ordered, strict=True)
+    )
+    expected = [held[start:].index(key) if key in held[start:] else -1 for key in keys]
+    some = from_list(held).slice(min(start, len(held)), len(held))
+    assert find_rows(some, from_list(keys)).tolist() == expected
 
 
 @pytest.mark.parametrize("start", [0, 1, 3])

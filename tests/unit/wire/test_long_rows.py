@@ -1,6 +1,8 @@
-"""Rows longer than the blocks in which bytes are moved and hashed."""
+"""Rows longer than the blocks in which bytes are moved and hashed, and spans of every kind gathered."""
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from statelib.wire.digest import row_hashes
 from statelib.wire.ragged import BLOCK_BYTES, blocks, from_list, gather, join
@@ -48,3 +50,21 @@ def test_blocks_cover_all_rows_and_are_no_larger_than_asked() -> None:
     assert [a for a, _ in found] == [0, *(b for _, b in found[:-1])]
     assert found[-1][1] == len(ROWS)
     assert all(b - a == 1 or offsets[b] - offsets[a] <= BLOCK_BYTES for a, b in found)
+
+
+@given(
+    data=st.binary(min_size=1, max_size=60),
+    spans=st.lists(st.tuples(st.integers(0, 59), st.integers(0, 9)), max_size=8),
+    width=st.integers(1, 9),
+    begin=st.integers(0, 9),
+    kind=st.sampled_from(["any", "alike", "a matrix"]),
+)
+def test_any_spans_are_gathered(data: bytes, spans: list[tuple[int, int]], width: int, begin: int, kind: str) -> None:
+    if kind == "alike":
+        spans = [(start, width) for start, _ in spans]
+    if kind == "a matrix":
+        spans = [(begin % width + start // width * width, width) for start, _ in spans]
+    spans = [(start, length) for start, length in spans if start + length <= len(data)]
+    starts, lengths = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
+    found = gather(np.frombuffer(data, np.uint8), starts, lengths)
+    assert found.to_list() == [data[start : start + length] for start, length in spans]
