@@ -8,6 +8,7 @@ place with Python objects per record, always in key order.
 import contextlib
 import shutil
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,11 +183,14 @@ class RocksDBKeyedStateBackend:
 
     def _dispose(self) -> None:
         self._families.clear()
+        # Compactions in the background would go on making and removing files beside the removal.
+        with contextlib.suppress(Exception):
+            self._db.cancel_all_background(True)
         # Closing writes what is still in memory, which a full disk refuses again; it all goes with the directory.
         with contextlib.suppress(Exception):
             self._db.close()
         del self._db
-        shutil.rmtree(self._root)
+        shutil.rmtree(self._root, onerror=_unless_gone)
 
     def _check_open(self, state: str) -> None:
         if self._leases.closed:
@@ -232,6 +236,12 @@ class RocksDBKeyedStateBackend:
         if len(rows):
             counted = statistics_of(rows, self._width, self._range)
             self._statistics[state] = add_statistics(self._statistics[state], counted, sign)
+
+
+def _unless_gone(_: Callable[..., object], __: str, error: tuple[type[BaseException], BaseException, object]) -> None:
+    """RocksDB may remove files that it has no more use for even after it was closed."""
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]
 
 
 def database_directory(directory: str) -> Path:

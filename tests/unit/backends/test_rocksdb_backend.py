@@ -1,5 +1,6 @@
 """What is special about the RocksDB backend: its directory, its leases, its native checkpoints."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,31 @@ def test_a_directory_with_content_is_not_taken(tmp_path: Path) -> None:
         RocksDBKeyedStateBackend(SCHEMA, all_key_groups(SCHEMA), str(tmp_path), UID)
     assert caught.value.kind == "directory-not-empty"
     assert [p.name for p in tmp_path.iterdir()] == ["precious"]
+
+
+def test_files_that_rocksdb_removes_meanwhile_are_no_error(
+    backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As seen once on a busy machine: a compaction was over, and its inputs went after the database was closed."""
+    unlink = os.unlink
+
+    def overtaken(name: str, *, dir_fd: int | None = None) -> None:
+        unlink(name, dir_fd=dir_fd)
+        unlink(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", overtaken)
+    backend.close()
+    monkeypatch.undo()
+    assert not Path(backend.directory).exists()
+
+
+def test_what_cannot_be_removed_is_told(backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(name: str, *, dir_fd: int | None = None) -> None:
+        raise PermissionError(name)
+
+    monkeypatch.setattr(os, "unlink", refused)
+    with pytest.raises(PermissionError):
+        backend.close()
 
 
 def test_a_native_checkpoint_holds_rocksdbs_files_and_nothing_else(backend: RocksDBKeyedStateBackend) -> None:
