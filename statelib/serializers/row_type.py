@@ -94,11 +94,9 @@ class RowCodec:
         mask = np.zeros((len(values), KIND_BITS + len(columns)), np.bool_)
         parts = []
         for i, (field, column) in enumerate(zip(self.fields, columns, strict=True)):
-            if not column.null_count:
-                parts.append(field.encode(column))
-                continue
             kept, valid = present(column)
-            mask[:, KIND_BITS + i] = ~valid
+            if column.null_count:
+                mask[:, KIND_BITS + i] = ~valid
             parts.append(spread(field.encode(kept), valid))
         return join([from_fixed(np.packbits(mask, axis=1)), *parts])
 
