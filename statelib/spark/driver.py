@@ -1,16 +1,14 @@
 """The driver's part: move every event to the subtask that owns its key group, collect the acknowledgements.
 
 Events cross from the JVM to Python once, at their owner; before that their keys alone may, to learn
-which subtask that is (``spark.owners``). Each subtask gets a marker row, so that one without events still acknowledges.
+which subtask that is (``spark.owners``). A subtask without events runs as well, and acknowledges.
 """
 
 import logging
 import pickle
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from itertools import pairwise
 
-import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
@@ -28,11 +26,9 @@ from statelib.spark.source import read_interval
 from statelib.spark.worker import Work, snapshot_subtask
 from statelib.telemetry.logs import LogSettings, bound, configure, configured
 
-SUBTASK = "__statelib_subtask"
-MARKER = "__statelib_marker"
-
 Batches = Iterable[pa.RecordBatch]
 Clock = Callable[[], int]
+_REPORT = "report binary"
 log = logging.getLogger(__name__)
 
 
@@ -90,22 +86,23 @@ def run_subtasks(
 ) -> list[SubtaskReport]:
     """Run ``task(subtask, task attempt id, events)`` once for each subtask, in Spark. ``columns``: of ``events``,
     those that the pipeline declares unless told otherwise; the key's columns are among them."""
-    rows = _markers(spark, pipeline, parallelism, events)
-    owned = rows.repartitionById(parallelism, f.col(SUBTASK))
     wanted = event_schema(pipeline) if columns is None else columns
-    collected = owned.mapInArrow(_worker(wanted, task, configured()), "report binary").collect()
+    worker = _worker(wanted, task, configured())
+    rows = [] if events is None else _owned(pipeline, parallelism, events).mapInArrow(worker, _REPORT).collect()
+    if not rows:  # nothing was to be moved, or Spark's optimiser knew that there is nothing
+        rows = _one_each(spark, parallelism).mapInArrow(worker, _REPORT).collect()
     # The bytes come from this very job's own tasks, through Spark's own result channel.
-    return [pickle.loads(row.report) for row in collected]  # noqa: S301
+    return [pickle.loads(row.report) for row in rows]  # noqa: S301
 
 
-def _markers(spark: SparkSession, pipeline: Pipeline, parallelism: int, events: DataFrame | None) -> DataFrame:
-    subtasks = spark.range(parallelism, numPartitions=1).select(f.col("id").cast("int").alias(SUBTASK))
-    if events is None:
-        return subtasks.withColumn(MARKER, f.lit(True))
-    assigned = events.withColumns({SUBTASK: owner(pipeline, parallelism), MARKER: f.lit(False)})
-    nothing = [f.lit(None).cast(field.dataType).alias(field.name) for field in events.schema.fields]
-    markers = subtasks.select(*nothing, f.col(SUBTASK), f.lit(True).alias(MARKER))
-    return assigned.unionByName(markers)
+def _owned(pipeline: Pipeline, parallelism: int, events: DataFrame) -> DataFrame:
+    """Partition by partition the events of a subtask. Spark runs the partitions that have none, too."""
+    return events.repartitionById(parallelism, owner(pipeline, parallelism))
+
+
+def _one_each(spark: SparkSession, parallelism: int) -> DataFrame:
+    """A partition for each subtask, with one row that is no event."""
+    return spark.range(parallelism, numPartitions=1).repartitionById(parallelism, f.col("id").cast("int"))
 
 
 def _worker(
@@ -125,15 +122,10 @@ def _worker(
 
 
 def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
-    """The batches of a subtask without its marker row, in the wanted types."""
-    if not batches or wanted.names != [n for n in batches[0].schema.names if n not in (SUBTASK, MARKER)]:
+    """The batches of a subtask in the wanted types; none of rows that are no events."""
+    if not batches or batches[0].schema.names != wanted.names:
         return wanted.empty_table()
-    table = pa.Table.from_batches(batches)
-    (markers,) = np.nonzero(table[MARKER].to_numpy())
-    bounds = [-1, *markers.tolist(), len(table)]
-    events = table.select(wanted.names)
-    kept = pa.concat_tables([events.slice(a + 1, b - a - 1) for a, b in pairwise(bounds)])
-    return kept.combine_chunks().cast(wanted)
+    return pa.Table.from_batches(batches).combine_chunks().cast(wanted)
 
 
 def _snapshot_task(work: Work) -> Callable[[int, int, pa.Table], SubtaskReport]:
