@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -15,6 +16,7 @@ from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.spark.driver import run_snapshot
+from statelib.spark.session import with_daemon
 from statelib.spark.source import read_interval
 from tests.benchmarks.checks import WEIGHTS, Totals, of_statelib
 from tests.benchmarks.events import PARALLELISM, batch_directory, interval
@@ -127,7 +129,8 @@ def new_session(root: Path) -> SparkSession:
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": checkout}
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     spark = (
-        SparkSession.builder.master(f"local[{PARALLELISM}]")
+        SparkSession.builder.config(conf=with_daemon(SparkConf()))
+        .master(f"local[{PARALLELISM}]")
         .appName("bench")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
