@@ -31,7 +31,8 @@ def shared(name: str) -> FileRecord:
 
 def commit(catalog: Catalog, record: CheckpointRecord, *names: str) -> CheckpointRecord:
     """Commit with files that other checkpoints may have too."""
-    made = facts(record.checkpoint_id, tuple(map(shared, names)))
+    attempt = record.checkpoint_id + (0 if record.pipeline == PIPE else 900)
+    made = facts(attempt, tuple(map(shared, names)))
     return catalog.commit(record.pipeline, record.checkpoint_id, record.epoch, made)
 
 
@@ -70,6 +71,27 @@ def test_an_aborted_checkpoint_releases_what_it_reserved(url: str, catalog: Cata
         catalog.restore(PIPE, CheckpointId(1), None, "operator")
     assert refs(url, pending.checkpoint_id) == set()
     assert refs(url, 1) == {"a"}
+
+
+def test_pipelines_that_count_alike_do_not_touch_each_others_references(url: str, catalog: Catalog):
+    """Ids are a pipeline's own: both have a 2 and a 3, committed by one and given up by the other."""
+    other = PipelineName("other")
+
+    def held(pipeline: PipelineName) -> dict[int, set[str]]:
+        found = rows(url, select(REF.c.checkpoint_id, REF.c.file_id).where(REF.c.pipeline == pipeline))
+        numbers = sorted({number for number, _ in found})
+        return {n: {name.rpartition("/")[2] for number, name in found if number == n} for n in numbers}
+
+    commit(catalog, catalog.begin(request(0, pipeline=other), locate), "x")
+    commit(catalog, catalog.begin(request(0), locate), "a")
+    commit(catalog, catalog.begin(request(1, pipeline=other), locate), "y")
+    catalog.abort(PIPE, catalog.begin(request(1), locate).checkpoint_id, "test")
+    assert (held(other), held(PIPE)) == ({1: {"x"}, 2: {"y"}}, {1: {"a"}})
+    reserving = catalog.begin(request(2, pipeline=other), locate)
+    commit(catalog, catalog.begin(request(1), locate), "b")
+    assert (held(other), held(PIPE)) == ({1: {"x"}, 2: {"y"}, 3: {"y"}}, {1: {"a"}, 3: {"b"}})
+    catalog.abort(other, reserving.checkpoint_id, "test")
+    assert (held(other), held(PIPE)) == ({1: {"x"}, 2: {"y"}}, {1: {"a"}, 3: {"b"}})
 
 
 def test_gc_condemns_what_nobody_refers_to_any_more(url: str, catalog: Catalog):
