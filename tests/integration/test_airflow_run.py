@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import polars as pl
 import psutil
@@ -28,6 +29,8 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 
 NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks", "route_delays"))
 """One pipeline a test: they run in any order."""
+MARKED = PipelineName("marked_failed")
+"""A copy of :data:`ROUTES`."""
 DAG = f"{NAME}.checkpoint"
 PATIENCE_S = 600.0
 T = TypeVar("T")
@@ -73,6 +76,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     for name in (NAME, STREAKS, ROUTES):
         text = (places.checkout / "dags" / "pipelines" / f"{name}.yaml").read_text()
         (pipelines / f"{name}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
+    copied = (pipelines / f"{ROUTES}.yaml").read_text().replace(ROUTES, MARKED)
+    (pipelines / f"{MARKED}.yaml").write_text(copied)
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
     with exclusive(places), listening(places) as told:
@@ -159,6 +164,27 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
     assert "data interval" in client.failed_log(manual)
 
 
+def test_a_run_that_is_marked_failed_ends_its_job_and_gives_its_checkpoint_up(world: World) -> None:
+    client, dag, day = world.client, f"{MARKED}.checkpoint", "2013-01-01"
+    client.backfill(dag, day, day)
+    job = wait_for(lambda: driver(world, 1, MARKED), "the Spark driver of checkpoint 1")
+    (run,) = client.runs(dag)
+    client.call("PATCH", f"/dags/{dag}/dagRuns/{quote(run.run_id)}", {"state": "failed"})
+    world.wait(day, dag)  # Airflow itself may call the run a success then: what was to register was skipped
+    assert client.task_states(dag, run.run_id)["snapshot"] == "failed"
+    wait_for(lambda: None if job.is_running() else True, "end of the driver")
+    wait_for(lambda: _states(world, MARKED) == [CheckpointState.ABORTED] or None, "end of checkpoint 1")
+    assert not [p for p in (world.places.state / MARKED).rglob("*") if p.is_file()], "the job took its files away"
+
+    client.clear(dag, run.run_id)
+    world.succeed(world.wait(day, dag))
+    assert _states(world, MARKED) == [CheckpointState.ABORTED, CheckpointState.COMPLETED]
+
+
+def _states(world: World, name: PipelineName) -> list[CheckpointState]:
+    return [record.state for record in world.records(name)]
+
+
 def test_cleanup_reports_orphans_and_deletes_them_when_told(world: World) -> None:
     """A checkpoint that was published and given up, then the DAG twice: as scheduled, and told to delete."""
     pipeline = world.here.pipeline(ROUTES).model_copy(update={"on_gap": "allow"})
@@ -209,10 +235,10 @@ def published_file(world: World, number: int) -> Path | None:
     return directory / next(file.path for file in manifest.files if "/" not in file.path)
 
 
-def driver(world: World, number: int) -> psutil.Process | None:
+def driver(world: World, number: int, name: PipelineName = NAME) -> psutil.Process | None:
     """The JVM that spark-submit became for a checkpoint of this world, once it runs our Python code. Tests that run
     at the same time have drivers with the same pipeline's name and the same number."""
-    file = str(world.places.pipelines / f"{NAME}.yaml")
+    file = str(world.places.pipelines / f"{name}.yaml")
     for process in psutil.process_iter(["cmdline"]):
         line = process.info["cmdline"] or []
         if "java" in line[:1] or (line and line[0].endswith("/java")):
