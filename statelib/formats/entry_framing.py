@@ -12,7 +12,16 @@ import numpy.typing as npt
 
 from statelib.errors import CorruptStateError
 from statelib.serializers.rows import StateRows
-from statelib.wire.ragged import Bytes, Offsets, Ragged, from_fixed, offsets_of
+from statelib.wire.ragged import (
+    Bytes,
+    Offsets,
+    Ragged,
+    equally_spaced,
+    from_fixed,
+    is_equally_spaced,
+    offsets_of,
+    side_by_side,
+)
 
 FOLLOWS = 0x80
 """Flag in the first byte of a key: a state id follows this entry."""
@@ -37,7 +46,7 @@ def frame(rows: StateRows) -> Framed:
     key_lengths, value_lengths = rows.keys.lengths, rows.values.lengths
     keys = rows.keys.data[rows.keys.offsets[0] : rows.keys.offsets[-1]]
     values = rows.values.data[rows.values.offsets[0] : rows.values.offsets[-1]]
-    if _constant(key_lengths) and _constant(value_lengths):
+    if len(rows) and _constant(key_lengths) and _constant(value_lengths):
         return _frame_fixed(keys, values, len(rows))
     lengths = np.empty((len(rows), 4), np.int64)
     lengths[:, 0] = lengths[:, 2] = 4
@@ -58,13 +67,13 @@ def unframe(data: Bytes, starts: npt.NDArray[np.int64]) -> StateRows:
     """
     if not len(starts):
         return StateRows(from_fixed(np.empty((0, 0), np.uint8)), from_fixed(np.empty((0, 0), np.uint8)))
+    if (alike := _unframe_alike(data, starts)) is not None:
+        return alike
     ends = np.append(starts[1:], len(data))
     key_lengths = _numbers(data, starts)
     value_lengths = _numbers(data, starts + 4 + key_lengths)
     if not np.array_equal(starts + _MIN_ENTRY + key_lengths + value_lengths, ends):
         raise CorruptStateError("entries of a key group do not fill it without gaps", kind="bad-entry")
-    if _constant(key_lengths) and _constant(value_lengths):
-        return _unframe_fixed(data, len(starts), int(key_lengths[0]))
     lengths = np.empty((len(starts), 4), np.int64)
     lengths[:, 0] = lengths[:, 2] = 4
     lengths[:, 1], lengths[:, 3] = key_lengths, value_lengths
@@ -139,13 +148,15 @@ def _equal_run(raw: bytes | memoryview, data: Bytes, at: int) -> npt.NDArray[np.
         return np.empty(0, np.int64)
     (key_length,) = _U32.unpack_from(raw, at)
     count, window, total = (len(raw) - at) // stride, _PROBE, 0
-    first = data[at : at + stride]
+    if not count:
+        return np.empty(0, np.int64)
+    first = data[at : at + stride].reshape(1, stride)
     while total < count:
         size = min(window, count - total)
         block = data[at + total * stride : at + (total + size) * stride].reshape(size, stride)
         same = (block[:, 4] & FOLLOWS) == 0
-        for column in (*range(4), *range(4 + key_length, 8 + key_length)):
-            same &= block[:, column] == first[column]
+        for place in (0, 4 + key_length):
+            same &= _words(block, place) == _words(first, place)
         if not same.all():
             total += int(same.argmin())
             break
@@ -155,24 +166,36 @@ def _equal_run(raw: bytes | memoryview, data: Bytes, at: int) -> npt.NDArray[np.
 
 
 def _frame_fixed(keys: Bytes, values: Bytes, rows: int) -> Framed:
-    key_width = len(keys) // rows if rows else 0
-    value_width = len(values) // rows if rows else 0
-    matrix = np.empty((rows, _MIN_ENTRY + key_width + value_width), np.uint8)
-    matrix[:, :4] = np.frombuffer(_U32.pack(key_width), np.uint8)
-    matrix[:, 4 : 4 + key_width] = keys.reshape(rows, key_width)
-    matrix[:, 4 + key_width : _MIN_ENTRY + key_width] = np.frombuffer(_U32.pack(value_width), np.uint8)
-    matrix[:, _MIN_ENTRY + key_width :] = values.reshape(rows, value_width)
-    framed = from_fixed(matrix)
+    key_width, value_width = len(keys) // rows, len(values) // rows
+    sizes = [np.frombuffer(_U32.pack(width), np.uint8).reshape(1, 4) for width in (key_width, value_width)]
+    parts = [sizes[0], keys.reshape(rows, key_width), sizes[1], values.reshape(rows, value_width)]
+    framed = from_fixed(side_by_side(parts))
     return Framed(framed.data, framed.offsets)
 
 
-def _unframe_fixed(data: Bytes, rows: int, key_width: int) -> StateRows:
-    matrix = data.reshape(rows, -1)
-    return StateRows(from_fixed(matrix[:, 4 : 4 + key_width].copy()), from_fixed(matrix[:, 8 + key_width :].copy()))
+def _unframe_alike(data: Bytes, starts: npt.NDArray[np.int64]) -> StateRows | None:
+    """The entries as rows of a matrix; None where their lengths differ, or do not fit, and of one alone."""
+    stride, rest = divmod(len(data), len(starts))
+    if len(starts) == 1 or rest or int(starts[0]) or not is_equally_spaced(starts, stride):
+        return None
+    matrix = data.reshape(len(starts), stride)
+    behind = 4 + int(_words(matrix, 0)[0].byteswap())
+    for place in (0, behind):
+        if place + 4 > stride or bool((_words(matrix, place) != _words(matrix, place)[0]).any()):
+            return None
+    if behind + 4 + int(_words(matrix, behind)[0].byteswap()) != stride:
+        return None
+    return StateRows(from_fixed(matrix[:, 4:behind]), from_fixed(matrix[:, behind + 4 :]))
+
+
+def _words(matrix: Bytes, place: int) -> npt.NDArray[np.uint32]:
+    """The four bytes from ``place`` on of each row, as they lie there."""
+    rows, stride = matrix.shape
+    return np.asarray(equally_spaced(matrix.reshape(-1), place, rows, stride, "u4"), np.uint32)
 
 
 def _constant(lengths: npt.NDArray[np.int64]) -> bool:
-    return not len(lengths) or bool((lengths == lengths[0]).all())
+    return bool((lengths == lengths[0]).all())
 
 
 def _big_endian(numbers: npt.NDArray[np.int64]) -> Bytes:

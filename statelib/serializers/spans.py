@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from statelib.errors import CorruptStateError
 from statelib.serializers.codec import Cursor
-from statelib.wire.ragged import Bytes, Ragged, from_fixed, offsets_of
+from statelib.wire.ragged import Bytes, Ragged, equally_spaced, from_fixed, is_equally_spaced, offsets_of
 
 
 def require(cursor: Cursor, size: Cursor | int, limit: Cursor, what: object) -> None:
@@ -35,6 +35,10 @@ def read_unsigned(data: Bytes, cursor: Cursor, width: int, dtype: str | None = N
     wanted = np.dtype(dtype or f"u{width}")
     if not len(cursor):
         return np.empty(0, wanted)
+    step = int(cursor[1] - cursor[0]) if len(cursor) > 1 else width
+    if step >= 0 and is_equally_spaced(cursor, step):
+        swapped = wanted.newbyteorder(">").str
+        return equally_spaced(np.ascontiguousarray(data), int(cursor[0]), len(cursor), step, swapped).astype(wanted)
     everywhere: npt.NDArray[np.generic] = np.ndarray(
         (len(data) - width + 1,), wanted.newbyteorder(">"), np.ascontiguousarray(data), strides=(1,)
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 def prefer_installed() -> None:
     """Changes ``sys.path`` before anything of PySpark is imported. A zip stays where no directory has the same."""
+    before = set(sys.path)
     zips = [path for path in map(Path, sys.path) if path.name == "pyspark.zip" and path.parent.name == "lib"]
     for path in zips:
         directory = _directory(path)
@@ -18,6 +19,8 @@ def prefer_installed() -> None:
             for other in path.parent.glob("py4j-*-src.zip"):
                 _replace(other, directory, "py4j")
     sys.path[:] = [entry for entry in sys.path if not _is_spark_jar(Path(entry))]
+    for entry in before.difference(sys.path):
+        sys.path_importer_cache.pop(entry, None)
 
 
 def _directory(path: Path) -> Path | None:

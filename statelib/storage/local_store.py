@@ -38,20 +38,23 @@ Checksums = Mapping[str, tuple[int, int]]
 
 
 class LocalSnapshotDirectory:
-    """Where one subtask's attempt at one checkpoint puts its copies. ONGOING until :meth:`complete`, which is
-    done once; DELETED after :meth:`discard`."""
+    """Where one subtask's attempt at one checkpoint puts its copies. ONGOING from :meth:`make` until :meth:`complete`,
+    each of which is done once; DELETED after :meth:`discard`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._ongoing = path.with_name(path.name + _ONGOING)
         self._failed = False
-        if self._ongoing.exists() or path.exists():
-            log.warning("%s exists already and is made anew", path)
+        self.streams = LocalStreams(str(self._ongoing))
+        """For copies that are written while the remote file is."""
+
+    def make(self) -> None:
+        """Empty, whatever was there."""
+        if self._ongoing.exists() or self._path.exists():
+            log.warning("%s exists already and is made anew", self._path)
             self.discard()
         self._ongoing.mkdir(parents=True)
         crash_point("local copy: directory made")
-        self.streams = LocalStreams(str(self._ongoing))
-        """For copies that are written while the remote file is."""
 
     def keep(self, path: str, name: str) -> str | None:
         """Link a file that never changes any more, or copy it where links do not reach; its name here, None if
@@ -108,12 +111,14 @@ class LocalSnapshotDirectories:
     def open(self, checkpoint_id: CheckpointId) -> LocalSnapshotDirectory | None:
         """A new, empty directory; None, with a warning, where none can be made."""
         self.discard(checkpoint_id)
+        directory = LocalSnapshotDirectory(self._root / f"{_CHECKPOINT}{checkpoint_id}" / self._name)
+        self._open[checkpoint_id] = directory  # before it is made, so that it is discarded whatever ends this
         try:
-            directory = LocalSnapshotDirectory(self._root / f"{_CHECKPOINT}{checkpoint_id}" / self._name)
+            directory.make()
         except OSError as error:
             log.warning("no directory for local copies: %s. Continue only with the primary stream.", error)
+            self.discard(checkpoint_id)
             return None
-        self._open[checkpoint_id] = directory
         return directory
 
     def complete(self, checkpoint_id: CheckpointId, streams: Iterable[WrittenStream]) -> None:

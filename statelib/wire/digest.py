@@ -34,9 +34,10 @@ def _polynomials(rows: Ragged) -> npt.NDArray[np.uint64]:
 def _block(data: Bytes, lengths: npt.NDArray[np.int64], powers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     if len(lengths) == 1:
         return np.array([_long_row(data, powers)], np.uint64)
-    total = data.astype(np.uint64) + np.uint64(1)
     if (lengths == lengths[0]).all():
-        return np.asarray(total.reshape(len(lengths), -1) @ powers[: lengths[0]], np.uint64)
+        factors = powers[: lengths[0]]
+        return np.asarray(data.reshape(len(lengths), -1).astype(np.uint64) @ factors + factors.sum(), np.uint64)
+    total = data.astype(np.uint64) + np.uint64(1)
     total *= powers[positions(np.zeros(len(lengths), np.int64), lengths)]
     sums = np.zeros(len(total) + 1, np.uint64)
     np.cumsum(total, out=sums[1:])

@@ -101,6 +101,13 @@ def test_what_is_not_completed_is_not_found(host: Host) -> None:
     assert host.lying() == ["chk-3", f"chk-3/{attempt(1)}-0.ongoing"]
 
 
+def test_nothing_is_left_of_what_is_ended_as_soon_as_it_is_made(host: Host) -> None:
+    with pytest.raises(Crash), ends_at(Place("local copy: directory made", 0), crash):
+        with host.store.directories(attempt(1), 0) as directories:
+            directories.open(chk(1))
+    assert list(host.store.path.rglob("*.ongoing")) == []
+
+
 def test_nothing_is_left_of_what_is_ended_while_it_completes(host: Host) -> None:
     with pytest.raises(Crash), ends_at(Place("local copy: index written"), crash):
         host.take(3, 1)
