@@ -102,9 +102,9 @@ def test_what_is_not_completed_is_not_found(host: Host) -> None:
 
 
 def test_nothing_is_left_of_what_is_ended_as_soon_as_it_is_made(host: Host) -> None:
-    with pytest.raises(Crash), ends_at(Place("local copy: directory made", 0), crash):
-        with host.store.directories(attempt(1), 0) as directories:
-            directories.open(chk(1))
+    made = Place("local copy: directory made")
+    with pytest.raises(Crash), ends_at(made, crash), host.store.directories(attempt(1), 0) as directories:
+        directories.open(chk(1))
     assert list(host.store.path.rglob("*.ongoing")) == []
 
 
