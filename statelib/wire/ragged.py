@@ -43,7 +43,11 @@ class Ragged:
 
     def take(self, rows: npt.NDArray[np.integer]) -> "Ragged":
         """The given rows, in the given order."""
-        return gather(self.data, self.starts[rows], self.lengths[rows])
+        return gather(self.data, self.offsets[rows], self.lengths_of(rows))
+
+    def lengths_of(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """Of the given rows, none counted from the end; how many others there are does not matter."""
+        return np.asarray(self.offsets[rows + 1] - self.offsets[rows], np.int64)
 
     def slice(self, start: int, stop: int) -> "Ragged":
         """Rows ``start`` to ``stop`` (exclusive), without a copy."""

@@ -71,7 +71,7 @@ class HeapTable:
         keys = as_ragged(self.keys)
         for start in range(0, len(self), SCAN_ROWS):
             rows = self.order[start : start + SCAN_ROWS]
-            sizes = keys.lengths[rows] + self.values.sizes[rows]
+            sizes = keys.lengths_of(rows) + self.values.sizes[rows]
             for a, b in blocks(offsets_of(sizes), SCAN_BYTES):
                 part = rows[a:b]
                 yield StateRows(keys.take(part), encode_values(self.descriptor, self.values.take(part)))
