@@ -17,7 +17,7 @@ from tests.benchmarks.in_process import Subtasks
 from tests.benchmarks.measure import Ratio
 
 ROWS = ("P13",)
-KEYS = 2_000_000
+KEYS = 8_000_000
 INTERPRETER = Path(__file__).resolve().parents[3] / ".work" / "endpoint" / "bin" / "python"
 
 
