@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from statelib.errors import CorruptStateError
 from statelib.serializers.rows import StateRows
+from statelib.serializers.spans import read_unsigned
 from statelib.wire.ragged import (
     Bytes,
     Offsets,
@@ -70,8 +71,8 @@ def unframe(data: Bytes, starts: npt.NDArray[np.int64]) -> StateRows:
     if (alike := _unframe_alike(data, starts)) is not None:
         return alike
     ends = np.append(starts[1:], len(data))
-    key_lengths = _numbers(data, starts)
-    value_lengths = _numbers(data, starts + 4 + key_lengths)
+    key_lengths = read_unsigned(data, starts, 4).astype(np.int64)  # callers have followed them: they lie inside
+    value_lengths = read_unsigned(data, starts + 4 + key_lengths, 4).astype(np.int64)
     if not np.array_equal(starts + _MIN_ENTRY + key_lengths + value_lengths, ends):
         raise CorruptStateError("entries of a key group do not fill it without gaps", kind="bad-entry")
     lengths = np.empty((len(starts), 4), np.int64)
@@ -200,11 +201,3 @@ def _constant(lengths: npt.NDArray[np.int64]) -> bool:
 
 def _big_endian(numbers: npt.NDArray[np.int64]) -> Bytes:
     return numbers.astype(">u4").view(np.uint8)
-
-
-def _numbers(data: Bytes, at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The big-endian u32 at each position; callers have followed them, so they lie inside."""
-    result = data[at].astype(np.int64)
-    for index in (1, 2, 3):
-        result = (result << 8) | data[at + index]
-    return result

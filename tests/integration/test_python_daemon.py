@@ -11,7 +11,7 @@ import pyarrow as pa
 from statelib.spark.session import new_session
 
 def look(batches):
-    import gc, os, sys
+    import gc, sys
     for batch in batches:
         found = {
             "statelib": "statelib.spark.worker" in sys.modules,
@@ -37,5 +37,5 @@ def test_workers_are_forked_from_what_has_imported_statelib() -> None:
         text=True,
         check=False,
     )
-    expected = {"statelib": True, "zips": 0, "frozen": True}
-    assert f"FOUND { ({repr(expected)}) }" in done.stdout, done.stdout + done.stderr
+    found = {repr({"statelib": True, "zips": 0, "frozen": True})}
+    assert f"FOUND {found}" in done.stdout, done.stdout + done.stderr
