@@ -51,7 +51,7 @@ FAULTY := tests/faults tests/damage tests/hostile tests/model tests/fuzz tests/p
 test-faults: setup java  ## faults as often as is promised (long), then goals G1 to G11 beside what was measured
 	@mkdir -p $(dir $(FAULTS)) && rm -f $(FAULTS)
 	@export STATELIB_TEST_FAULTS=1 STATELIB_FIGURES=$(CURDIR)/$(FAULTS); \
-		$(BIN)/python -m pytest -n $(WORKERS) --dist load --timeout 3600 $(FAULTY) $(ARGS); failed=$$?; \
+		$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --timeout 3600 $(FAULTY) $(ARGS); failed=$$?; \
 		$(BIN)/python -m tests.benchmarks --rows G11 --runs 7 && $(BIN)/python -m tests.faults_table $(FAULTS) && exit $$failed
 
 soak: setup  ## kill and stop workers at random instants for long (ARGS="--minutes 60 --seed 1")

@@ -54,7 +54,7 @@ def simulations(first: int, number: int, scratch: str) -> tuple[Counter[str], di
 
 @pytest.mark.parametrize("first", [1, 2, 3, 4])
 def test_simulated_histories(tmp_path: Path, first: int) -> None:
-    number = rounds(30, 3500)
+    number = rounds(30, 3000)
     counts, wrong = simulations(first * 1_000_000, number, str(tmp_path))
     assert not wrong, f"python -m test_simulation {min(wrong)}: {wrong[min(wrong)]}"
     assert counts["take-overs"] > number / 4
