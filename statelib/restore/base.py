@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema
-from statelib.restore.evolution import keeps_database
+from statelib.model.state import KeyedStateSchema, StateKind
+from statelib.restore.evolution import evolution_of, keeps_database
 from statelib.restore.logged import logged_database
 from statelib.restore.plan import RestoreSource
 
@@ -27,27 +27,35 @@ def choose_base(
     schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
 ) -> Base | None:
     """The source whose files hold most of the wanted key groups, of those the one that holds fewest others,
-    of those the first. None where entries have to be loaded: no RocksDB handle, none with statistics
-    (nothing would notice a database that opens shorter than it was), or values that must be migrated."""
+    of those the first. None where entries have to be loaded: no RocksDB handle, or values that must be migrated; of
+    what Flink wrote also lists, which it may keep as operands that only its own options put together, and states that
+    are left out, whose entries nobody counted."""
     best: Base | None = None
     best_score = (0, 0.0)
     for number, source in enumerate(sources):
         handle = source.handle
-        if not isinstance(handle, IncrementalRemoteKeyedStateHandle) or source.statistics is None:
+        if not isinstance(handle, IncrementalRemoteKeyedStateHandle):
             continue
         overlap = len(handle.key_group_range.intersection(key_group_range))
         score = (overlap, overlap / max(len(handle.key_group_range), 1))
-        if overlap and score > best_score and keeps_database(schema, source):
+        if overlap and score > best_score and keeps_database(schema, source) and _is_known(schema, source):
             best, best_score = Base(number, source, handle), score
     return best
+
+
+def _is_known(schema: KeyedStateSchema, source: RestoreSource) -> bool:
+    if source.statistics is not None:
+        return True
+    lists = any(state.kind is StateKind.LIST for state in source.schema.states)
+    return not lists and not evolution_of(schema, source).non_restored
 
 
 def restored_in_place(
     schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
 ) -> IncrementalRemoteKeyedStateHandle | None:
     """The handle whose files a RocksDB backend goes on with as they are; None where any of them is rewritten,
-    or entries are added from elsewhere."""
-    if len(sources) != 1 or sources[0].handle.key_group_range != key_group_range:
+    entries are added from elsewhere, or nothing is known of them but what Flink wrote."""
+    if len(sources) != 1 or sources[0].handle.key_group_range != key_group_range or sources[0].statistics is None:
         return None
     logged = logged_database(schema, key_group_range, sources)
     base = choose_base(schema, key_group_range, sources)

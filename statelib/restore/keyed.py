@@ -7,18 +7,21 @@ What comes out is proved to be what was written, or nothing comes out at all.
 import logging
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from statelib.backends.entries import add_statistics, check_loaded_rows
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
+from statelib.backends.rocksdb.database import column_families
 from statelib.backends.rocksdb.stored import scan_stored
 from statelib.backends.rocksdb.takeover import TakenOver, check_database, take_over
 from statelib.errors import InvalidRequestError
 from statelib.model.handles import stream_handles
-from statelib.model.key_groups import KeyGroupRange
+from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateKind, StateStatistics, empty_statistics, merge_statistics
 from statelib.restore.base import Base, choose_base
 from statelib.restore.check import Tally, cut_statistics
@@ -29,6 +32,7 @@ from statelib.restore.plan import RestoreSource, refuse_heap_native
 from statelib.restore.proof import damage_named
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas import check_same_schema
+from statelib.serializers.rows import statistics_of
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +62,7 @@ def restore_rocksdb(
 ) -> RocksDBKeyedStateBackend:
     """A RocksDB backend with the range's entries of all sources, in ``directory`` (absent or empty).
 
-    The database that holds most of the range, if statelib wrote it, is copied, cut to the range and
+    The database that holds most of the range is copied, cut to the range and
     gone on with; only entries of other sources are loaded; a changelog checkpoint's is opened as it is and its
     log replayed. Raises as :func:`restore_heap`, and UnsupportedError (``heap-native``) for the heap's own
     stream; then the directory is gone."""
@@ -127,25 +131,29 @@ def _copied(
     """Copy the base's database to where a backend in ``directory`` opens it, with the range's key groups and the
     states of ``schema``; returns the statistics of what it holds then."""
     source, handle = base.source, base.handle
-    assert source.statistics is not None, "a source without statistics is no base"
     evolution = evolution_of(schema, source)
     header = rocksdb_header(handle, source.reader, schema.max_parallelism)
     check_same_schema(source.schema, header.schema)
     path = database_directory(directory)
+    held = handle.key_group_range.intersection(key_group_range)
     names = tuple(d.name for d in source.schema.states)
     database = TakenOver(str(path), names, source.statistics, handle.key_group_range, schema.max_parallelism)
     try:
         materialise(handle, source.reader, path, with_options=False)
-        if source.checksummed:
+        if source.statistics is None:
+            database = replace(database, states=_present(source.schema, str(path)), held=_every(schema))
+        if source.checksummed or source.statistics is None:
             check_database(database)
         else:
             _read_whole(source, handle.key_group_range, path)
-        sizes = take_over(database, key_group_range, [d.name for d in schema.states])
+        sizes = take_over(database, held, [d.name for d in schema.states])
+        if source.statistics is None:
+            by_name = _counted(source, held, database)
+        else:
+            by_name = {n: cut_statistics(s, held) for n, s in zip(names, source.statistics, strict=True)}
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    held = handle.key_group_range.intersection(key_group_range)
-    by_name = {name: cut_statistics(s, held) for name, s in zip(names, source.statistics, strict=True)}
     for name in evolution.non_restored:
         _dropped(source, name, held, by_name[name].total_entries, sizes[name])
     return _statistics(evolution, key_group_range, by_name)
@@ -161,6 +169,28 @@ def _statistics(
         else merge_statistics(key_groups, [by_name[resolution.stored]])
         for resolution in evolution.resolutions
     )
+
+
+def _every(schema: KeyedStateSchema) -> KeyGroupRange:
+    """What a database of Flink's may hold: of what it cut away itself, something may be left."""
+    return KeyGroupRange(0, schema.max_parallelism - 1)
+
+
+def _present(schema: KeyedStateSchema, directory: str) -> tuple[str, ...]:
+    """The states that a database of Flink's is expected to have: timers only where they are kept in it."""
+    families = column_families(directory)
+    return tuple(d.name for d in schema.states if d.kind is not StateKind.TIMERS or d.name in families)
+
+
+def _counted(source: RestoreSource, key_groups: KeyGroupRange, database: TakenOver) -> dict[str, StateStatistics]:
+    """What a database that was cut to the key groups holds: nobody recorded it."""
+    found = {d.name: empty_statistics(key_groups) for d in source.schema.states}
+    width = prefix_width(database.max_parallelism)
+    for index, rows in scan_stored(database.directory, database.states, None, database.max_parallelism):
+        name = database.states[index]
+        check_loaded_rows(name, rows, source.schema, key_groups)
+        found[name] = add_statistics(found[name], statistics_of(rows, width, key_groups), 1)
+    return found
 
 
 def _read_whole(source: RestoreSource, key_group_range: KeyGroupRange, database: Path) -> None:

@@ -21,6 +21,11 @@ def crc32c(data: bytes | bytearray | memoryview | npt.NDArray[np.uint8], value: 
     return int(google_crc32c.extend(value, data if isinstance(data, bytes) else bytes(data)))
 
 
+def xxh3(data: bytes | memoryview) -> int:
+    """XXH3-64 of ``data`` as an unsigned number."""
+    return int(xxhash.xxh3_64_intdigest(data))
+
+
 class ContentHash:
     """CRC-32C and XXH3-64 of a stream of bytes, in one pass. Together they tell whether two files are the same: they
     are independent, so that what one misses, the other finds."""

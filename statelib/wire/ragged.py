@@ -55,9 +55,12 @@ class Ragged:
 
     def to_list(self) -> list[bytes]:
         """One ``bytes`` a row: only for libraries that take nothing else."""
+        width = int(self.offsets[1] - self.offsets[0]) if len(self) else 0
+        if width and is_equally_spaced(self.offsets, width):
+            items: list[bytes] = np.ascontiguousarray(_bytes(self)).view(f"V{width}").tolist()
+            return items
         raw = self.data.tobytes()
-        bounds = self.offsets.tolist()
-        return [raw[a:b] for a, b in pairwise(bounds)]
+        return [raw[a:b] for a, b in pairwise(self.offsets.tolist())]
 
 
 def from_list(rows: Sequence[bytes]) -> Ragged:

@@ -9,7 +9,7 @@ import math
 import sys
 from dataclasses import dataclass, replace
 
-from statelib.backends.rocksdb.scan import SCANNED_PER_KEY
+from statelib.backends.rocksdb.reading import SCANNED_PER_KEY
 
 GB = 1e9
 

@@ -20,6 +20,9 @@ FILE_NAME = re.compile(r"\d{6,20}\.(sst|log)|MANIFEST-\d{6,20}|OPTIONS-\d{6,20}|
 IMMUTABLE_SUFFIX = ".sst"
 """RocksDB never changes such a file; all others are each snapshot's own (R56)."""
 
+LIVE_BYTES = "rocksdb.live-sst-files-size"
+"""Property of a column family: bytes of the SST files that it consists of."""
+
 _BLOCK_BYTES = 16 * 1024
 _MEMTABLE_BYTES = 64 * 1024 * 1024
 _MANIFEST_PREALLOCATION_BYTES = 64 * 1024

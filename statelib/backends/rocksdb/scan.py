@@ -1,25 +1,17 @@
-"""Reading a column family in key order, so that damage is an error and never a short result.
+"""Reading a column family in key order, entry by entry, so that damage is an error and never a short result.
 
 The library's ``items()`` ends quietly at a damaged block; a raw iterator tells, if it is asked.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Self
 
-import numpy as np
-import numpy.typing as npt
 from rocksdict import Rdict, RdictIter
 
 from statelib.backends.entries import SCAN_BYTES, SCAN_ROWS
-from statelib.backends.key_order import find_rows
 from statelib.backends.rocksdb.database import rocksdb_errors
 from statelib.serializers.rows import StateRows
-from statelib.wire.ragged import Ragged, concat, from_list
-
-SCANNED_PER_KEY = 2
-"""Entries of a state for each key that is asked for, up to which reading all of them is cheaper than looking each key
-up: an entry of a scan costs about a quarter of a lookup."""
+from statelib.wire.ragged import from_list
 
 
 class RocksDBScan:
@@ -62,26 +54,6 @@ class RocksDBScan:
         if self._iterator is not None:
             self._iterator = None
             self._release()
-
-
-def find_by_scan(
-    family: Rdict, directory: str, asked: Ragged, names: Sequence[bytes]
-) -> tuple[npt.NDArray[np.int64], StateRows]:
-    """The positions in ``asked`` (ascending keys; ``names``: the same as bytes) that are present, and their entries.
-
-    Passes by all entries between the first and the last key, and keeps a batch of those that nobody asked for."""
-    found: list[npt.NDArray[np.int64]] = [np.empty(0, np.int64)]
-    values: list[Ragged] = []
-    if names:
-        for rows in RocksDBScan(family, directory, first=names[0], stop=names[-1] + b"\0"):
-            least, greatest = rows.keys.take(np.array([0, len(rows) - 1])).to_list()
-            low, high = bisect_left(names, least), bisect_right(names, greatest)
-            at = find_rows(rows.keys, asked.slice(low, high))
-            hits = at >= 0
-            found.append(low + np.flatnonzero(hits))
-            values.append(rows.values.take(at[hits]))
-    positions = np.concatenate(found)
-    return positions, StateRows(asked.take(positions), concat(values))
 
 
 def _take(iterator: RdictIter, stop: bytes | None) -> tuple[list[bytes], list[bytes]]:

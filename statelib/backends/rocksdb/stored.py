@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 
 from statelib.backends.rocksdb.database import check_live_files, column_families, open_readable, rocksdb_errors
-from statelib.backends.rocksdb.scan import RocksDBScan
+from statelib.backends.rocksdb.reading import StoredState, scan_state
 from statelib.errors import CorruptStateError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.serializers.rows import StateRows
@@ -36,8 +36,8 @@ def scan_stored(
             if name not in present:
                 continue
             with rocksdb_errors(directory, f"opening state {name!r}"):
-                family = db.get_column_family(name)
-            for rows in RocksDBScan(family, directory, first=first, stop=stop):
+                state = StoredState(db, db.get_column_family(name), name, directory)
+            for rows in scan_state(state, first=first, stop=stop):
                 yield index, rows
     finally:
         db.close()

@@ -11,6 +11,7 @@ import numpy as np
 from rocksdict import Rdict
 
 from statelib.backends.rocksdb.database import (
+    LIVE_BYTES,
     check_live_files,
     column_families,
     family_options,
@@ -23,17 +24,15 @@ from statelib.errors import CorruptStateError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import StateStatistics
 
-_LIVE_BYTES = "rocksdb.live-sst-files-size"
-
 
 @dataclass(frozen=True)
 class TakenOver:
     """A database as it lies in a directory. ``states`` and ``statistics``: what it holds, of the key
-    groups ``held``; the statistics cover at least those."""
+    groups ``held``; the statistics cover at least those, or are None where nobody recorded them."""
 
     directory: str
     states: tuple[str, ...]
-    statistics: tuple[StateStatistics, ...]
+    statistics: tuple[StateStatistics, ...] | None
     held: KeyGroupRange
     max_parallelism: int
 
@@ -43,7 +42,7 @@ def check_database(database: TakenOver) -> None:
 
     Raises CorruptStateError: ``missing-state``, ``rocksdb-files-mismatch``, ``corrupt-rocksdb``,
     ``restore-mismatch`` for a key group that is there and should not be, or the other way round.
-    What the entries themselves say is not looked at."""
+    What the entries themselves say is not looked at; without statistics, no key group is."""
     present = column_families(database.directory)
     missing = [name for name in database.states if name not in present]
     if missing:
@@ -54,7 +53,8 @@ def check_database(database: TakenOver) -> None:
     db = open_readable(database.directory, sorted(present))
     try:
         check_live_files(db, database.directory)
-        for name, statistics in zip(database.states, database.statistics, strict=True):
+        known = zip(database.states, database.statistics, strict=True) if database.statistics is not None else ()
+        for name, statistics in known:
             with rocksdb_errors(database.directory, f"looking into state {name!r}"):
                 _check_key_groups(db.get_column_family(name), name, statistics, database)
     finally:
@@ -112,7 +112,7 @@ def _drop(db: Rdict, directory: str, names: Iterable[str]) -> dict[str, int]:
     sizes = {}
     with rocksdb_errors(directory, "dropping states"):
         for name in names:
-            sizes[name] = db.get_column_family(name).property_int_value(_LIVE_BYTES) or 0
+            sizes[name] = db.get_column_family(name).property_int_value(LIVE_BYTES) or 0
             db.drop_column_family(name)
     return sizes
 

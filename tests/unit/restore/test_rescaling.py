@@ -12,7 +12,7 @@ from rocksdict import Rdict
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.backends.rocksdb import scan
+from statelib.backends.rocksdb import scan, table_scan
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.rocksdb.database import open_readable
 from statelib.coordinator.state_assignment import assign
@@ -88,20 +88,26 @@ class World:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How many entries RocksDB's iterators handed out, and how many were loaded; nothing is replaced."""
+    """How many entries were read from RocksDB or its tables, and how many were loaded; nothing is replaced."""
     counts: Counter[str] = Counter()
-    take, load = scan._take, RocksDBKeyedStateBackend.load
+    take, newest, load = scan._take, table_scan._newest, RocksDBKeyedStateBackend.load
 
     def taking(*arguments: Any) -> Any:
         keys, values = take(*arguments)
         counts["scanned"] += len(keys)
         return keys, values
 
+    def merging(*arguments: Any, **options: Any) -> Any:
+        rows = newest(*arguments, **options)
+        counts["scanned"] += len(rows)
+        return rows
+
     def loading(self: RocksDBKeyedStateBackend, state: str, rows: Any) -> None:
         counts["loaded"] += len(rows)
         load(self, state, rows)
 
     monkeypatch.setattr(scan, "_take", taking)
+    monkeypatch.setattr(table_scan, "_newest", merging)
     monkeypatch.setattr(RocksDBKeyedStateBackend, "load", loading)
     return counts
 
@@ -218,7 +224,7 @@ def test_the_base_is_the_handle_with_most_of_the_range_then_with_least_besides(t
     assert chosen((32, 95), (0, 63), (64, 95)) == 1, "as many key groups, fewer others"
     assert chosen((32, 95), (0, 63), (64, 127)) == 0, "as good: the first"
     assert chosen((0, 10), (11, 20)) is None
-    assert choose_base(source.schema, KeyGroupRange(0, 127), [replace(source, statistics=None)]) is None
+    assert choose_base(source.schema, KeyGroupRange(0, 127), [replace(source, statistics=None)]) is None, "a list"
 
 
 def test_only_an_unchanged_range_is_in_place(tmp_path: Path) -> None:

@@ -1,0 +1,237 @@
+"""Tables of RocksDB read in columns: what RocksDB itself reads, whatever they look like; damage is named."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from rocksdict import (
+    BlockBasedIndexType,
+    BlockBasedOptions,
+    ChecksumType,
+    DataBlockIndexType,
+    DBCompressionType,
+    Options,
+    Rdict,
+    SstFileWriter,
+    WriteBatch,
+)
+
+from statelib.backends.keyed import StateScan
+from statelib.backends.rocksdb import table_scan
+from statelib.backends.rocksdb.database import family_options, open_writable, without_wal
+from statelib.backends.rocksdb.scan import RocksDBScan
+from statelib.backends.rocksdb.table_scan import TableScan, tables_of
+from statelib.errors import CorruptStateError
+from statelib.formats.sorted_table import Table, open_table
+
+SEEDS = range(12)
+Entries = list[tuple[bytes, bytes]]
+Change = Callable[[Options, BlockBasedOptions], None]
+
+
+def block(change: Callable[[BlockBasedOptions], None]) -> Change:
+    return lambda _, options: change(options)
+
+
+def two_levels(options: BlockBasedOptions) -> None:
+    options.set_index_type(BlockBasedIndexType.two_level_index_search())
+    options.set_metadata_block_size(64)
+
+
+FORMS: dict[str, Change] = {
+    "as statelib writes": lambda *_: None,
+    "tiny blocks": block(lambda o: o.set_block_size(64)),
+    "two-level index": block(two_levels),
+    "index in stretches": block(lambda o: o.set_index_block_restart_interval(8)),
+    "a restart at each key": block(lambda o: o.set_block_restart_interval(1)),
+    "long stretches": block(lambda o: o.set_block_restart_interval(100)),
+    "hash index in blocks": block(lambda o: o.set_data_block_index_type(DataBlockIndexType.binary_and_hash())),
+    "XXH3": block(lambda o: o.set_checksum_type(ChecksumType.xxh3())),
+    "index as in format 2": block(lambda o: o.set_format_version(2)),
+    "not compressed": lambda options, _: options.set_compression_type(DBCompressionType.none()),
+}
+OTHERS: dict[str, Change] = {
+    "LZ4": lambda options, _: options.set_compression_type(DBCompressionType.lz4()),
+    "format 6": block(lambda o: o.set_format_version(6)),
+    "checksum of another kind": block(lambda o: o.set_checksum_type(ChecksumType.xxhash64())),
+}
+
+
+def formed(directory: Path, change: Change) -> Rdict:
+    """A database with families ``a`` and ``b`` whose tables are written so."""
+    options, table = family_options(), BlockBasedOptions()
+    table.set_block_size(512)
+    table.set_format_version(5)
+    table.set_checksum_type(ChecksumType.crc32c())
+    change(options, table)
+    options.set_block_based_table_factory(table)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    return Rdict(str(directory), options, column_families={"a": options, "b": options})
+
+
+def put(db: Rdict, entries: dict[bytes, bytes], deleted: list[bytes] | None = None) -> None:
+    batch = WriteBatch(raw_mode=True)
+    batch.set_default_column_family(db.get_column_family_handle("a"))
+    for key, value in entries.items():
+        batch[key] = value
+    for key in deleted or []:
+        batch.delete(key)
+    db.write(batch, without_wal())
+
+
+def some(chance: random.Random, count: int) -> dict[bytes, bytes]:
+    """Entries of a state: keys of one length or of many, values of every size."""
+    if chance.random() < 0.5:
+        keys = [b"\x01" + chance.randrange(3 * count).to_bytes(8, "big") for _ in range(count)]
+    else:
+        keys = [
+            b"\x01" + b"long" * chance.choice([0, 0, 0, 50]) + b"%d" % chance.randrange(count) for _ in range(count)
+        ]
+    return {key: chance.randbytes(chance.choice([0, 1, 8, 8, 8, 300])) for key in keys}
+
+
+def entries(scan: StateScan) -> Entries:
+    return [entry for rows in scan for entry in zip(rows.keys.to_list(), rows.values.to_list(), strict=True)]
+
+
+def compared(db: Rdict, directory: Path, first: bytes = b"", stop: bytes | None = None) -> Entries:
+    """What both ways read, which is the same."""
+    family = db.get_column_family("a")
+    tables = tables_of(db, family, "a", str(directory))
+    assert tables is not None
+    found = entries(TableScan(tables, first=first, stop=stop))
+    assert found == entries(RocksDBScan(family, str(directory), first=first, stop=stop))
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_that_is_read(tmp_path: Path, form: str) -> None:
+    db = formed(tmp_path / "db", FORMS[form])
+    family = db.get_column_family("a")
+    for seed in range(3):
+        put(db, some(random.Random(seed), 700))
+        family.flush()
+    assert len(compared(db, tmp_path / "db")) > 700
+
+
+@pytest.mark.parametrize("form", OTHERS)
+def test_other_forms_are_left_to_rocksdb(tmp_path: Path, form: str) -> None:
+    db = formed(tmp_path / "db", OTHERS[form])
+    put(db, some(random.Random(1), 700))
+    family = db.get_column_family("a")
+    family.flush()
+    assert tables_of(db, family, "a", str(tmp_path / "db")) is None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_versions_and_deletions_in_many_tables(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(seed)
+    monkeypatch.setattr(table_scan, "CHUNK_BYTES", chance.choice([1, 3000, 512 * 1024]))
+    db = formed(tmp_path / "db", FORMS["as statelib writes"])
+    family, snapshots, keys = db.get_column_family("a"), [], [b"\x01"]
+    for _ in range(chance.randrange(1, 6)):
+        new = some(chance, chance.choice([3, 100, 900]))
+        put(db, new, chance.sample(keys, len(keys) // 4))
+        family.flush()
+        keys += new
+        if chance.random() < 0.5:
+            snapshots.append(db.snapshot())  # older versions of a key stay, in one table
+        if chance.random() < 0.4:
+            family.compact_range(None, None)
+    db.get_column_family("b")[b"\x01other"] = b"state"
+    compared(db, tmp_path / "db")
+    low, high = sorted(chance.sample([*keys, b"\x01", b"\x01zzz", b"\x02"], 2))
+    compared(db, tmp_path / "db", low, high)
+    compared(db, tmp_path / "db", high, low)
+    compared(db, tmp_path / "db", low)
+
+
+def test_what_is_in_memory_or_deleted_by_range_is_left_to_rocksdb(tmp_path: Path) -> None:
+    directory = str(tmp_path / "db")
+    db = open_writable(directory, ["a", "b"], create=True)
+    family = db.get_column_family("a")
+    put(db, {b"\x01a": b"1", b"\x02b": b"2"})
+    assert tables_of(db, family, "a", directory) is None, "in memory"
+    family.flush()
+    assert len(compared(db, tmp_path / "db")) == 2
+    family.delete_range(b"\x01", b"\x02", without_wal())
+    family.flush()
+    assert tables_of(db, family, "a", directory) is None, "a range tombstone"
+    assert entries(RocksDBScan(family, directory)) == [(b"\x02b", b"2")]
+
+
+def test_ingested_tables_are_left_to_rocksdb(tmp_path: Path) -> None:
+    """Their sequence number stands in RocksDB's MANIFEST alone."""
+    directory = str(tmp_path / "db")
+    db = open_writable(directory, ["a", "b"], create=True)
+    writer = SstFileWriter(options=family_options())
+    writer.open(str(tmp_path / "new.sst"))
+    writer[b"\x01a"] = b"1"
+    writer.finish()
+    family = db.get_column_family("a")
+    family.ingest_external_file([str(tmp_path / "new.sst")])
+    assert entries(RocksDBScan(family, directory)) == [(b"\x01a", b"1")]
+    assert tables_of(db, family, "a", directory) is None
+
+
+def test_a_scan_outlives_the_tables_it_reads(tmp_path: Path) -> None:
+    db = formed(tmp_path / "db", FORMS["as statelib writes"])
+    family = db.get_column_family("a")
+    put(db, some(random.Random(1), 900))
+    family.flush()
+    expected = compared(db, tmp_path / "db")
+    tables = tables_of(db, family, "a", str(tmp_path / "db"))
+    assert tables is not None
+    released: list[int] = []
+    scan = TableScan(tables, lambda: released.append(1))
+    put(db, {}, [key for key, _ in expected])
+    family.flush()
+    family.compact_range(None, None)
+    assert entries(scan) == expected
+    scan.close()
+    assert released == [1]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> bytes:
+    """A small one."""
+    db = formed(tmp_path / "db", FORMS["as statelib writes"])
+    put(db, some(random.Random(4), 30))
+    db.get_column_family("a").flush()
+    (path,) = (tmp_path / "db").glob("*.sst")
+    return path.read_bytes()
+
+
+def opened(data: bytes) -> Table | None:
+    return open_table(lambda offset, length: data[offset : offset + length], len(data), "000007.sst")
+
+
+def outcome(data: bytes) -> Entries | str:
+    """What is read, or by what it is refused; ``left``: left to RocksDB."""
+    try:
+        found = opened(data)
+        return "left" if found is None or not found.readable else entries(TableScan([(b"", found)]))
+    except CorruptStateError as error:
+        return f"{error.kind}: {error}"
+
+
+def test_every_flipped_bit_is_found(table: bytes) -> None:
+    """All but those of filters, which are not read, and those that make it a table for RocksDB to read."""
+    whole, found = outcome(table), opened(table)
+    assert len(whole) > 20
+    assert found is not None
+    flipped = [table[:at] + bytes([table[at] ^ 1 << at % 8]) + table[at + 1 :] for at in range(len(table))]
+    outcomes = [outcome(data) for data in flipped]
+    refused = [o.startswith("corrupt-rocksdb: RocksDB's table") if isinstance(o, str) else False for o in outcomes]
+    assert all(refused[: found.blocks[-1].offset + found.blocks[-1].length + 5]), "where the entries lie"
+    assert all(o in ("left", whole) or r for o, r in zip(outcomes, refused, strict=True))
+    assert outcomes.count("left") <= 13, "magic, version and kind of checksum"
+
+
+def test_every_truncation_is_found(table: bytes) -> None:
+    for length in range(len(table)):
+        found = outcome(table[:length])
+        assert isinstance(found, str)
+        assert found == "left" or found.startswith("corrupt-rocksdb")
