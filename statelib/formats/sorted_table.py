@@ -4,9 +4,9 @@ Source: flink-formats.md section 8.2; RocksDB's documentation of the block-based
 write unless told otherwise; of anything else this is known before an entry is read.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 
 import pyarrow as pa
 
@@ -59,21 +59,16 @@ class Table:
     expansion: float
     _checksum: int
     _read: ReadAt = field(repr=False)
-    _index: Callable[[], Iterator[Block]] = field(repr=False)
+    blocks: Callable[[], Iterator[Block]] = field(repr=False)
+    """In key order, read anew from its index."""
 
-    @cached_property
-    def blocks(self) -> tuple[Block, ...]:
-        """In key order."""
-        return tuple(self._index())
-
-    def read(self, start: int, stop: int) -> BlockEntries:
-        """The entries of the blocks [start, stop), one at least. Raises CorruptStateError (``corrupt-rocksdb``)."""
-        first, last = self.blocks[start], self.blocks[stop - 1]
+    def read(self, blocks: Sequence[Block]) -> BlockEntries:
+        """The entries of blocks in a row, one at least. Raises CorruptStateError (``corrupt-rocksdb``)."""
+        first, last = blocks[0], blocks[-1]
         end = last.offset + last.length + _TRAILER
         raw = memoryview(self._read(first.offset, end - first.offset))
         contents = [
-            _content(raw[b.offset - first.offset :], b.offset, b.length, self._checksum, self.name)
-            for b in self.blocks[start:stop]
+            _content(raw[b.offset - first.offset :], b.offset, b.length, self._checksum, self.name) for b in blocks
         ]
         return entries_of(contents, self.name)
 

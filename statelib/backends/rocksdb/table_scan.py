@@ -17,7 +17,7 @@ from rocksdict import Rdict
 from statelib.backends.entries import SCAN_BYTES
 from statelib.backends.key_order import byte_order, equal_neighbours
 from statelib.backends.rocksdb.database import LIVE_BYTES, rocksdb_errors
-from statelib.formats.sorted_table import Table, open_table
+from statelib.formats.sorted_table import Block, Table, open_table
 from statelib.formats.table_blocks import BlockEntries, joined
 from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import Ragged
@@ -28,15 +28,19 @@ each an eighth at least."""
 _IN_MEMORY = ("rocksdb.num-entries-active-mem-table", "rocksdb.num-entries-imm-mem-tables")
 
 
-def tables_of(db: Rdict, family: Rdict, name: str, directory: str) -> list[tuple[bytes, Table]] | None:
-    """(smallest key, table) of all tables of a family; None where it does not lie in tables alone, or one of them is
-    not read in columns, or RocksDB replaces them at this moment."""
+Placed = tuple[bytes, bytes, Table]
+"""Smallest and largest key, and the table that has both."""
+
+
+def tables_of(db: Rdict, family: Rdict, name: str, directory: str) -> list[Placed] | None:
+    """All tables of a family; None where it does not lie in tables alone, or one of them is not read in columns, or
+    RocksDB replaces them at this moment."""
     with rocksdb_errors(directory, "listing its files"):
         if any(family.property_int_value(kind) for kind in _IN_MEMORY):
             return None
         live: list[dict[str, Any]] = db.live_files()
-        size = family.property_int_value(LIVE_BYTES)
-    found = []
+        size = family.property_int_value(LIVE_BYTES) or 0
+    found: list[Placed] = []
     for file in live:
         path = Path(directory) / str(file["name"]).lstrip("/")
         try:
@@ -46,10 +50,9 @@ def tables_of(db: Rdict, family: Rdict, name: str, directory: str) -> list[tuple
         if table is None or (table.family == name and not table.readable):
             return None
         if table.family == name:
-            found.append((file["start_key"], table, file["size"]))
-    if sum(bytes_ for *_, bytes_ in found) != size:
-        return None
-    return [(smallest, table) for smallest, table, _ in found]
+            found.append((file["start_key"], file["end_key"], table))
+            size -= file["size"]
+    return None if size else found
 
 
 class _LocalFile:
@@ -75,13 +78,13 @@ class TableScan:
 
     def __init__(
         self,
-        tables: Sequence[tuple[bytes, Table]],
+        tables: Sequence[Placed],
         release: Callable[[], None] = lambda: None,
         first: bytes = b"",
         stop: bytes | None = None,
     ) -> None:
         share = 1 / min(max(len(tables), 1), 8)
-        runs = [_Run(smallest, table, first, stop, share) for smallest, table in tables]
+        runs = [_Run(placed, first, stop, share) for placed in tables]
         self._merged: Iterator[StateRows] | None = _merged([run for run in runs if run.unread])
         self._release = release
 
@@ -105,33 +108,39 @@ class _Run:
     """The entries of one table, as far as they are read and not handed out. ``unread``: whether there are more.
     ``least``: no unread key is smaller."""
 
-    def __init__(self, smallest: bytes, table: Table, first: bytes, stop: bytes | None, share: float) -> None:
-        self._table, self._first, self._stop = table, first, stop
-        self._chunk = int(share * min(CHUNK_BYTES, SCAN_BYTES / max(table.expansion, 1)))
-        blocks = table.blocks
-        self._at = bisect_left(blocks, first, key=lambda block: block.last)
-        self._end = len(blocks)
-        if stop is not None:
-            self._end = min(bisect_left(blocks, stop, key=lambda block: block.last) + 1, self._end)
-        if stop is not None and smallest >= stop:
-            self._end = self._at
+    def __init__(self, placed: Placed, first: bytes, stop: bytes | None, share: float) -> None:
+        smallest, largest, self._table = placed
+        self._first, self._stop, self._share = first, stop, share
         self.least = max(smallest, first)
+        self.unread = first <= largest and (stop is None or smallest < stop)
+        self._blocks: tuple[Block, ...] = ()
+        self._at = self._end = 0
         self._held: list[BlockEntries] = []
 
-    @property
-    def unread(self) -> bool:
-        return self._at < self._end
-
     def load(self) -> None:
-        blocks, begin, left = self._table.blocks, self._at, self._chunk
-        while self.unread and (left > 0 or self._at == begin):
-            left -= blocks[self._at].length
+        """The next entries, or first where they lie: there may be many blocks, and many tables wait for their turn."""
+        if not self._blocks:
+            self._open()
+        begin, left = self._at, self._share * min(CHUNK_BYTES, SCAN_BYTES / max(self._table.expansion, 1))
+        while self._at < self._end and (left > 0 or self._at == begin):
+            left -= self._blocks[self._at].length
             self._at += 1
-        entries = self._table.read(begin, self._at)
-        low = _first_from(entries.keys, self._first)
-        high = len(entries) if self._stop is None else _first_from(entries.keys, self._stop)
-        self._held.append(entries.slice(min(low, high), high))
-        self.least = max(self.least, blocks[self._at - 1].last)
+        if self._at > begin:
+            entries = self._table.read(self._blocks[begin : self._at])
+            low = _first_from(entries.keys, self._first)
+            high = len(entries) if self._stop is None else _first_from(entries.keys, self._stop)
+            self._held.append(entries.slice(min(low, high), high))
+            self.least = max(self.least, self._blocks[self._at - 1].last)
+        self.unread = self._at < self._end
+        if not self.unread:
+            self._blocks = ()
+
+    def _open(self) -> None:
+        self._blocks = tuple(self._table.blocks())
+        self._at = bisect_left(self._blocks, self._first, key=lambda block: block.last)
+        self._end = len(self._blocks)
+        if self._stop is not None:
+            self._end = min(bisect_left(self._blocks, self._stop, key=lambda block: block.last) + 1, self._end)
 
     def take_below(self, bound: bytes | None) -> list[BlockEntries]:
         """The entries that are read, with keys below ``bound`` (None: all)."""
