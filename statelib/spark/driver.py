@@ -28,7 +28,9 @@ from statelib.telemetry.logs import LogSettings, bound, configure, configured
 
 Batches = Iterable[pa.RecordBatch]
 Clock = Callable[[], int]
+Worker = Callable[[Batches], Batches]
 _REPORT = "report binary"
+_READ = "events read"
 log = logging.getLogger(__name__)
 
 
@@ -67,12 +69,21 @@ def _run(
     spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan
 ) -> tuple[int, list[SubtaskReport]]:
     """How many events the source had, and what the subtasks acknowledged."""
-    events, read = None, 0
-    if plan.record.interval is not None:
-        events = read_interval(spark, pipeline, deployment.data, plan.record.interval)
-        read = events.count()
-    work = Work(deployment.for_workers(), pipeline, plan)
-    return read, run_subtasks(spark, pipeline, plan.record.parallelism, events, _snapshot_task(work))
+    task, parallelism = _snapshot_task(Work(deployment.for_workers(), pipeline, plan)), plan.record.parallelism
+    if plan.record.interval is None:
+        return 0, run_subtasks(spark, pipeline, parallelism, None, task)
+    events = read_interval(spark, pipeline, deployment.data, plan.record.interval)
+    counted = events.observe(_READ, f.count(f.lit(1)).alias(_READ))
+    reports, run = _subtasks(spark, pipeline, parallelism, counted, _worker(event_schema(pipeline), task, configured()))
+    moved = sum(report.events.read for report in reports)
+    return moved if _observed(run) == moved else events.count(), reports
+
+
+def _observed(run: DataFrame) -> int | None:
+    """How many events passed by at the source while ``run`` was collected: more than there are where Spark ran a
+    task twice; None where its optimiser knew that there are none."""
+    found = run._jdf.queryExecution().observedMetrics().get(_READ)
+    return int(found.get().getLong(0)) if found.isDefined() else None
 
 
 def run_subtasks(
@@ -87,12 +98,21 @@ def run_subtasks(
     """Run ``task(subtask, task attempt id, events)`` once for each subtask, in Spark. ``columns``: of ``events``,
     those that the pipeline declares unless told otherwise; the key's columns are among them."""
     wanted = event_schema(pipeline) if columns is None else columns
-    worker = _worker(wanted, task, configured())
-    rows = [] if events is None else _owned(pipeline, parallelism, events).mapInArrow(worker, _REPORT).collect()
-    if not rows:  # nothing was to be moved, or Spark's optimiser knew that there is nothing
-        rows = _one_each(spark, parallelism).mapInArrow(worker, _REPORT).collect()
+    return _subtasks(spark, pipeline, parallelism, events, _worker(wanted, task, configured()))[0]
+
+
+def _subtasks(
+    spark: SparkSession, pipeline: Pipeline, parallelism: int, events: DataFrame | None, worker: Worker
+) -> tuple[list[SubtaskReport], DataFrame]:
+    """What the subtasks acknowledged, and the frame that was collected for it."""
+    run = (_one_each(spark, parallelism) if events is None else _owned(pipeline, parallelism, events)).mapInArrow(
+        worker, _REPORT
+    )
+    rows = run.collect()
+    if not rows and events is not None:  # Spark's optimiser knew that nothing is to be moved
+        return _subtasks(spark, pipeline, parallelism, None, worker)
     # The bytes come from this very job's own tasks, through Spark's own result channel.
-    return [pickle.loads(row.report) for row in rows]  # noqa: S301
+    return [pickle.loads(row.report) for row in rows], run  # noqa: S301
 
 
 def _owned(pipeline: Pipeline, parallelism: int, events: DataFrame) -> DataFrame:
@@ -105,9 +125,7 @@ def _one_each(spark: SparkSession, parallelism: int) -> DataFrame:
     return spark.range(parallelism, numPartitions=1).repartitionById(parallelism, f.col("id").cast("int"))
 
 
-def _worker(
-    wanted: pa.Schema, task: Callable[[int, int, pa.Table], SubtaskReport], logs: LogSettings | None
-) -> Callable[[Batches], Batches]:
+def _worker(wanted: pa.Schema, task: Callable[[int, int, pa.Table], SubtaskReport], logs: LogSettings | None) -> Worker:
     def run(batches: Batches) -> Batches:
         if logs is not None:
             configure(replace(logs, secrets=log_settings().secrets))

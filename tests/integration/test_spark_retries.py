@@ -221,6 +221,7 @@ def assert_one_of_each(world: World, name: str, won: set[int], lost: set[int]) -
     assert verify(opened, scratch=here.work_directory).problems == ()
     assert_contents(opened, days=2)
     assert opened.manifest is not None
+    assert opened.manifest.events.read == 2000
     attempt = opened.manifest.attempt
     kept = tasks_of(attempt, [file.path for file in opened.manifest.files])
     assert (kept >= won, kept & lost) == (True, set())

@@ -1,0 +1,50 @@
+"""How many events the source had: counted where they pass by, and asked for again only where that cannot be right."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from worlds import day, new_deployment
+
+from statelib.flows.checkpoint import begin, check
+from statelib.flows.inspection import resolve
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import EventCounts
+from statelib.spark import driver
+
+NAME = "route_delays"
+
+
+def jobs(spark: SparkSession) -> int:
+    """How many Spark jobs the session has run."""
+    return int(spark._jsc.sc().statusStore().jobsList(None).size())
+
+
+def counted(spark: SparkSession, here: Deployment) -> tuple[EventCounts, int]:
+    """The events of the first day's checkpoint, which passes the gate, and how many Spark jobs it took."""
+    pipeline, before = here.pipeline(NAME), jobs(spark)
+    checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
+    driver.run_snapshot(spark, here, pipeline, checkpoint_id)
+    taken = jobs(spark) - before
+    assert check(here, pipeline, checkpoint_id).passed
+    manifest = resolve(here, f"{NAME}/{checkpoint_id}").manifest
+    assert manifest is not None
+    return manifest.events, taken
+
+
+def test_a_day_is_read_once(spark: SparkSession, tmp_path: Path, data: Path) -> None:
+    here = new_deployment(tmp_path, data)
+    events, _ = counted(spark, here)
+    assert events.read == events.applied + events.null_key
+    assert events.read == spark.read.parquet(f"{data}/flights/2013-01-01").count() > 500
+
+
+def test_a_task_that_ran_twice_is_not_counted_twice(
+    spark: SparkSession, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, once = counted(spark, new_deployment(tmp_path / "once", data))
+    observed = driver._observed
+    monkeypatch.setattr(driver, "_observed", lambda run: (observed(run) or 0) + 1)
+    events, more = counted(spark, new_deployment(tmp_path / "twice", data))
+    assert events == expected
+    assert more > once, "the source was asked"
