@@ -160,9 +160,11 @@ class Cleanup:
         of since the first phase still has its references, and waits for the next run: called DELETED now, nobody
         would ever condemn its files."""
         with self.transaction(read_only=True) as connection:
-            records = connection.execute(queries.listing(pipeline, (CheckpointState.DELETING,), None))
+            # Read to the end: SQLite holds its lock while a query is open; after an error, until it is collected.
+            going = connection.execute(queries.listing(pipeline, (CheckpointState.DELETING,), None))
+            records = [to_record(r) for r in going]
             holding = set(connection.execute(select(REF.c.checkpoint_id).where(REF.c.pipeline == pipeline)).scalars())
-            chosen = (r for r in map(to_record, records) if r.checkpoint_id not in holding)
+            chosen = (r for r in records if r.checkpoint_id not in holding)
             files = _files(connection, pipeline, FILE.c.state == "CONDEMNED")
             return Doomed(tuple(chosen), files, _referenced(connection, pipeline))
 

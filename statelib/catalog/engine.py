@@ -1,5 +1,6 @@
 """Connections to the catalog's database, and what a transaction means on each kind of it."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -76,6 +77,20 @@ def database_file(url: str) -> str | None:
     """The path of a SQLite catalog, None for a server's; raises as :func:`open_engine`."""
     parsed = _parse(url)
     return parsed.database if parsed.get_backend_name() == "sqlite" else None
+
+
+def check_whole(connection: Connection) -> None:
+    """Raise CorruptStateError (``catalog-damaged``) where a SQLite file ends within a page, which SQLite itself notices
+    only when it reads that page. To be called after something was read: then nobody writes to the file."""
+    if connection.dialect.name != "sqlite":
+        return
+    page = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
+    *_, file = connection.exec_driver_sql("PRAGMA database_list").first() or ("",)
+    size = os.path.getsize(file) if file else 0
+    if size % page:
+        cls, kind, hint = _DAMAGED
+        where = shown(connection.engine.url)
+        raise cls(f"catalog {where}: expected whole pages of {page} bytes, found {size}", kind=kind, hint=hint)
 
 
 def shown(url: URL) -> str:

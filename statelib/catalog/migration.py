@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
 
-from statelib.catalog.engine import shown, transaction
+from statelib.catalog.engine import check_whole, shown, transaction
 from statelib.errors import InvalidRequestError, UnsupportedError
 
 REVISION = "0005"
@@ -48,9 +48,11 @@ def is_empty(engine: Engine) -> bool:
 def check_revision(engine: Engine) -> None:
     """Raise unless the schema is exactly this version's: InvalidRequestError
     (``catalog-not-migrated``) where it is absent or older, UnsupportedError
-    (``catalog-schema-unknown``) where it is not one of ours."""
+    (``catalog-schema-unknown``) where it is not one of ours, CorruptStateError (``catalog-damaged``)
+    where its file was cut."""
     with transaction(engine, read_only=True) as connection:
         found = _revision(connection)
+        check_whole(connection)
     _refuse_unknown(engine, found)
     if found != REVISION:
         where = shown(engine.url)

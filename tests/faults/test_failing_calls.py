@@ -1,5 +1,6 @@
 """An error at the k-th call, for every k: a typed error or success; nothing lost, nothing left, nothing twice."""
 
+import gc
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from failing_calls import KINDS, failing
 
 from statelib.errors import StatelibError
 from statelib.flows import wiring
+from statelib.flows.cleanup import collect_garbage
 from statelib.storage.retries import wait_never
 from statelib.testing.s3_endpoint import S3Endpoint
 
@@ -42,6 +44,25 @@ def test_an_error_at_every_call(
             for at, kind in numbers(world, workload):
                 tally.add(f"{workload} call {at}, {kind}", failed(world, workload, at, kind))
         tally.close()
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_a_query_that_fails_leaves_the_catalog_free(tmp_path: Path) -> None:
+    """A query that nobody reads to the end holds SQLite's lock until it is collected, which may be long."""
+    (tmp_path / "w").mkdir()
+    world = Worlds(tmp_path / "w")
+    with failing(None, "") as calls:
+        collect_garbage(world.of("gc").again())
+    queries = [at for at, call in enumerate(calls) if call == "database.do_execute"]
+    gc.disable()
+    try:
+        for at in queries[:25]:
+            here = world.of("gc").again()
+            with pytest.raises(StatelibError), failing(at, "EIO"):
+                collect_garbage(here)
+            assert leaks(world.root) == [], at
+    finally:
+        gc.enable()
 
 
 def numbers(world: Worlds, workload: str) -> list[tuple[int, str]]:

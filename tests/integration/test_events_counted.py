@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from worlds import day, new_deployment
 
-from statelib.flows.checkpoint import begin, check
+from statelib.flows.checkpoint import begin, check, register
 from statelib.flows.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import EventCounts
@@ -26,7 +26,9 @@ def counted(spark: SparkSession, here: Deployment) -> tuple[EventCounts, int]:
     checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
     driver.run_snapshot(spark, here, pipeline, checkpoint_id)
     taken = jobs(spark) - before
-    assert check(here, pipeline, checkpoint_id).passed
+    report = check(here, pipeline, checkpoint_id)
+    assert report.passed
+    register(here, pipeline, checkpoint_id, report.report_uri)
     manifest = resolve(here, f"{NAME}/{checkpoint_id}").manifest
     assert manifest is not None
     return manifest.events, taken

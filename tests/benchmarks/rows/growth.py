@@ -15,7 +15,7 @@ ROWS = ("P17",)
 KEYS = 2_000_000
 TIMES = 25
 BATCH = 20_000
-LOADED = 1_000_000
+LOADED = 5_000_000
 """Keys that one round of filling the state adds."""
 WARMUPS = 1
 

@@ -20,7 +20,8 @@ KEYS = 2_000_000
 TOUCHED = 0.01
 WARMUPS = 3
 ROWS = ("P4", "P5")
-OURS = ("heap changelog", "RocksDB incremental", "RocksDB changelog")
+WARM = "RocksDB incremental, local_recovery"
+OURS = ("heap changelog", "RocksDB incremental", WARM, "RocksDB changelog")
 ROW_BYTES = 10 + 1 + 8 + 8 + 1 + 1 + 17 + 8
 """Composite key; mask, count, sum; mask, length and text, time."""
 
@@ -47,13 +48,14 @@ def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
 def _sides(spark: Any, root: Path) -> dict[str, tuple[Any, Path]]:
     deployment = new_deployment(root)
 
-    def ours(backend: str, strategy: str) -> tuple[Stateful, Path]:
-        pipeline = new_pipeline(root, backend, strategy)
+    def ours(backend: str, strategy: str, name: str = "", settings: str = "") -> tuple[Stateful, Path]:
+        pipeline = new_pipeline(root, backend, strategy, name=name, settings=settings)
         return Stateful(spark, deployment, pipeline), root / "state" / pipeline.name
 
     sides: dict[str, tuple[Any, Path]] = {
         "heap changelog": ours("heap", "changelog"),
         "RocksDB incremental": ours("rocksdb", "incremental"),
+        WARM: ours("rocksdb", "incremental", "bench_warm", "local_recovery: true"),
         "RocksDB changelog": ours("rocksdb", "changelog"),
     }
     for changelog, name in ((False, "Structured Streaming"), (True, "Structured Streaming with changelog")):
