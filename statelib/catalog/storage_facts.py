@@ -37,7 +37,7 @@ class FileFacts:
 def known(connection: Connection, pipeline: PipelineName) -> Known:
     """What :func:`statelib.coordinator.orphans.classify` needs; all of it from one transaction."""
     # Files and directories of every pipeline: one pipeline's checkpoint may refer to another's file.
-    files = connection.execute(select(FILE.c.file_id).where(FILE.c.state.in_(("LIVE", "CONDEMNED")))).scalars()
+    files = connection.execute(select(FILE.c.file_id).where(FILE.c.state.in_(("LIVE", "CONDEMNED")))).scalars().all()
     attempts = connection.execute(select(ATTEMPT.c.attempt, ATTEMPT.c.state)).all()
     columns = (CHECKPOINT.c.directory, CHECKPOINT.c.checkpoint_id, CHECKPOINT.c.state)
     places = connection.execute(select(*columns).where(CHECKPOINT.c.pipeline == pipeline)).all()
