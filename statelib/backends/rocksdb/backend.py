@@ -162,11 +162,11 @@ class RocksDBKeyedStateBackend:
 
     def scan(self, state: str) -> StateScan:
         self._check_open(state)
-        if self._statistics[state].total_entries >= _FLUSHED_TO_SCAN:
-            with rocksdb_errors(self.directory, f"flushing state {state!r}"):
-                self._families[state].flush()
         self._leases.take()
         try:
+            if self._statistics[state].total_entries >= _FLUSHED_TO_SCAN:
+                with rocksdb_errors(self.directory, f"flushing state {state!r}"):
+                    self._families[state].flush()
             return scan_state(self._stored(state), self._leases.give_back)
         except BaseException:
             self._leases.give_back()
