@@ -16,7 +16,7 @@ from statelib.model.handles import (
     log_streams,
     stream_handles,
 )
-from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.state import StateDescriptor, StateKind, StateStatistics
 from statelib.restore.check import check_statistics, cut_statistics
 from statelib.restore.entries import EntryReader
@@ -38,7 +38,7 @@ class Side:
             self.schema = opened.schema()
             self.sources = opened.sources()
         self.index = {d.name: i for i, d in enumerate(self.schema.states)}
-        self.whole = KeyGroupRange(0, self.schema.max_parallelism - 1)
+        self.whole = all_key_groups(self.schema.max_parallelism)
         self.statistics = opened.statistics(self.whole)
         self._scratch = scratch
         self._readers: dict[int, EntryReader] = {}

@@ -10,12 +10,12 @@ from statelib.flows.continuation import continuation
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.checkpoint import CheckpointManifest
-from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.record import CheckpointRecord
-from statelib.model.state import StateStatistics, empty_statistics, merge_statistics
+from statelib.model.state import StateStatistics, empty_statistics
 from statelib.quality.facts import Applied, CheckpointFacts, SourceHistory
+from statelib.restore.check import count_entries
 from statelib.restore.compatibility import Compatibility
-from statelib.serializers.rows import statistics_of
 
 
 def collect_facts(
@@ -87,7 +87,7 @@ def _base_statistics(
     for resolution in evolution.resolutions:
         before, now = stored.get(resolution.stored or ""), recorded.get(resolution.state)
         if before is None:
-            before = empty_statistics(KeyGroupRange(0, manifest.schema.max_parallelism - 1))
+            before = empty_statistics(all_key_groups(manifest.schema.max_parallelism))
         elif resolution.compatibility is Compatibility.AFTER_MIGRATION and now is not None:
             before = replace(before, digests=now.digests)
         aligned.append(before)
@@ -97,9 +97,4 @@ def _base_statistics(
 def read_statistics(opened: Checkpoint, scratch: str | None = None) -> tuple[StateStatistics, ...]:
     """Count and digest what is really stored, in the schema's state order."""
     schema = opened.schema()
-    whole = KeyGroupRange(0, schema.max_parallelism - 1)
-    totals = [empty_statistics(whole) for _ in schema.states]
-    for index, rows in opened.rows(scratch):
-        found = statistics_of(rows, prefix_width(schema.max_parallelism), whole)
-        totals[index] = merge_statistics(whole, [totals[index], found])
-    return tuple(totals)
+    return count_entries(schema, all_key_groups(schema.max_parallelism), opened.rows(scratch))

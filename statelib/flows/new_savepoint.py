@@ -22,7 +22,7 @@ from statelib.formats.operator_state import OperatorStateContent
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from statelib.model.handles import KeyGroupsSavepointStateHandle, OperatorStreamStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, pipeline_name
-from statelib.model.key_groups import KeyGroupRange, check_parallelism, prefix_width, subtask_ranges
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, check_parallelism, prefix_width, subtask_ranges
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entry_columns import encode_entries
@@ -130,7 +130,7 @@ class SavepointWriter:
         ``duplicate-key``, those of :func:`encode_entries`), CorruptStateError (``wrong-key-group``)."""
         for name in states:
             operator.schema.state(name)
-        whole = KeyGroupRange(0, operator.schema.max_parallelism - 1)
+        whole = all_key_groups(operator.schema.max_parallelism)
         entries = chunk_of(whole, [_rows(operator, d, states.get(d.name, ())) for d in operator.schema.states])
         handles = [
             write_subtask(self.uploads, operator, i, [part_of(entries, owned)], compressed=self._place.compressed)[0]

@@ -25,7 +25,7 @@ from statelib.model.handles import (
     OperatorStreamStateHandle,
     StreamStateHandle,
 )
-from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.key_hash import FieldsHash
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor
@@ -198,7 +198,7 @@ def _encoded(
     schema: KeyedStateSchema, descriptor: StateDescriptor, table: pa.Table, rule: FieldsHash | None
 ) -> StateRows:
     rows = encode_entries(schema, descriptor, table, rule)
-    return chunk_of(KeyGroupRange(0, schema.max_parallelism - 1), [rows]).states[0]
+    return chunk_of(all_key_groups(schema.max_parallelism), [rows]).states[0]
 
 
 class _Stream:

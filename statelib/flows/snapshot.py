@@ -31,7 +31,7 @@ from statelib.model.checkpoint import (
 from statelib.model.failure import CheckpointFailureReason, failure_in
 from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.model.key_groups import KeyGroupRange, subtask_ranges
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, subtask_ranges
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner, why
 from statelib.model.state import KeyedStateSchema, merge_statistics
@@ -306,7 +306,7 @@ def _manifest(
     pipeline: Pipeline, plan: SnapshotPlan, read: int, reports: Sequence[SubtaskReport]
 ) -> CheckpointManifest:
     record = plan.record
-    whole = KeyGroupRange(0, pipeline.max_parallelism - 1)
+    whole = all_key_groups(pipeline.max_parallelism)
     files = tuple(f for r in reports for f in r.files)
     return CheckpointManifest(
         pipeline=record.pipeline,

@@ -57,6 +57,10 @@ def check_parallelism(parallelism: int, max_parallelism: int) -> None:
         )
 
 
+def all_key_groups(max_parallelism: int) -> KeyGroupRange:
+    return KeyGroupRange(0, max_parallelism - 1)
+
+
 def subtask_range(subtask: int, parallelism: int, max_parallelism: int) -> KeyGroupRange:
     """The key groups that subtask ``subtask`` of ``parallelism`` owns."""
     check_parallelism(parallelism, max_parallelism)

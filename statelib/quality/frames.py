@@ -12,7 +12,7 @@ import pandas as pd
 
 from statelib.coordinator.invariants import covers_exactly_once, key_group_coverage
 from statelib.model.checkpoint import CheckpointManifest, DataInterval
-from statelib.model.key_groups import KeyGroupRange
+from statelib.model.key_groups import all_key_groups
 from statelib.model.state import (
     EVENT_TIMERS,
     PROCESSING_TIMERS,
@@ -102,7 +102,7 @@ def _whole(statistics: Sequence[StateStatistics], states: Sequence[str], size: i
 
 def _base(facts: CheckpointFacts, manifest: CheckpointManifest) -> tuple[StateStatistics, ...] | None:
     if facts.base_statistics is None and facts.record.base is None:
-        whole = KeyGroupRange(0, manifest.schema.max_parallelism - 1)
+        whole = all_key_groups(manifest.schema.max_parallelism)
         return tuple(empty_statistics(whole) for _ in manifest.schema.states)
     return facts.base_statistics
 

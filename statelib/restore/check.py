@@ -1,5 +1,7 @@
 """Proof that what was read is what was written: counts and digests, key group by key group."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from statelib.backends.entries import add_statistics, check_loaded_rows
@@ -41,14 +43,24 @@ def check_content(backend: KeyedStateBackend) -> None:
 
     A restore that went on with RocksDB's files trusts what their manifest says; this is the proof.
     Raises CorruptStateError (``restore-mismatch``)."""
-    width = prefix_width(backend.schema.max_parallelism)
-    found = []
-    for descriptor in backend.schema.states:
-        total = empty_statistics(backend.key_group_range)
-        for rows in backend.scan(descriptor.name):
-            total = add_statistics(total, statistics_of(rows, width, backend.key_group_range), 1)
-        found.append(total)
-    check_statistics(backend.schema, backend.statistics(), tuple(found))
+    scanned = ((i, rows) for i, d in enumerate(backend.schema.states) for rows in backend.scan(d.name))
+    check_statistics(
+        backend.schema, backend.statistics(), count_entries(backend.schema, backend.key_group_range, scanned)
+    )
+
+
+def count_entries(
+    schema: KeyedStateSchema, key_groups: KeyGroupRange, entries: Iterable[tuple[int, StateRows]]
+) -> tuple[StateStatistics, ...]:
+    """Statistics of the entries, each chunk with the number of its state in ``schema``.
+
+    Raises CorruptStateError (``foreign-key-group``) for an entry outside the key groups."""
+    width = prefix_width(schema.max_parallelism)
+    found = [empty_statistics(key_groups) for _ in schema.states]
+    for state, rows in entries:
+        check_loaded_rows(schema.states[state].name, rows, schema, key_groups)
+        found[state] = add_statistics(found[state], statistics_of(rows, width, key_groups), 1)
+    return tuple(found)
 
 
 def expected_statistics(source: RestoreSource, key_groups: KeyGroupRange) -> tuple[StateStatistics, ...] | None:

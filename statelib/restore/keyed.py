@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from statelib.backends.entries import add_statistics, check_loaded_rows
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
@@ -21,10 +20,10 @@ from statelib.backends.rocksdb.stored import scan_stored
 from statelib.backends.rocksdb.takeover import TakenOver, check_database, take_over
 from statelib.errors import InvalidRequestError
 from statelib.model.handles import stream_handles
-from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.state import KeyedStateSchema, StateKind, StateStatistics, empty_statistics, merge_statistics
 from statelib.restore.base import Base, choose_base
-from statelib.restore.check import Tally, cut_statistics
+from statelib.restore.check import Tally, count_entries, cut_statistics
 from statelib.restore.entries import iter_entries, rocksdb_header
 from statelib.restore.evolution import Evolution, evolution_of
 from statelib.restore.logged import logged_database, restore_logged
@@ -32,7 +31,6 @@ from statelib.restore.plan import RestoreSource, refuse_heap_native
 from statelib.restore.proof import damage_named
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas import check_same_schema
-from statelib.serializers.rows import statistics_of
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +139,9 @@ def _copied(
     try:
         materialise(handle, source.reader, path, with_options=False)
         if source.statistics is None:
-            database = replace(database, states=_present(source.schema, str(path)), held=_every(schema))
+            # of what Flink itself cut away, something may be left
+            every = all_key_groups(schema.max_parallelism)
+            database = replace(database, states=_present(source.schema, str(path)), held=every)
         if source.checksummed or source.statistics is None:
             check_database(database)
         else:
@@ -171,11 +171,6 @@ def _statistics(
     )
 
 
-def _every(schema: KeyedStateSchema) -> KeyGroupRange:
-    """What a database of Flink's may hold: of what it cut away itself, something may be left."""
-    return KeyGroupRange(0, schema.max_parallelism - 1)
-
-
 def _present(schema: KeyedStateSchema, directory: str) -> tuple[str, ...]:
     """The states that a database of Flink's is expected to have: timers only where they are kept in it."""
     families = column_families(directory)
@@ -184,13 +179,10 @@ def _present(schema: KeyedStateSchema, directory: str) -> tuple[str, ...]:
 
 def _counted(source: RestoreSource, key_groups: KeyGroupRange, database: TakenOver) -> dict[str, StateStatistics]:
     """What a database that was cut to the key groups holds: nobody recorded it."""
-    found = {d.name: empty_statistics(key_groups) for d in source.schema.states}
-    width = prefix_width(database.max_parallelism)
-    for index, rows in scan_stored(database.directory, database.states, None, database.max_parallelism):
-        name = database.states[index]
-        check_loaded_rows(name, rows, source.schema, key_groups)
-        found[name] = add_statistics(found[name], statistics_of(rows, width, key_groups), 1)
-    return found
+    order = {d.name: i for i, d in enumerate(source.schema.states)}
+    scanned = scan_stored(database.directory, database.states, None, database.max_parallelism)
+    entries = ((order[database.states[i]], rows) for i, rows in scanned)
+    return dict(zip(order, count_entries(source.schema, key_groups, entries), strict=True))
 
 
 def _read_whole(source: RestoreSource, key_group_range: KeyGroupRange, database: Path) -> None:

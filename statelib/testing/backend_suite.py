@@ -11,14 +11,13 @@ import pytest
 
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.state import KeyedStateSchema
 from statelib.serializers.rows import StateRows, statistics_of
 from statelib.serializers.values import value_arrow_type
 from statelib.testing.keyed_samples import (
     TOTALS,
     all_entries,
-    all_key_groups,
     entries,
     fill,
     got,
@@ -41,7 +40,7 @@ class KeyedStateBackendSuite:
     @pytest.fixture
     def backend(self, tmp_path: Path) -> Iterator[KeyedStateBackend]:
         schema = sample_schema()
-        backend = self.make(schema, all_key_groups(schema), tmp_path / "backend")
+        backend = self.make(schema, all_key_groups(schema.max_parallelism), tmp_path / "backend")
         yield backend
         backend.close()
 
@@ -249,7 +248,7 @@ class KeyedStateBackendSuite:
 
     def test_no_state_at_all(self, tmp_path: Path) -> None:
         schema = KeyedStateSchema(TOTALS.value_type, 128, ())
-        backend = self.make(schema, all_key_groups(schema), tmp_path / "backend")
+        backend = self.make(schema, all_key_groups(schema.max_parallelism), tmp_path / "backend")
         assert backend.statistics() == ()
         backend.close()
 

@@ -24,10 +24,6 @@ def sample_schema(max_parallelism: int = 128) -> KeyedStateSchema:
     return KeyedStateSchema(STRING, max_parallelism, (TOTALS, MEANS, VISITS, PER_PLACE))
 
 
-def all_key_groups(schema: KeyedStateSchema) -> KeyGroupRange:
-    return KeyGroupRange(0, schema.max_parallelism - 1)
-
-
 def serialized(
     schema: KeyedStateSchema, state: str, keys: Sequence[str], user_keys: Sequence[str] | None = None
 ) -> Ragged:

@@ -10,7 +10,7 @@ from statelib.definition.columns import event_schema, key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
 from statelib.functions.interval import apply_interval, expired
 from statelib.functions.state_function import Progress
-from statelib.model.key_groups import KeyGroupRange
+from statelib.model.key_groups import all_key_groups
 from statelib.model.state import StateKind
 from statelib.serializers.keys import decode_keys, key_groups
 from statelib.serializers.values import decode_values
@@ -25,7 +25,7 @@ class LocalRun:
     def __init__(
         self, pipeline: Pipeline, backend: KeyedStateBackend | None = None, watermark_ms: int = -(2**63)
     ) -> None:
-        everything = KeyGroupRange(0, pipeline.max_parallelism - 1)
+        everything = all_key_groups(pipeline.max_parallelism)
         self.pipeline = pipeline
         self.operator = OperatorStateBackend(pipeline.operator_descriptors())
         self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), everything)

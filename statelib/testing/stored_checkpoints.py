@@ -24,7 +24,7 @@ from statelib.model.checkpoint import (
     SubtaskReport,
 )
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
-from statelib.model.key_groups import KeyGroupRange, subtask_ranges
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, subtask_ranges
 from statelib.model.state import KeyedStateSchema, merge_statistics
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
@@ -118,7 +118,7 @@ def _metadata(schema: KeyedStateSchema, way: Way, reports: list[SubtaskReport]) 
 
 
 def _manifest(schema: KeyedStateSchema, way: Way, reports: list[SubtaskReport]) -> CheckpointManifest:
-    whole = KeyGroupRange(0, schema.max_parallelism - 1)
+    whole = all_key_groups(schema.max_parallelism)
     return CheckpointManifest(
         pipeline=NAME,
         checkpoint_id=ID,

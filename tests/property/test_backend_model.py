@@ -15,7 +15,7 @@ from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.model.key_groups import KeyGroupRange, prefix_width, subtask_ranges
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width, subtask_ranges
 from statelib.model.state import KeyedStateSchema
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
@@ -29,7 +29,6 @@ from statelib.storage.filesystem import FileSystemCheckpointStorage
 from statelib.storage.reader import DirectoryReader
 from statelib.testing.keyed_samples import (
     all_entries,
-    all_key_groups,
     fill,
     got,
     put,
@@ -69,7 +68,7 @@ STEPS = st.lists(
 def test_a_backend_is_a_dict(kind: str, steps: list[tuple[str, dict[tuple[str, str | None], object]]]) -> None:
     schema = sample_schema()
     with scratch() as directory:
-        backend = new_backend(kind, schema, all_key_groups(schema), directory / "backend")
+        backend = new_backend(kind, schema, all_key_groups(schema.max_parallelism), directory / "backend")
         model: dict[str, dict[tuple[str, str | None], object]] = {name: {} for name in VALUES}
         for state, changes in steps:
             keys = [key for key, _ in changes]

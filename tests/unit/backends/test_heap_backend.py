@@ -6,7 +6,8 @@ import pytest
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.heap.table import empty_table
-from statelib.testing.keyed_samples import MEANS, all_key_groups, fill, got, put, sample_schema, serialized
+from statelib.model.key_groups import all_key_groups
+from statelib.testing.keyed_samples import MEANS, fill, got, put, sample_schema, serialized
 from statelib.wire.ragged import from_list
 
 
@@ -21,7 +22,7 @@ def test_lookups_agree_whichever_side_is_larger(asked: int) -> None:
 
 def test_a_write_leaves_the_table_it_replaced_as_it_was() -> None:
     schema = sample_schema()
-    backend = HeapKeyedStateBackend(schema, all_key_groups(schema))
+    backend = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
     put(backend, "means", ["a", "b"], [1.0, 2.0])
     old = backend.read("means", serialized(schema, "means", ["a", "b"]))
     put(backend, "means", ["a", "b"], [3.0, None])
@@ -31,7 +32,7 @@ def test_a_write_leaves_the_table_it_replaced_as_it_was() -> None:
 
 def test_a_stale_scan_does_not_overwrite_newer_statistics() -> None:
     schema = sample_schema()
-    backend = HeapKeyedStateBackend(schema, all_key_groups(schema))
+    backend = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
     fill(backend, 30)
     scan = backend.scan("means")
     put(backend, "means", ["another"], [1.0])

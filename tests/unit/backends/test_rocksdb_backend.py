@@ -11,8 +11,8 @@ from statelib.backends.rocksdb.leases import Leases
 from statelib.backends.rocksdb.stored import key_group_bounds, scan_stored
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.ids import CheckpointId
-from statelib.model.key_groups import KeyGroupRange
-from statelib.testing.keyed_samples import all_key_groups, entries, fill, put, sample_schema
+from statelib.model.key_groups import KeyGroupRange, all_key_groups
+from statelib.testing.keyed_samples import entries, fill, put, sample_schema
 from statelib.wire.ragged import from_list
 
 SCHEMA = sample_schema()
@@ -23,7 +23,7 @@ ONE = CheckpointId(1)
 
 @pytest.fixture
 def backend(tmp_path: Path) -> RocksDBKeyedStateBackend:
-    backend = RocksDBKeyedStateBackend(SCHEMA, all_key_groups(SCHEMA), str(tmp_path / "backend"), UID)
+    backend = RocksDBKeyedStateBackend(SCHEMA, all_key_groups(SCHEMA.max_parallelism), str(tmp_path / "backend"), UID)
     fill(backend, 40)
     return backend
 
@@ -31,7 +31,7 @@ def backend(tmp_path: Path) -> RocksDBKeyedStateBackend:
 def test_a_directory_with_content_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     with pytest.raises(InvalidRequestError) as caught:
-        RocksDBKeyedStateBackend(SCHEMA, all_key_groups(SCHEMA), str(tmp_path), UID)
+        RocksDBKeyedStateBackend(SCHEMA, all_key_groups(SCHEMA.max_parallelism), str(tmp_path), UID)
     assert caught.value.kind == "directory-not-empty"
     assert [p.name for p in tmp_path.iterdir()] == ["precious"]
 
@@ -160,7 +160,7 @@ def test_opening_what_is_no_database_removes_it(tmp_path: Path) -> None:
     database_directory(str(directory)).mkdir(parents=True)
     (database_directory(str(directory)) / "CURRENT").write_text("MANIFEST-000001\n")
     with pytest.raises(CorruptStateError) as caught:
-        RocksDBKeyedStateBackend.open_existing(SCHEMA, all_key_groups(SCHEMA), str(directory), UID, ())
+        RocksDBKeyedStateBackend.open_existing(SCHEMA, all_key_groups(SCHEMA.max_parallelism), str(directory), UID, ())
     assert caught.value.kind == "corrupt-rocksdb"
     assert not directory.exists()
 

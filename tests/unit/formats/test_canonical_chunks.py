@@ -12,7 +12,7 @@ from statelib.formats.canonical_encoder import encode_canonical
 from statelib.formats.header_parts import encode_header_with, header_parts
 from statelib.formats.keyed_header import encode_header
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
-from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING
 from statelib.serializers.entry_columns import encode_entries
@@ -50,7 +50,7 @@ def part(schema: KeyedStateSchema, states: list[StateRows], key_groups: KeyGroup
 @pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize(("max_parallelism", "step"), [(1, 1), (128, 1), (128, 50), (300, 128), (32768, 9000)])
 def test_it_is_the_stream_of_one_scan(max_parallelism: int, step: int, compressed: bool) -> None:
-    schema, whole = schema_of(max_parallelism), KeyGroupRange(0, max_parallelism - 1)
+    schema, whole = schema_of(max_parallelism), all_key_groups(max_parallelism)
     states = entries(schema, 500)
     bounds = [(start, min(start + step, max_parallelism) - 1) for start in range(0, max_parallelism, step)]
     parts = [part(schema, states, KeyGroupRange(*bound)) for bound in bounds]

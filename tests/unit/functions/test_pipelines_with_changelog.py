@@ -12,7 +12,7 @@ from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.definition.pipeline import load_pipeline
 from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.ids import CheckpointId
-from statelib.model.key_groups import KeyGroupRange
+from statelib.model.key_groups import all_key_groups
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
@@ -33,7 +33,7 @@ SHARED = CheckpointedStateScope.SHARED
 @pytest.mark.parametrize("name", ["aircraft_activity", "route_delays", "carrier_streaks"])
 def test_each_day_restores_from_base_and_log(name: str, kind: str, tmp_path: Path) -> None:
     pipeline = load_pipeline(SHIPPED / f"{name}.yaml")
-    whole = KeyGroupRange(0, pipeline.max_parallelism - 1)
+    whole = all_key_groups(pipeline.max_parallelism)
     inner: KeyedStateBackend
     if kind == "heap":
         inner = HeapKeyedStateBackend(pipeline.schema(), whole)

@@ -9,7 +9,7 @@ import pytest
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.errors import ConflictError, RetryableError
 from statelib.model.ids import CheckpointId
-from statelib.model.key_groups import KeyGroupRange
+from statelib.model.key_groups import all_key_groups
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy, ScanResources
 from statelib.snapshots.execution import (
     AsyncSnapshotCallable,
@@ -68,7 +68,7 @@ class Strategy(CanonicalSnapshotStrategy):
 class Stage:
     def __init__(self, root: Path) -> None:
         schema = sample_schema()
-        self.backend = HeapKeyedStateBackend(schema, KeyGroupRange(0, schema.max_parallelism - 1))
+        self.backend = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
         fill(self.backend)
         self.chain = CheckpointChain(root)
         self.strategy = Strategy(self.backend)
