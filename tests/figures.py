@@ -1,7 +1,8 @@
 """What tests of faults have measured, towards the goals of RELIABILITY.md: ``make test-faults`` collects it.
 
-A test calls :func:`record` once it has passed. Lines are appended to the file that STATELIB_FIGURES names, one JSON
-object each, so that the processes of pytest-xdist can share it; without that variable nothing is kept.
+A test calls :func:`record` once it has passed, or before it fails for violations that it has counted. Lines are
+appended to the file that STATELIB_FIGURES names, one JSON object each, so that the processes of pytest-xdist can
+share it; without that variable nothing is kept.
 """
 
 import json

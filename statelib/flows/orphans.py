@@ -19,6 +19,7 @@ from statelib.storage.removal import CheckpointRemover
 HOUR_MS = 3_600_000
 DEFAULT_GRACE_MS = 7 * 24 * HOUR_MS
 MIN_GRACE_MS = 24 * HOUR_MS
+_ENDED = (CheckpointState.ABORTED, CheckpointState.DELETED)
 MAX_UNKNOWN_SHARE = 0.25
 """More files of unknown attempts than this look like a catalog that has lost its memory."""
 
@@ -168,14 +169,22 @@ def _remove(deployment: Deployment, name: PipelineName, chosen: Sequence[Found],
         at("before orphan")
         remover.remove_files(uris[start : start + remover.files_at_once], places)
     at("orphans deleted")
-    catalog = deployment.catalog()
-    ended = (CheckpointState.ABORTED, CheckpointState.DELETED)
-    left = remover.list_directories(places[0])
-    for record in catalog.list(name, ended):
-        if record.directory in left:
+    _remove_directories(deployment, name, places, at)
+
+
+def _remove_directories(deployment: Deployment, name: PipelineName, places: Sequence[str], at: Point) -> None:
+    """Those of checkpoints that ended, and those whose ``begin`` died before it was committed: their number was given
+    away again, to what lies elsewhere. Only empty ones go."""
+    records, remover = deployment.catalog().list(name), deployment.remover()
+    numbers = range(1, 1 + max((r.checkpoint_id for r in records), default=0))
+    used = {r.directory for r in records if r.state not in _ENDED}
+    for parent, prefix in ((places[0], "chk-"), (f"{deployment.root_uri()}/savepoints", f"savepoint-{name}-")):
+        named = {f"{parent}/{prefix}{number}" for number in numbers} - used
+        for directory in sorted(named & remover.list_directories(parent)):
             at("before orphan directory")
-            remover.remove_directory(record.directory, places[:1])
-        elif record.directory in places:
+            remover.remove_directory(directory, [parent])
+    for record in records:
+        if record.state in _ENDED and record.directory in places:
             remover.remove_directory(record.directory, [record.directory.rpartition("/")[0]])
 
 

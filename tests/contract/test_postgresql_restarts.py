@@ -19,7 +19,7 @@ from statelib.errors import RetryableError
 from statelib.model.record import CheckpointState
 from statelib.testing.postgresql_server import NoServer, postgresql_server, restart_at_once
 
-ROUNDS = rounds(6, 100)
+ROUNDS = rounds(6, 60)
 SEED = 20260620
 FATES = ("killed before", "killed after", "request lost", "reply lost")
 MESSAGES = 24

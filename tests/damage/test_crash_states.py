@@ -118,7 +118,7 @@ def test_what_a_killed_process_left_is_made_durable_by_the_next(tmp_path: Path) 
     for name, act in acts.items():
         calls = _calls_of(tmp_path / f"{name}-counted", act)
         every = range(len(calls[0]), len(calls[0]) + len(calls[1]))
-        chosen = sorted(Random(SEED).sample(every, min(len(every), rounds(7, 60))))
+        chosen = sorted(Random(SEED).sample(every, min(len(every), rounds(7, 40))))
         for kill_at in chosen:
             root = tmp_path / f"{name}-{kill_at}"
             here, recorder = world(root, WAYS[0])

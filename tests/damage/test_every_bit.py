@@ -16,7 +16,7 @@ from statelib.flows.inspection import verify_at, wrong_files
 from statelib.flows.opened import open_checkpoint
 
 SEED = 20130101
-METADATA, DATA, RESTORES = rounds(120, 6_000), rounds(50, 6_000), rounds(12, 100)
+METADATA, DATA, RESTORES = rounds(120, 3_000), rounds(50, 3_000), rounds(12, 50)
 """Of each way: how many kinds of damage to ``_metadata``, how many to data files, and after how many of these the
 state is restored, which takes a hundred times as long as looking at the file."""
 

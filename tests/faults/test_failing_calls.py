@@ -74,7 +74,7 @@ def numbers(world: Worlds, workload: str) -> list[tuple[int, str]]:
     with failing(None, "") as calls:
         WORKLOADS[workload](here)
     every = [(at, KINDS[(at + SEED) % len(KINDS)]) for at in range(len(calls))]
-    most = rounds(2, 65)
+    most = rounds(2, 25)
     return sorted(random.Random(SEED).sample(every, min(most, len(every))))
 
 

@@ -69,7 +69,7 @@ def test_killed_again_in_recovery(tmp_path: Path) -> None:
     places = {name: world.trace(name) for name in ORDER if name != EMPTY}
     points = sorted({place.point for trace in places.values() for place in trace})
     tally = Tally("killed, and killed again while it recovers")
-    for _ in range(rounds(4, 300)):
+    for _ in range(rounds(4, 120)):
         workload = chance.choice([*places])
         more = [Place(chance.choice(points), chance.choice([0, 0, 1, 4])) for _ in range(chance.choice([1, 1, 2]))]
         chain = [chance.choice(places[workload]), *more]

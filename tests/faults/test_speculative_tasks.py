@@ -25,7 +25,7 @@ from statelib.model.state import StateStatistics
 from statelib.spark.worker import Work, snapshot_subtask
 
 NAME = PipelineName("tours")
-INTERLEAVINGS = rounds(10, 250)
+INTERLEAVINGS = rounds(10, 100)
 SEED = 20260612
 WAYS = [("heap", "canonical"), ("rocksdb", "incremental")]
 

@@ -24,7 +24,7 @@ def test_stopped_at_a_point(tmp_path: Path, strategy: tuple[str, str]) -> None:
     tally = Tally(f"stopped by an exception, then recovered ({name_of(strategy)})")
     for workload in CENTRAL_ORDER:
         if TEST_FAULTS or (strategy, workload) in SAMPLED:
-            for place in spread(world.trace(workload), rounds(2, 24), SEED):
+            for place in spread(world.trace(workload), rounds(2, 16), SEED):
                 said = f"{workload} {place.point} ({place.nth})"
                 tally.add(said, stopped(world, workload, place, from_the_task=tally.runs % 2 == 1))
     tally.close()

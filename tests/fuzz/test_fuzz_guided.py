@@ -13,7 +13,7 @@ from figures import record
 
 from tests.fuzz.running import ROOT
 
-SECONDS = rounds(1, 60)
+SECONDS = rounds(1, 20)
 TARGETS = ("metadata", "manifest-bodies", "serializer-snapshots", "names", "pipeline-files")
 if TEST_FAULTS:  # streams have many seeds, and each is read before the time begins to count
     TARGETS += ("canonical", "heap", "logs-own", "operator-state")

@@ -6,12 +6,14 @@ import os
 import random
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 from garbage import (
     FailingDeployment,
+    KillError,
     days,
     directories,
     events,
@@ -223,6 +225,39 @@ def test_a_sweep_goes_on_where_a_cleanup_beside_it_removes_what_it_has_listed(
     monkeypatch.setattr(PlacedRemover, "list_files", list_and_lose)
     (found,) = orphans(on_files)
     assert {Path(uri).parent.name for uri in found.files} == ({"chk-1", "chk-2"} if left else set())
+
+
+def test_a_begin_that_died_leaves_no_directory_once_its_number_is_another_ones(
+    here: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before that, the directory is what the next one of its kind begins in."""
+
+    def dying(begun: Callable[[], object]) -> None:
+        def at(name: str) -> None:
+            if name == "begin: before commit":
+                raise KillError(name)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("statelib.catalog.engine.crash_point", at)
+            with pytest.raises(KillError):
+                begun()
+
+    days(here, 1, 1)
+    chk, save_point = f"{here.root_uri()}/tally/chk-", f"{here.root_uri()}/savepoints/savepoint-tally-"
+    dying(lambda: begin(here, here.pipeline("tally"), day(2), "t"))
+    orphans(here, dry_run=False)
+    assert is_there(here, f"{chk}2")
+    assert save(here, "other") == 2
+    dying(lambda: save(here, "died"))
+    days(here, 2, 2)
+    assert all(is_there(here, d) for d in (f"{chk}2", f"{chk}3", f"{save_point}2", f"{save_point}3"))
+    put_file(here, "savepoints/savepoint-tally-another-1/notes.txt", "of a pipeline whose name begins alike")
+    begin(here, here.pipeline("tally"), day(3), "t")
+    orphans(here)
+    assert is_there(here, f"{chk}2")
+    orphans(here, dry_run=False)
+    there = (f"{chk}2", f"{save_point}3", f"{chk}3", f"{save_point}2", f"{chk}4", f"{save_point}another-1")
+    assert [is_there(here, directory) for directory in there] == [False, False, True, True, True, True]
 
 
 def test_files_that_the_catalog_never_heard_of_wait_for_the_grace_period(on_files: Deployment) -> None:

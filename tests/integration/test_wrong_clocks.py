@@ -22,7 +22,7 @@ from statelib.model.record import CheckpointState
 NAME = PipelineName("tally")
 YEARS_10, DAY_S = 10 * 365 * 86_400, 86_400
 JUMPS = (-YEARS_10, YEARS_10, -DAY_S, DAY_S, 0)
-ROUNDS = rounds(12, 200)
+ROUNDS = rounds(12, 100)
 SEED = 20260614
 
 

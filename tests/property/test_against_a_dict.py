@@ -207,7 +207,7 @@ class Everything(RuleBasedStateMachine):
         assert {row["key"]: row["value"] for row in rows} == self.model.snapshots[number]
 
 
-EXAMPLES, STEPS = rounds(10, 300), rounds(15, 40)
+EXAMPLES, STEPS = rounds(10, 60), rounds(15, 40)
 
 
 @pytest.mark.timeout(3600)
