@@ -31,7 +31,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.testing.postgresql_server import DATABASE_USER, NoServer, postgresql_server
 
 NAME = PipelineName("tours")
-ROUNDS = rounds(6, 75)
+ROUNDS = rounds(6, 115)
 SEED = 20260611
 WAYS = [("sqlite", "heap", "canonical"), ("postgresql", "rocksdb", "incremental")]
 

@@ -19,6 +19,7 @@ from statelib.flows.checkpoint import begin, register
 from statelib.flows.snapshot import plan_snapshot, publish
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
+from statelib.restore import proof
 from statelib.snapshots import rocksdb_incremental
 from statelib.spark.worker import Work, snapshot_subtask
 from statelib.storage import reader, streams
@@ -64,7 +65,8 @@ def unverified() -> Iterator[None]:
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(streams, "ContentHash", NoHash))
-        stack.enter_context(patch.object(reader, "crc32c", none))
+        for module in (reader, proof):
+            stack.enter_context(patch.object(module, "crc32c", none))
         stack.enter_context(patch.object(rocksdb_incremental, "_same_content", same))
         yield
 
