@@ -178,14 +178,16 @@ def _remove_directories(deployment: Deployment, name: PipelineName, places: Sequ
     records, remover = deployment.catalog().list(name), deployment.remover()
     numbers = range(1, 1 + max((r.checkpoint_id for r in records), default=0))
     used = {r.directory for r in records if r.state not in _ENDED}
-    for parent, prefix in ((places[0], "chk-"), (f"{deployment.root_uri()}/savepoints", f"savepoint-{name}-")):
+    own = {places[0]: "chk-", f"{deployment.root_uri()}/savepoints": f"savepoint-{name}-"}
+    for parent, prefix in own.items():
         named = {f"{parent}/{prefix}{number}" for number in numbers} - used
         for directory in sorted(named & remover.list_directories(parent)):
             at("before orphan directory")
             remover.remove_directory(directory, [parent])
     for record in records:
-        if record.state in _ENDED and record.directory in places:
-            remover.remove_directory(record.directory, [record.directory.rpartition("/")[0]])
+        parent = record.directory.rpartition("/")[0]
+        if record.state in _ENDED and record.directory in places and parent not in own:
+            remover.remove_directory(record.directory, [parent])
 
 
 def why(deployment: Deployment, file: str) -> Why:
