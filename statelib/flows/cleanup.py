@@ -22,6 +22,7 @@ from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.model.termination import JobStatus
+from statelib.storage.names import savepoint_directory
 from statelib.storage.placed_removal import is_below, parent_of
 from statelib.storage.publish import METADATA_NAME
 
@@ -195,11 +196,16 @@ def roots_of(deployment: Deployment, record: CheckpointRecord) -> tuple[str, ...
     return (deployment.root_uri(), *own)
 
 
-def _remove_directory(deployment: Deployment, record: CheckpointRecord) -> None:
-    """A savepoint's directory in its user's place is ours to remove if we named it."""
+def is_savepoint_named_by_us(record: CheckpointRecord) -> bool:
+    """Its directory is then ours to remove, also in its user's place."""
+    name = savepoint_directory(record.pipeline, record.checkpoint_id)
     directory = PLACES.kind(record.directory).normalised(record.directory)
-    ours = directory.endswith(f"/savepoint-{record.pipeline}-{record.checkpoint_id}")
-    roots = (parent_of(directory),) if ours else (deployment.root_uri(),)
+    return record.kind is SnapshotKind.SAVEPOINT and directory.rpartition("/")[2] == name
+
+
+def _remove_directory(deployment: Deployment, record: CheckpointRecord) -> None:
+    directory = PLACES.kind(record.directory).normalised(record.directory)
+    roots = (parent_of(directory) if is_savepoint_named_by_us(record) else deployment.root_uri(),)
     if is_below(record.directory, roots):
         deployment.remover().remove_directory(record.directory, roots)
 

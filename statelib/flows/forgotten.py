@@ -9,10 +9,9 @@ from statelib.errors import ConflictError, CorruptStateError, NotFoundError
 from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.ids import PipelineName
+from statelib.storage.names import checkpoint_directory, checkpoint_number
 from statelib.storage.placed_removal import is_below
 from statelib.storage.publish import METADATA_NAME
-
-_PREFIX = "chk-"
 
 
 def check_remembered(deployment: Deployment, name: PipelineName) -> None:
@@ -36,10 +35,10 @@ def check_before_deleting(deployment: Deployment, names: Collection[PipelineName
 def _forgotten(deployment: Deployment, name: PipelineName) -> list[str]:
     """Directories of the pipeline's published checkpoints whose ids the catalog has not given out, oldest first."""
     remover, own = deployment.remover(), f"{deployment.root_uri()}/{name}"
-    found = (uri.rpartition("/")[2] for uri in remover.list_directories(own))
-    numbers = sorted(int(n[len(_PREFIX) :]) for n in found if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdecimal())
+    names = (uri.rpartition("/")[2] for uri in remover.list_directories(own))
+    numbers = sorted(number for number in map(checkpoint_number, names) if number is not None)
     next_id = deployment.catalog().rebuilding.next_id(name) if numbers else 1
-    unheard = [f"{own}/{_PREFIX}{number}" for number in numbers if number >= next_id]
+    unheard = [f"{own}/{checkpoint_directory(number)}" for number in numbers if number >= next_id]
     # A begin that came to nothing leaves an empty directory.
     return [uri for uri in unheard if any(file.path == METADATA_NAME for file in remover.list_files(uri))]
 
@@ -60,5 +59,5 @@ def _behind(needed: PipelineName, name: PipelineName, directory: str) -> Conflic
         f"{needed}: {directory} lies on storage, but the catalog never heard of it: it is older than the storage",
         kind="catalog-behind-storage",
         hint=f"statelib catalog rebuild --merge -p {name} enters it; if it is left out there, add --give-up "
-        f"{name}/{directory.rpartition(_PREFIX)[2]}; until then nothing is begun or deleted",
+        f"{name}/{checkpoint_number(directory.rpartition('/')[2])}; until then nothing is begun or deleted",
     )

@@ -36,6 +36,7 @@ from statelib.restore.plan import RestoreSource
 from statelib.serializers.keys import decode_keys
 from statelib.serializers.rows import NO_ROWS, StateRows
 from statelib.serializers.values import decode_values
+from statelib.storage.names import SAVEPOINTS_DIRECTORY, checkpoint_number, savepoint_directory
 from statelib.storage.relocation import Relocation, relocation_of
 from statelib.storage.scratch import scratch_directory
 from statelib.storage.uris import AllowedRoot
@@ -346,7 +347,10 @@ def origin_directories(root: str, origins: Sequence[Origin]) -> tuple[str, ...]:
     """Where the files of a fork's origins may lie: in the directories of those pipelines and savepoints, and
     always below the deployment's own storage."""
     pipelines = [f"{root}/{o.pipeline}" for o in origins]
-    return (*pipelines, *(f"{root}/savepoints/savepoint-{o.pipeline}-{o.checkpoint_id}" for o in origins))
+    return (
+        *pipelines,
+        *(f"{root}/{SAVEPOINTS_DIRECTORY}/{savepoint_directory(o.pipeline, o.checkpoint_id)}" for o in origins),
+    )
 
 
 def pipeline_directory(directory: str, storage_root: str | None) -> str | None:
@@ -356,4 +360,4 @@ def pipeline_directory(directory: str, storage_root: str | None) -> str | None:
     root = PLACES.kind(storage_root).normalised(storage_root).rstrip("/")
     parent, _, name = directory.rpartition("/")
     beside = parent.rpartition("/")[0]
-    return parent if beside == root and name.startswith("chk-") else None
+    return parent if beside == root and checkpoint_number(name) is not None else None

@@ -1,19 +1,25 @@
 """The orphan sweep, and why a file is there: what lies on storage, judged by what the catalog knows."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from statelib.catalog.storage_facts import FileFacts
 from statelib.coordinator.orphans import METADATA_NAME, REMOVABLE, Found, Listed, Verdict, classify
 from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
-from statelib.flows.cleanup import Point, names
+from statelib.flows.cleanup import Point, is_savepoint_named_by_us, names
 from statelib.flows.forgotten import check_before_deleting
 from statelib.flows.wiring import PLACES, Deployment
-from statelib.model.checkpoint import SnapshotKind
-from statelib.model.ids import PipelineName
+from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.storage.names import (
+    SAVEPOINTS_DIRECTORY,
+    checkpoint_directory,
+    checkpoint_number,
+    savepoint_directory,
+)
 from statelib.storage.removal import CheckpointRemover
 
 HOUR_MS = 3_600_000
@@ -107,8 +113,8 @@ def _sweep(  # noqa: PLR0917 - the options of the call above, one pipeline at a 
 
 
 def _brought_up_to_date(name: PipelineName, directory: str) -> str:
-    number = directory.removeprefix("chk-")
-    if not (directory.startswith("chk-") and number.isdecimal()):
+    number = checkpoint_number(directory)
+    if number is None:
         return f"move it elsewhere: the directory of {name} is for its own checkpoints"
     return (
         f"statelib catalog rebuild --merge -p {name} enters it; if it is left out there, add --give-up {name}/{number}"
@@ -146,8 +152,7 @@ def _places(deployment: Deployment, name: PipelineName) -> list[str]:
 
 
 def _is_ended_savepoint(record: CheckpointRecord) -> bool:
-    ours = record.directory.endswith(f"/savepoint-{record.pipeline}-{record.checkpoint_id}")
-    return record.kind is SnapshotKind.SAVEPOINT and ours and record.state is not CheckpointState.PENDING
+    return is_savepoint_named_by_us(record) and record.state is not CheckpointState.PENDING
 
 
 def _check_share(name: PipelineName, found: Sequence[Found]) -> None:
@@ -178,9 +183,12 @@ def _remove_directories(deployment: Deployment, name: PipelineName, places: Sequ
     records, remover = deployment.catalog().list(name), deployment.remover()
     numbers = range(1, 1 + max((r.checkpoint_id for r in records), default=0))
     used = {r.directory for r in records if r.state not in _ENDED}
-    own = {places[0]: "chk-", f"{deployment.root_uri()}/savepoints": f"savepoint-{name}-"}
-    for parent, prefix in own.items():
-        named = {f"{parent}/{prefix}{number}" for number in numbers} - used
+    own: dict[str, Callable[[CheckpointId], str]] = {
+        places[0]: checkpoint_directory,
+        f"{deployment.root_uri()}/{SAVEPOINTS_DIRECTORY}": partial(savepoint_directory, name),
+    }
+    for parent, named_for in own.items():
+        named = {f"{parent}/{named_for(CheckpointId(number))}" for number in numbers} - used
         for directory in sorted(named & remover.list_directories(parent)):
             at("before orphan directory")
             remover.remove_directory(directory, [parent])

@@ -9,6 +9,7 @@ from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.checkpoint import CheckpointManifest, SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.storage.names import checkpoint_directory
 from statelib.storage.publish import METADATA_NAME
 
 _CHECKPOINT = re.compile(r"([^/]+)/chk-([0-9]+)/.+")
@@ -81,7 +82,7 @@ def _opened(deployment: Deployment, directory: str, root: str) -> FoundSnapshot 
     manifest = opened.manifest
     if manifest is None:
         return LeftOut(directory, "written by Flink, not by a pipeline of statelib", damaged=False)
-    own = f"{root}/{manifest.pipeline}/chk-{manifest.checkpoint_id}"
+    own = f"{root}/{manifest.pipeline}/{checkpoint_directory(manifest.checkpoint_id)}"
     if manifest.kind is SnapshotKind.CHECKPOINT and opened.directory != own:
         reason = f"a copy of checkpoint {manifest.pipeline}/{manifest.checkpoint_id}, which was written to {own}"
         return LeftOut(opened.directory, reason, damaged=False)

@@ -21,6 +21,7 @@ from statelib.model.checkpoint import SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, Owner, PipelineHead
+from statelib.storage.names import checkpoint_directory
 
 Name = tuple[PipelineName, CheckpointId]
 
@@ -188,13 +189,12 @@ class _Rebuild:
     def _given_up(self, left_out: Mapping[str, LeftOut]) -> tuple[CheckpointRecord, ...]:
         """Of what is left out, what is to be given up; also where ``_metadata`` cannot be read, and only the name of
         the directory tells which checkpoint it is."""
-        own = f"{self.deployment.root_uri()}/{self.name}/chk-"
-        unreadable = {place: left for place, left in self.left_out.items() if place.startswith(own)}
+        own = f"{self.deployment.root_uri()}/{self.name}"
         records = []
         for number in sorted(self.give_up - set(self.rows)):
             found = self.found.get(number)
-            place = found.opened.directory if found else f"{own}{number}"
-            left = left_out.get(place) or unreadable.get(place)
+            place = found.opened.directory if found else f"{own}/{checkpoint_directory(number)}"
+            left = left_out.get(place) or (None if found else self.left_out.get(place))
             if left is None:
                 continue
             record = _record(found, None) if found else _unreadable(self.name, number, place)

@@ -24,7 +24,13 @@ from statelib.storage.data_files import DataFile, PipelineDirectory, remove_file
 from statelib.storage.descriptors import opened_directory
 from statelib.storage.failures import storage_errors
 from statelib.storage.merging import FileMergingStorage, whole_files
-from statelib.storage.names import checked_number, file_prefix, is_numbered
+from statelib.storage.names import (
+    SAVEPOINTS_DIRECTORY,
+    checkpoint_directory,
+    file_prefix,
+    is_numbered,
+    savepoint_directory,
+)
 from statelib.storage.publish import METADATA_NAME, location_taken, put_if_absent, read_published
 from statelib.storage.streams import CheckpointStream
 from statelib.storage.task_owned import FileTaskOwned
@@ -68,13 +74,13 @@ class FileSystemCheckpointStorage:
 
     def initialize_location(self, checkpoint_id: CheckpointId) -> StorageReference:
         """Make ``chk-<id>``; ConflictError (``location-taken``) if a checkpoint was published there."""
-        return _claim_directory(self.root, self.pipeline, f"chk-{checked_number(checkpoint_id, 'checkpoint id')}")
+        return _claim_directory(self.root, self.pipeline, checkpoint_directory(checkpoint_id))
 
     def initialize_savepoint_location(self, checkpoint_id: CheckpointId, target: str | None) -> StorageReference:
         """Make ``savepoint-<pipeline>-<id>`` under ``target``; ConflictError (``location-taken``) as above."""
-        name = f"savepoint-{self.pipeline}-{checked_number(checkpoint_id, 'checkpoint id')}"
+        name = savepoint_directory(self.pipeline, checkpoint_id)
         if target is None:
-            return _claim_directory(self.root, "savepoints", name)
+            return _claim_directory(self.root, SAVEPOINTS_DIRECTORY, name)
         return _claim_directory(target, name)
 
     def publish_metadata(self, reference: StorageReference, data: bytes) -> bytes:
@@ -95,7 +101,7 @@ class FileSystemCheckpointStorage:
                 hint="every Spark executor must see the storage under the same path",
             )
         root = local_path(self.root)
-        own = parts_below(path, root) == (self.pipeline, f"chk-{checkpoint_id}")
+        own = parts_below(path, root) == (self.pipeline, checkpoint_directory(checkpoint_id))
         shared = PipelineDirectory(root, self.pipeline, SHARED_DIRECTORY) if own else None
         return FileSystemStreamFactory(path, attempt, subtask, self.inline_threshold_bytes, shared)
 
@@ -103,9 +109,7 @@ class FileSystemCheckpointStorage:
         return FileMergingStorage(self, settings)
 
     def default_location(self, checkpoint_id: CheckpointId) -> StorageReference:
-        return StorageReference(
-            f"{self.root.rstrip('/')}/{self.pipeline}/chk-{checked_number(checkpoint_id, 'checkpoint id')}"
-        )
+        return StorageReference(f"{self.root.rstrip('/')}/{self.pipeline}/{checkpoint_directory(checkpoint_id)}")
 
     def create_task_owned_state_stream(self, attempt: AttemptId, subtask: int) -> CheckpointStream:
         return self.create_task_owned_checkpoint_state_toolset(attempt, subtask).create_stream()

@@ -21,6 +21,7 @@ from statelib.model.handles import ByteStreamStateHandle, checksum_key
 from statelib.model.ids import AttemptId, CheckpointId, pipeline_name
 from statelib.storage.local_index import LocalCopy, read_index, write_index
 from statelib.storage.local_streams import LocalStreams
+from statelib.storage.names import checkpoint_directory, checkpoint_number
 from statelib.storage.views import WrittenStream
 
 log = logging.getLogger(__name__)
@@ -29,7 +30,6 @@ LOCAL_STATE = "local-state"
 
 _ONGOING = ".ongoing"
 _TRASH = "trash-"
-_CHECKPOINT = "chk-"
 _SNAPSHOT_DIGITS = 24
 """Of an attempt's id: the same for all tasks of one snapshot."""
 
@@ -111,7 +111,7 @@ class LocalSnapshotDirectories:
     def open(self, checkpoint_id: CheckpointId) -> LocalSnapshotDirectory | None:
         """A new, empty directory; None, with a warning, where none can be made."""
         self.discard(checkpoint_id)
-        directory = LocalSnapshotDirectory(self._root / f"{_CHECKPOINT}{checkpoint_id}" / self._name)
+        directory = LocalSnapshotDirectory(self._root / checkpoint_directory(checkpoint_id) / self._name)
         self._open[checkpoint_id] = directory  # before it is made, so that it is discarded whatever ends this
         try:
             directory.make()
@@ -164,7 +164,7 @@ class LocalStateStore:
         """Key of a remote file or segment -> its copy, for those of ``files`` that were copied on this host with
         the very size and checksum, by whichever subtask."""
         found: dict[str, FoundCopy] = {}
-        for directory in _entries(self.path / f"{_CHECKPOINT}{checkpoint_id}"):
+        for directory in _entries(self.path / checkpoint_directory(checkpoint_id)):
             found |= {path: FoundCopy(str(directory), copy) for path, copy in _copies(directory, files).items()}
         return found
 
@@ -178,14 +178,14 @@ class LocalStateStore:
         has been overtaken leaves newer checkpoints alone."""
         trash = (self.path / f"{_TRASH}{attempt}-{number}" for number in itertools.count())
         for entry in _entries(self.path):
-            number = entry.name.removeprefix(_CHECKPOINT)
-            if not number.isdecimal():
+            number = checkpoint_number(entry.name)
+            if number is None:
                 _delete(entry)
-            elif int(number) == base:
+            elif number == base:
                 _remove(_useless(_entries(entry), files), trash)
-            elif int(number) == checkpoint_id:
+            elif number == checkpoint_id:
                 _remove((d for d in _entries(entry) if d.name[:_SNAPSHOT_DIGITS] != attempt[:_SNAPSHOT_DIGITS]), trash)
-            elif int(number) < checkpoint_id:
+            elif number < checkpoint_id:
                 _remove((entry,), trash)
 
     def clear(self) -> None:

@@ -1,15 +1,19 @@
-"""The names of what an attempt writes, made and recognised."""
+"""The names of snapshots' directories, and of what an attempt writes in them: made and recognised."""
 
 import itertools
 import re
 
 from statelib.errors import InvalidRequestError
-from statelib.model.ids import AttemptId
+from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.storage.uris import shown
 
 TASK_OWNED_DIRECTORY = "taskowned"
 """Below a pipeline's directory, as in Flink; what lies there no coordinator removes."""
 
+SAVEPOINTS_DIRECTORY = "savepoints"
+"""Below a storage's root, beside the pipelines."""
+
+_CHECKPOINT = "chk-"
 _ATTEMPT = re.compile(r"[0-9a-f]{32}")
 _task_owned = itertools.count()
 
@@ -19,6 +23,22 @@ def checked_number(value: int, what: str) -> int:
     if type(value) is not int or value < 0:
         raise InvalidRequestError(f"{what} {shown(str(value))}: expected an integer >= 0", kind="bad-id")
     return value
+
+
+def checkpoint_directory(checkpoint_id: CheckpointId) -> str:
+    """The name of a checkpoint's directory in its pipeline's: ``chk-<id>``."""
+    return f"{_CHECKPOINT}{checked_number(checkpoint_id, 'checkpoint id')}"
+
+
+def checkpoint_number(directory: str) -> CheckpointId | None:
+    """The other way round; None for any other name."""
+    number = directory.removeprefix(_CHECKPOINT)
+    return CheckpointId(int(number)) if number != directory and number.isdecimal() else None
+
+
+def savepoint_directory(pipeline: PipelineName, checkpoint_id: CheckpointId) -> str:
+    """The name of a savepoint's directory, in :data:`SAVEPOINTS_DIRECTORY` or where its user wants it."""
+    return f"savepoint-{pipeline}-{checked_number(checkpoint_id, 'checkpoint id')}"
 
 
 def file_prefix(attempt: AttemptId, subtask: int) -> str:

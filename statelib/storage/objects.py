@@ -22,7 +22,14 @@ from statelib.model.handles import (
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
 from statelib.storage.filesystem import DEFAULT_INLINE_THRESHOLD_BYTES, check_inline_threshold
 from statelib.storage.merging import FileMergingStorage, whole_files
-from statelib.storage.names import TASK_OWNED_DIRECTORY, checked_number, file_prefix, is_numbered
+from statelib.storage.names import (
+    SAVEPOINTS_DIRECTORY,
+    TASK_OWNED_DIRECTORY,
+    checkpoint_directory,
+    file_prefix,
+    is_numbered,
+    savepoint_directory,
+)
 from statelib.storage.objects_bucket import Bucket
 from statelib.storage.objects_publish import check_put_if_absent, put_object_if_absent, read_published_object
 from statelib.storage.objects_spool import SpooledObject
@@ -66,13 +73,13 @@ class ObjectCheckpointStorage:
     def initialize_location(self, checkpoint_id: CheckpointId) -> StorageReference:
         """Begin ``chk-<id>``; ConflictError (``location-taken``) if a checkpoint was published there,
         UnsupportedError (``no-put-if-absent``) on a storage that would overwrite it."""
-        return self._claim(self.root, self.pipeline, f"chk-{checked_number(checkpoint_id, 'checkpoint id')}")
+        return self._claim(self.root, self.pipeline, checkpoint_directory(checkpoint_id))
 
     def initialize_savepoint_location(self, checkpoint_id: CheckpointId, target: str | None) -> StorageReference:
         """Begin ``savepoint-<pipeline>-<id>`` under ``target``; raises as above."""
-        name = f"savepoint-{self.pipeline}-{checked_number(checkpoint_id, 'checkpoint id')}"
+        name = savepoint_directory(self.pipeline, checkpoint_id)
         if target is None:
-            return self._claim(self.root, "savepoints", name)
+            return self._claim(self.root, SAVEPOINTS_DIRECTORY, name)
         return self._claim(target, name)
 
     def publish_metadata(self, reference: StorageReference, data: bytes) -> bytes:
@@ -103,7 +110,7 @@ class ObjectCheckpointStorage:
         return FileMergingStorage(self, settings)
 
     def default_location(self, checkpoint_id: CheckpointId) -> StorageReference:
-        name = f"chk-{checked_number(checkpoint_id, 'checkpoint id')}"
+        name = checkpoint_directory(checkpoint_id)
         return StorageReference(object_location(self.root).below(self.pipeline, name).uri)
 
     def create_task_owned_state_stream(self, attempt: AttemptId, subtask: int) -> CheckpointStream:

@@ -13,6 +13,7 @@ from tests.benchmarks.events import batch_directory, new_deployment, new_pipelin
 from tests.benchmarks.in_process import Subtasks
 from tests.benchmarks.measure import Ratio, table
 from tests.benchmarks.plots import goal_of, plot
+from tests.benchmarks.rows.safety import SETTINGS, Checkpoints, Stopwatch, unverified, watched
 
 
 def test_rows_without_spark_are_measured_and_right(tmp_path: Path) -> None:
@@ -21,6 +22,19 @@ def test_rows_without_spark_are_measured_and_right(tmp_path: Path) -> None:
     assert all(row.measured and row.ratio > 0 for row in found), table(found)
     assert not [row.note for row in found if "INVALID" in row.note]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids="-".join)
+def test_all_that_verifies_goes_past_the_stopwatch_and_none_of_it_is_needed(
+    tmp_path: Path, setting: tuple[str, str]
+) -> None:
+    """Of G11's contenders: what is written without checksums is read without; with them, both take some time."""
+    watch = Stopwatch("wall s")
+    for verification in (lambda: watched(watch), unverified):
+        checkpoints = Checkpoints(tmp_path / verification.__name__, setting, 0.05, verification)
+        watch.spent = 0.0
+        checkpoints.turn(0)
+        assert (watch.spent > 0) == (verification is not unverified)
 
 
 def test_a_suite_that_fails_says_so_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
