@@ -89,6 +89,7 @@ bench-all: setup java  ## measure every row of PERFORMANCE.md beside everything 
 	@$(BIN)/python -m tests.benchmarks --rows all $(ARGS)
 
 .PHONY: java
-java:
+java: setup
 	@command -v java >/dev/null 2>&1 || [ -x "$${JAVA_HOME:-}/bin/java" ] || \
 		{ echo "Spark needs Java 17: install it, or set JAVA_HOME" >&2; exit 1; }
+	@$(BIN)/python -m demo.spark_start

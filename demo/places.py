@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from demo import spark_start
+
 CHECKOUT = Path(__file__).resolve().parent.parent
 FOREIGN = ("AIRFLOW", "AWS_", "SPARK_", "PYSPARK_", "STATELIB_", "PYTHON")
 """Variables that start so are not passed on: another installation must not leak into this one."""
@@ -91,15 +93,12 @@ def statelib_settings(places: Places) -> dict[str, str]:
 
 
 def _spark(places: Places) -> dict[str, str]:
-    fast_start = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
     return {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_CONF_DIR": str(CHECKOUT / "demo" / "spark"),
-        "SPARK_LAUNCHER_OPTS": fast_start,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(places.scratch),
-        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={places.scratch}",
+        **spark_start.variables(places.scratch, places.settings),
     }
 
 

@@ -1,0 +1,62 @@
+"""Spark's JVMs get the same settings with an archive of classes as without, and really use it."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from demo import spark_start
+from demo.places import Places, Ports, environment
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(spark_start, "KEPT", tmp_path / "spark")
+    monkeypatch.setattr(spark_start, "_archive", lambda: tmp_path / "spark" / "classes-1.jsa")
+    return tmp_path / "spark" / "classes-1.jsa"
+
+
+def test_with_an_archive_variables_say_what_the_file_says(archive: Path) -> None:
+    archive.parent.mkdir()
+    archive.touch()
+    said = spark_start.variables(Path("/a b/scratch"))
+    options = shlex.split(said["SPARK_SUBMIT_OPTS"])
+    assert {"-Djava.io.tmpdir=/a b/scratch", f"-XX:SharedArchiveFile={archive}"} <= set(options)
+    given = dict(option[2:].split("=", 1) for option in options if option.startswith("-Dspark."))
+    executors = shlex.split(given.pop("spark.executor.extraJavaOptions"))
+    lines = (spark_start.CONF / "spark-defaults.conf").read_text().splitlines()
+    file = dict(line.split(None, 1) for line in lines if line.startswith("spark."))
+    assert given == {name: value for name, value in file.items() if not name.endswith("extraJavaOptions")}
+    for name in ("driver", "executor"):
+        flags = set(file[f"spark.{name}.extraJavaOptions"].split())
+        assert flags <= set(options)
+        assert flags <= set(executors)
+    assert said["SPARK_DRIVER_MEMORY"] == given["spark.driver.memory"]
+    assert list(Path(said["SPARK_CONF_DIR"]).iterdir()) == []
+
+
+def test_without_one_or_with_settings_of_ones_own_the_file_counts(archive: Path) -> None:
+    assert spark_start.variables(Path("/scratch"))["SPARK_CONF_DIR"] == str(spark_start.CONF)
+    archive.parent.mkdir()
+    archive.touch()
+    said = spark_start.variables(Path("/scratch"), {"SPARK_CONF_DIR": "/etc/spark"})
+    assert "-D" not in said["SPARK_SUBMIT_OPTS"].replace("-Djava.io.tmpdir", "")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_jvm_takes_its_classes_from_it(tmp_path: Path, elsewhere: bool) -> None:
+    """``-Xshare:on``: Java refuses to start where the archive is not of this class path."""
+    places = Places(work=tmp_path)
+    places.make_directories()
+    variables = environment(places, Ports())
+    if "SharedArchiveFile" not in variables["SPARK_SUBMIT_OPTS"]:
+        pytest.skip("no archive of Spark's classes: make java")
+    variables["SPARK_SUBMIT_OPTS"] += " -Xshare:on"
+    if elsewhere:
+        variables["SPARK_CONF_DIR"] = str(spark_start.CONF)
+    done = subprocess.run(
+        ["spark-submit", "--version"], env={**os.environ, **variables}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode != 0) == elsewhere, done.stdout + done.stderr
