@@ -1,8 +1,9 @@
-"""Fuzzing that coverage guides: ``python -m tests.fuzz.guided <target> <seconds> [<directory>]``.
+"""Fuzzing that coverage guides: ``python -m tests.fuzz.guided <target>[,<target>...] <seconds> [<directory>]``.
 
-A target and its seeds are those of the campaigns. ``directory``: where what was found is kept from run to run; without
-it nothing is. Ends with another status than 0, and a trace, at the first input that is neither read nor refused with a
-typed error of one line, that takes longer than 10 s, or 256 MiB beyond what the libraries take.
+Each target in a process of its own, one after the other; statelib is instrumented once for all. A target and its
+seeds are those of the campaigns. ``directory``: where what was found is kept from run to run; without it nothing is.
+Ends with another status than 0, and a trace, if there is an input that is neither read nor refused with a typed error
+of one line, that takes longer than 10 s, or 256 MiB beyond what the libraries take; its target goes no further.
 """
 
 import os
@@ -20,7 +21,18 @@ HANG_S, MEMORY_MIB = 10, 256
 _MOST_BYTES = 1 << 16
 
 
-def main(name: str, seconds: str, directory: str | None = None) -> None:
+def main(names: str, seconds: str, directory: str | None = None) -> int:
+    failed = 0
+    for name in names.split(","):
+        print(f"target {name}", file=sys.stderr, flush=True)
+        if not (child := os.fork()):
+            fuzz(name, seconds, directory)
+        failed += os.waitpid(child, 0)[1] != 0
+    return failed
+
+
+def fuzz(name: str, seconds: str, directory: str | None) -> None:
+    """Ends this process."""
     target = TARGETS[name]()
     names = sorted(target.seeds)
 
@@ -47,4 +59,4 @@ def main(name: str, seconds: str, directory: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))

@@ -20,6 +20,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from demo.spark_start import FAST
+
 SOURCES = Path(__file__).parent / "flink"
 HOME = Path(os.environ.get("STATELIB_FLINK", Path(__file__).parents[2] / ".work" / "flink"))
 HASHES = {
@@ -162,8 +164,9 @@ class Flink:
                     process.kill()
 
     def _java(self, main: str, *arguments: str) -> str:
+        java, *rest = self._command(main, *arguments)
         run = subprocess.run(
-            self._command(main, *arguments), capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            [java, *FAST.split(), *rest], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
         if run.returncode:
             raise RuntimeError(f"{main} ended with {run.returncode}:\n{run.stderr[-4000:]}")
