@@ -13,7 +13,6 @@ from typing import Any
 import psutil
 
 from demo.processes import family, kill, unused_ports
-from demo.spark_start import FAST
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 PATIENCE_S = 300.0
@@ -33,7 +32,7 @@ class SparkCluster:
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self._directory = directory
         kept = {name: value for name, value in environment.items() if not name.startswith(NOT_FOR_WORKERS)}
-        self._environment = {"SPARK_DAEMON_JAVA_OPTS": FAST} | kept | _DAEMON
+        self._environment = kept | _DAEMON
         self.port, self._web = unused_ports(2)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 

@@ -26,16 +26,16 @@ PATIENCE_S = 600
 
 def variables(scratch: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """Of Spark's own. ``settings`` that name another ``SPARK_CONF_DIR`` are left to say everything."""
+    always = {"SPARK_LAUNCHER_OPTS": FAST, "SPARK_DAEMON_JAVA_OPTS": FAST}
     temporary = f'"-Djava.io.tmpdir={scratch}"'
     archive = None if "SPARK_CONF_DIR" in (settings or {}) else _archive()
     if archive is None or not archive.is_file():
-        return {"SPARK_CONF_DIR": str(CONF), "SPARK_LAUNCHER_OPTS": FAST, "SPARK_SUBMIT_OPTS": temporary}
+        return always | {"SPARK_CONF_DIR": str(CONF), "SPARK_SUBMIT_OPTS": temporary}
     jvm = _jvm(f'"-XX:SharedArchiveFile={archive}"')
     said = properties() | {"spark.executor.extraJavaOptions": jvm}
     options = [temporary, jvm, *(f"'-D{name}={value}'" for name, value in said.items())]
-    return {
+    return always | {
         "SPARK_CONF_DIR": str(_empty_conf()),
-        "SPARK_LAUNCHER_OPTS": FAST,
         "SPARK_DAEMON_JAVA_OPTS": jvm,
         "SPARK_DRIVER_MEMORY": said["spark.driver.memory"],
         "SPARK_SUBMIT_OPTS": " ".join(options),
@@ -61,7 +61,7 @@ def make_archive() -> bool:
     print("Keeping the classes that Spark needs, for faster starts (once, 170 MB, about a minute) ...", flush=True)
     with TemporaryDirectory(dir=KEPT) as scratch:
         new = Path(scratch) / "classes.jsa"
-        environment = os.environ | {
+        environment = {n: v for n, v in os.environ.items() if not n.startswith(("SPARK_", "PYSPARK_", "PYTHON"))} | {
             "SPARK_CONF_DIR": str(_empty_conf()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": scratch,

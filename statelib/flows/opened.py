@@ -36,7 +36,7 @@ from statelib.restore.plan import RestoreSource
 from statelib.serializers.keys import decode_keys
 from statelib.serializers.rows import NO_ROWS, StateRows
 from statelib.serializers.values import decode_values
-from statelib.storage.names import SAVEPOINTS_DIRECTORY, checkpoint_number, savepoint_directory
+from statelib.storage.names import CHECKPOINT_PREFIX, SAVEPOINTS_DIRECTORY, savepoint_directory
 from statelib.storage.relocation import Relocation, relocation_of
 from statelib.storage.scratch import scratch_directory
 from statelib.storage.uris import AllowedRoot
@@ -360,4 +360,4 @@ def pipeline_directory(directory: str, storage_root: str | None) -> str | None:
     root = PLACES.kind(storage_root).normalised(storage_root).rstrip("/")
     parent, _, name = directory.rpartition("/")
     beside = parent.rpartition("/")[0]
-    return parent if beside == root and checkpoint_number(name) is not None else None
+    return parent if beside == root and name.startswith(CHECKPOINT_PREFIX) else None

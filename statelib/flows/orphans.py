@@ -13,7 +13,7 @@ from statelib.flows.cleanup import Point, is_savepoint_named_by_us, names
 from statelib.flows.forgotten import check_before_deleting
 from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.model.record import CheckpointState
 from statelib.storage.names import (
     SAVEPOINTS_DIRECTORY,
     checkpoint_directory,
@@ -147,12 +147,8 @@ def _storage_now_ms(remover: CheckpointRemover, listed: Iterable[str]) -> int | 
 def _places(deployment: Deployment, name: PipelineName) -> list[str]:
     """The pipeline's directory, and those of the savepoints that statelib made and that have ended."""
     pipeline = f"{deployment.root_uri()}/{name}"
-    made = [r.directory for r in deployment.catalog().list(name) if _is_ended_savepoint(r)]
-    return [pipeline, *made]
-
-
-def _is_ended_savepoint(record: CheckpointRecord) -> bool:
-    return is_savepoint_named_by_us(record) and record.state is not CheckpointState.PENDING
+    ended = (r for r in deployment.catalog().list(name) if r.state is not CheckpointState.PENDING)
+    return [pipeline, *(r.directory for r in ended if is_savepoint_named_by_us(r))]
 
 
 def _check_share(name: PipelineName, found: Sequence[Found]) -> None:

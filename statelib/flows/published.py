@@ -9,11 +9,11 @@ from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.checkpoint import CheckpointManifest, SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.storage.names import checkpoint_directory
+from statelib.storage.names import CHECKPOINT_PREFIX, SAVEPOINTS_DIRECTORY, checkpoint_directory
 from statelib.storage.publish import METADATA_NAME
 
-_CHECKPOINT = re.compile(r"([^/]+)/chk-([0-9]+)/.+")
-_SAVEPOINT = re.compile(r"savepoints/savepoint-(.+)-([0-9]+)/.+")
+_CHECKPOINT = re.compile(rf"([^/]+)/{CHECKPOINT_PREFIX}([0-9]+)/.+")
+_SAVEPOINT = re.compile(rf"{SAVEPOINTS_DIRECTORY}/savepoint-(.+)-([0-9]+)/.+")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ TASK_OWNED_DIRECTORY = "taskowned"
 SAVEPOINTS_DIRECTORY = "savepoints"
 """Below a storage's root, beside the pipelines."""
 
-_CHECKPOINT = "chk-"
+CHECKPOINT_PREFIX = "chk-"
+"""Of the name of a checkpoint's directory."""
 _ATTEMPT = re.compile(r"[0-9a-f]{32}")
 _task_owned = itertools.count()
 
@@ -27,12 +28,12 @@ def checked_number(value: int, what: str) -> int:
 
 def checkpoint_directory(checkpoint_id: CheckpointId) -> str:
     """The name of a checkpoint's directory in its pipeline's: ``chk-<id>``."""
-    return f"{_CHECKPOINT}{checked_number(checkpoint_id, 'checkpoint id')}"
+    return f"{CHECKPOINT_PREFIX}{checked_number(checkpoint_id, 'checkpoint id')}"
 
 
 def checkpoint_number(directory: str) -> CheckpointId | None:
     """The other way round; None for any other name."""
-    number = directory.removeprefix(_CHECKPOINT)
+    number = directory.removeprefix(CHECKPOINT_PREFIX)
     return CheckpointId(int(number)) if number != directory and number.isdecimal() else None
 
 
