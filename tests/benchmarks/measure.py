@@ -72,13 +72,16 @@ def _divide(ours: float, theirs: float, scaled: float) -> float:
 def take_turns(
     contenders: Mapping[str, Contender], runs: int, warmups: int, unit: Unit = "cpu s"
 ) -> dict[str, tuple[float, ...]]:
-    """The figures of ``runs`` rounds after ``warmups`` that are not counted; rounds are numbered from 0."""
+    """The figures of ``runs`` rounds after ``warmups`` that are not counted; rounds are numbered from 0.
+
+    Every other round begins with the last contender, so that none gains by its place.
+    """
     figures: dict[str, list[float]] = {name: [] for name in contenders}
     with CpuClock() as cpu:
         clock = time.perf_counter if unit == "wall s" else cpu
         for number in range(warmups + runs):
-            for name, contender in contenders.items():
-                spent = _turn(contender, number, clock)
+            for name in list(contenders)[:: -1 if number % 2 else 1]:
+                spent = _turn(contenders[name], number, clock)
                 if number >= warmups:
                     figures[name].append(spent)
     return {name: tuple(values) for name, values in figures.items()}
