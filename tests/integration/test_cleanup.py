@@ -11,6 +11,7 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
+from extent import TEST_ALL
 from garbage import (
     FailingDeployment,
     KillError,
@@ -318,10 +319,12 @@ def test_why_names_who_needs_a_file(here: Deployment) -> None:
     assert refusal.value.kind == "unknown-file"
 
 
-def test_a_hundred_checkpoints_with_failures_leave_no_unreferenced_file(here: Deployment) -> None:
-    """Every kind of end a checkpoint can come to, in random order, with deletions that fail in between."""
+def test_checkpoints_with_failures_leave_no_unreferenced_file(here: Deployment) -> None:
+    """A hundred, on object storages fewer unless all is asked for: every kind of end a checkpoint can come to, in
+    random order, with deletions that fail in between."""
     chance, number, pipeline, failed = random.Random(7), 1, here.pipeline("tally"), 0
-    for turn in range(100):
+    turns = 100 if TEST_ALL or here.root_uri().startswith("file:") else 40
+    for turn in range(turns):
         end = chance.choice(["completed"] * 4 + ["aborted", "crashed", "begun", "savepoint"])
         if end == "completed" or number == 1:
             checkpoint_of(here, "tally", number, events(number))
@@ -342,7 +345,7 @@ def test_a_hundred_checkpoints_with_failures_leave_no_unreferenced_file(here: De
     checkpoint_of(here, "tally", number, events(number))
     cleaned(here)
     assert stored(here) == needed(here)
-    assert failed >= 5
+    assert failed >= turns // 20
     kept = here.catalog().list(TALLY, {CheckpointState.COMPLETED})
     assert sum(r.owner == "SYSTEM" for r in kept) == 2
     assert [verify_at(r.directory, own=True).problems for r in kept] == [()] * len(kept)
