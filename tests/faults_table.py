@@ -74,16 +74,20 @@ def table(found: Sequence[Row]) -> str:
     for row in found:
         goal, bound = row.goal, "at most" if row.goal.at_most else "at least"
         answer = {None: "not measured", True: "yes", False: "no"}[row.reached]
-        measured = "" if row.reached is None else f"{row.measured:,.9g} {goal.unit}"
+        measured = "" if row.reached is None else f"{_shown(row.measured)} {goal.unit}"
         violations = "" if row.reached is None else str(row.violations)
-        promised = f"{bound} {goal.least:,.9g} {goal.unit}"
+        promised = f"{bound} {_shown(goal.least)} {goal.unit}"
         lines.append(f"| {goal.name} | {goal.says} | {promised} | {measured} | {violations} | {answer} |")
     lines += [
-        f"{row.goal.name}: {what}: {tried:,.9g} {unit}, {broken} violations"
+        f"{row.goal.name}: {what}: {_shown(tried)} {unit}, {broken} violations"
         for row in found
         for what, tried, unit, broken in row.figures
     ]
     return "\n".join(lines)
+
+
+def _shown(figure: float) -> str:
+    return f"{figure:,.0f}" if float(figure).is_integer() else f"{figure:,.3g}"
 
 
 def main(arguments: Sequence[str]) -> int:
