@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import great_expectations as gx
-from great_expectations import expectations as gxe
-from great_expectations.core import ExpectationSuite, ExpectationValidationResult
-from great_expectations.data_context import EphemeralDataContext
-from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
-from great_expectations.datasource.fluent import PandasDatasource
-
 from statelib.model.quality import QualityResult
+from statelib.quality.deferred import deferred
 from statelib.quality.rules import AtMost, Check, Equal, FoundRow, Frame, Library, OneOf, Unanswerable
+
+# Both serve a few expectations of distributions, and take a quarter of the time that importing all takes.
+with deferred("altair", "scipy.stats"):
+    import great_expectations as gx
+    from great_expectations import expectations as gxe
+    from great_expectations.core import ExpectationSuite, ExpectationValidationResult
+    from great_expectations.data_context import EphemeralDataContext
+    from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
+    from great_expectations.datasource.fluent import PandasDatasource
 
 MOST_SENTENCES = 10
 """Failures of one expectation that are spelled out; the rest are counted."""

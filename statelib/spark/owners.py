@@ -4,7 +4,7 @@ For whole numbers and booleans they do, so such keys do not visit Python before 
 function on Arrow batches asks :func:`statelib.serializers.keys.key_groups`. Source: flink-formats.md section 1.1.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,43 +18,43 @@ from statelib.definition.pipeline import Pipeline
 from statelib.model.key_groups import subtask_of
 from statelib.serializers.keys import key_groups
 
-_WORD = 0xFFFFFFFF
-_SIGN = 0x80000000
-_LEAST = -(1 << 31)
+_WORD, _SIGN = 0xFFFFFFFF, 0x80000000
 _TO_SEED_0 = -1693959553
 """Spark's ``hash`` of several columns takes the hash of one as the seed of the next and begins with 42; that of this
 number is 0. With seed 0 it is Flink's murmur of an int, bit for bit."""
 
-_HASHES: dict[str, Callable[[Column], Column]] = {
-    "boolean": lambda column: f.when(column, 1231).otherwise(1237).cast("bigint"),
-    "byte": lambda column: column.cast("bigint"),
-    "short": lambda column: column.cast("bigint"),
-    "int": lambda column: column.cast("bigint"),
-    "long": lambda column: column.bitwiseXOR(f.shiftrightunsigned(column, 32)),
+_HASHES = {
+    "boolean": "IF({0}, 1231L, 1237L)",
+    "byte": "CAST({0} AS BIGINT)",
+    "short": "CAST({0} AS BIGINT)",
+    "int": "CAST({0} AS BIGINT)",
+    "long": "({0} ^ shiftrightunsigned({0}, 32))",
 }
 """Java's hash code of a value, in the low 32 bits of a long."""
 
 
 def owner(pipeline: Pipeline, parallelism: int) -> Column:
     """The subtask that owns each row; rows without a key go to subtask 0, which counts them."""
-    columns = [f.col(f"`{name}`") for name in pipeline.key]
+    columns = [f"`{name}`" for name in pipeline.key]
     types = [str(pipeline.column_types()[name]) for name in pipeline.key]
     if not all(name in _HASHES for name in types):
         # PySpark's types demand the kind of function, PySpark itself warns when it is given.
         return arrow_udf(_on_batches(pipeline, parallelism), "int")(*columns)  # type: ignore[call-overload,no-any-return]
-    hashes = [_HASHES[name](column) for name, column in zip(types, columns, strict=True)]
+    hashes = [_HASHES[name].format(column) for name, column in zip(types, columns, strict=True)]
+    return f.expr(_in_sql(columns, hashes, pipeline.max_parallelism, parallelism))
+
+
+def _in_sql(columns: Sequence[str], hashes: Sequence[str], max_parallelism: int, parallelism: int) -> str:
+    """One text: an expression of columns costs a call to the JVM for each of its parts."""
     total = hashes[0]
     for one in hashes[1:]:
-        total = total.bitwiseAND(_WORD) * 31 + one.bitwiseAND(_WORD)
-    # no cast from a long to an int may overflow: Spark may be told to refuse that
-    signed = (total.bitwiseAND(_WORD).bitwiseXOR(_SIGN) - _SIGN).cast("int")
-    murmur = f.hash(f.lit(_TO_SEED_0), signed)
-    key_group = f.when(murmur == _LEAST, 0).otherwise(f.abs(murmur.cast("bigint"))) % pipeline.max_parallelism
-    subtask = f.floor(key_group * parallelism / pipeline.max_parallelism).cast("int")
-    missing = columns[0].isNull()
-    for column in columns[1:]:
-        missing = missing | column.isNull()
-    return f.when(missing, 0).otherwise(subtask)
+        total = f"(({total} & {_WORD}) * 31 + ({one} & {_WORD}))"
+    # No cast from a long to an int may overflow: Spark may be told to refuse that.
+    signed = f"CAST((({total} & {_WORD}) ^ {_SIGN}) - {_SIGN} AS INT)"
+    # Without its sign; the least int, which has no positive, becomes 0.
+    murmur = f"(abs(CAST(hash({_TO_SEED_0}, {signed}) AS BIGINT)) & {_SIGN - 1})"
+    subtask = f"CAST({murmur} % {max_parallelism} * {parallelism} DIV {max_parallelism} AS INT)"
+    return f"IF({' OR '.join(f'{column} IS NULL' for column in columns)}, 0, {subtask})"
 
 
 def _on_batches(pipeline: Pipeline, parallelism: int) -> Callable[..., pa.Array]:
