@@ -54,11 +54,20 @@ def batch_directory(root: Path, number: int) -> Path:
 
 
 def write_batches(
-    root: Path, rounds: int, events: int, *, keys: int = 0, touched: float = 1.0, skew: float = 0.0, first: int = 0
+    root: Path,
+    rounds: int,
+    events: int,
+    *,
+    keys: int = 0,
+    touched: float = 1.0,
+    skew: float = 0.0,
+    texts: int = 0,
+    first: int = 0,
 ) -> None:
     """The batch of each round from ``first`` on, always the same for the same arguments. Times are unique: no ties for
     ``last``. ``keys``: how many there may be, as many as events unless told; of the first round's all are in reach, of
-    the others a part ``touched`` of them. ``skew``: exponent above 0 puts most events on few keys."""
+    the others a part ``touched`` of them. ``skew``: exponent above 0 puts most events on few keys. ``texts``: how many
+    there are for each key; unless told, a key has one of its own."""
     keys = keys or events
     for number in range(first, rounds):
         reach = keys if number == 0 else max(int(keys * touched), 1)
@@ -68,11 +77,13 @@ def write_batches(
         order = random.permutation(events)
         for file, rows in enumerate(np.array_split(order, FILES)):
             drawn = (random.random(len(rows)) ** (1 + skew) * reach).astype(np.int64) * (keys // reach)
+            amounts = random.integers(0, 1000, len(rows)) / 4
+            named = random.integers(0, texts, len(rows)) if texts else drawn
             columns = {
                 "key": pa.array(drawn),
-                "amount": pa.array(random.integers(0, 1000, len(rows)) / 4),
+                "amount": pa.array(amounts),
                 "ts": pa.array(rows + number * events),
-                "text": pa.array(np.char.add("text-of-", np.char.zfill(drawn.astype("U8"), 8))),
+                "text": pa.array(np.char.add("text-of-", np.char.zfill(named.astype("U8"), 8))),
             }
             pq.write_table(pa.table(columns), directory / f"{file}.parquet")
 

@@ -1,5 +1,6 @@
 """Row P17: the same number of events onto a state of 25 times as many keys (2 M and 50 M at full scale), RocksDB with
-incremental checkpoints. Processor seconds of the subtasks in this process, restore and snapshot included."""
+incremental checkpoints and local recovery. Processor seconds of the subtasks in this process, restore and snapshot
+included."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -35,7 +36,9 @@ class Grown:
     def __init__(self, root: Path, keys: int, batch: int) -> None:
         root.mkdir()
         self.keys, self._batch, self._number = keys, batch, 0
-        self._subtasks = Subtasks(new_deployment(root), new_pipeline(root, "rocksdb", "incremental"))
+        deployment = new_deployment(root)
+        pipeline = new_pipeline(root, "rocksdb", "incremental", settings="local_recovery: true")
+        self._subtasks = Subtasks(deployment, pipeline)
         for start in range(0, keys, LOADED):
             self._before(np.arange(start, min(start + LOADED, keys)))
             self._subtasks.apply()
