@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from statelib.errors import CorruptStateError
 from statelib.formats.table_blocks import TRAILING, BlockEntries, entries_of
-from statelib.wire.checksum import crc32c, xxh3
+from statelib.wire.checksum import crc32c, xxh3, xxh64
 
 ReadAt = Callable[[int, int], bytes]
 """(offset, length) to the bytes there, fewer where the file ends before."""
@@ -24,7 +24,7 @@ _FORMATS = range(2, 6)
 _TRAILER = 5
 """Behind each block: how it is compressed, and its checksum."""
 _NONE, _SNAPPY = 0, 1
-_CRC32C, _XXH3 = 1, 4
+_CRC32C, _XXH64, _XXH3 = 1, 3, 4
 _BINARY, _TWO_LEVELS = 0, 2
 _PROPERTIES = b"rocksdb.properties"
 _FOREIGN = (b"rocksdb.range_del", b"rocksdb.compression_dict")
@@ -81,7 +81,7 @@ def open_table(read: ReadAt, size: int, name: str) -> Table | None:
     if len(footer) < _FOOTER or int.from_bytes(footer[-8:], "little") != _MAGIC:
         return None
     checksum = footer[0]
-    if int.from_bytes(footer[-12:-8], "little") not in _FORMATS or checksum not in {_CRC32C, _XXH3}:
+    if int.from_bytes(footer[-12:-8], "little") not in _FORMATS or checksum not in {_CRC32C, _XXH64, _XXH3}:
         return None
 
     def block(offset: int, length: int) -> bytes:
@@ -230,4 +230,6 @@ def _checksum(kind: int, data: bytes) -> int:
     if kind == _CRC32C:
         crc = crc32c(data)
         return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    if kind == _XXH64:
+        return xxh64(data) & 0xFFFFFFFF
     return (xxh3(data[:-1]) & 0xFFFFFFFF) ^ (data[-1] * 0x6B9083D9 & 0xFFFFFFFF)

@@ -7,7 +7,7 @@ What comes out is proved to be what was written, or nothing comes out at all.
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
 from statelib.backends.rocksdb.database import column_families
 from statelib.backends.rocksdb.stored import scan_stored
-from statelib.backends.rocksdb.takeover import TakenOver, check_database, take_over
+from statelib.backends.rocksdb.takeover import TakenOver, check_database, check_states, is_as_wanted, take_over
 from statelib.errors import InvalidRequestError
 from statelib.model.handles import stream_handles
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
@@ -31,6 +31,7 @@ from statelib.restore.plan import RestoreSource, refuse_heap_native
 from statelib.restore.proof import damage_named
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas import check_same_schema
+from statelib.storage.file_identity import KnownFile
 
 log = logging.getLogger(__name__)
 
@@ -74,8 +75,16 @@ def restore_rocksdb(
     if base is None:
         backend = RocksDBKeyedStateBackend(schema, key_group_range, directory, backend_uid)
     else:
-        statistics = _copied(schema, key_group_range, base, directory)
-        backend = RocksDBKeyedStateBackend.open_existing(schema, key_group_range, directory, backend_uid, statistics)
+        copied = _copied(schema, key_group_range, base, directory)
+        backend = RocksDBKeyedStateBackend.open_existing(
+            schema,
+            key_group_range,
+            directory,
+            backend_uid,
+            copied.statistics,
+            known=copied.known,
+            unchecked=copied.unchecked,
+        )
     try:
         others = [source for number, source in enumerate(sources) if base is None or number != base.number]
         _load(backend, others, f"{directory}-restore")
@@ -123,11 +132,18 @@ def _dropped(source: RestoreSource, state: str, key_groups: KeyGroupRange, entri
     )
 
 
-def _copied(
-    schema: KeyedStateSchema, key_group_range: KeyGroupRange, base: Base, directory: str
-) -> tuple[StateStatistics, ...]:
+@dataclass(frozen=True)
+class _Copied:
+    """``statistics``: of what the database holds; the others as of RocksDBKeyedStateBackend.open_existing."""
+
+    statistics: tuple[StateStatistics, ...]
+    known: dict[str, KnownFile]
+    unchecked: TakenOver | None
+
+
+def _copied(schema: KeyedStateSchema, key_group_range: KeyGroupRange, base: Base, directory: str) -> _Copied:
     """Copy the base's database to where a backend in ``directory`` opens it, with the range's key groups and the
-    states of ``schema``; returns the statistics of what it holds then."""
+    states of ``schema``."""
     source, handle = base.source, base.handle
     evolution = evolution_of(schema, source)
     header = rocksdb_header(handle, source.reader, schema.max_parallelism)
@@ -137,16 +153,21 @@ def _copied(
     names = tuple(d.name for d in source.schema.states)
     database = TakenOver(str(path), names, source.statistics, handle.key_group_range, schema.max_parallelism)
     try:
-        materialise(handle, source.reader, path, with_options=False)
+        known = materialise(handle, source.reader, path, with_options=False)
         if source.statistics is None:
             # of what Flink itself cut away, something may be left
             every = all_key_groups(schema.max_parallelism)
             database = replace(database, states=_present(source.schema, str(path)), held=every)
-        if source.checksummed or source.statistics is None:
-            check_database(database)
-        else:
+        wanted = [d.name for d in schema.states]
+        as_it_is = is_as_wanted(database, held, wanted)
+        checked_later = as_it_is and source.statistics is not None
+        if source.statistics is not None and not source.checksummed:
             _read_whole(source, handle.key_group_range, path)
-        sizes = take_over(database, held, [d.name for d in schema.states])
+        elif checked_later:
+            check_states(database)
+        else:
+            check_database(database)
+        sizes = {} if as_it_is else take_over(database, held, wanted)
         if source.statistics is None:
             by_name = _counted(source, held, database)
         else:
@@ -156,7 +177,8 @@ def _copied(
         raise
     for name in evolution.non_restored:
         _dropped(source, name, held, by_name[name].total_entries, sizes[name])
-    return _statistics(evolution, key_group_range, by_name)
+    statistics = _statistics(evolution, key_group_range, by_name)
+    return _Copied(statistics, known if source.checksummed else {}, database if checked_later else None)
 
 
 def _statistics(

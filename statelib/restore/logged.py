@@ -20,6 +20,7 @@ from statelib.restore.evolution import evolution_of
 from statelib.restore.plan import RestoreSource
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas import check_same_schema
+from statelib.storage.file_identity import KnownFile
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,11 @@ def restore_logged(
 ) -> RocksDBKeyedStateBackend:
     """The backend, its log replayed. Raises CorruptStateError, and then the directory is gone."""
     log = _log_of(logged)
-    statistics = _copied(schema, logged, directory, log)
+    statistics, known = _copied(schema, logged, directory, log)
     key_groups = logged.files.key_group_range
-    backend = RocksDBKeyedStateBackend.open_existing(schema, key_groups, directory, backend_uid, statistics)
+    backend = RocksDBKeyedStateBackend.open_existing(
+        schema, key_groups, directory, backend_uid, statistics, known=known
+    )
     try:
         for index, changes in log.changes.items():
             backend.replay(logged.source.schema.states[index].name, changes.put, changes.gone)
@@ -84,9 +87,12 @@ def _log_of(logged: Logged) -> ChangeLog:
     return log
 
 
-def _copied(schema: KeyedStateSchema, logged: Logged, directory: str, log: ChangeLog) -> tuple[StateStatistics, ...]:
-    """Copy the database to where a backend in ``directory`` opens it; what it holds with the log replayed, in the
-    order of ``schema``: the source's statistics, once a whole read has agreed with them."""
+def _copied(
+    schema: KeyedStateSchema, logged: Logged, directory: str, log: ChangeLog
+) -> tuple[tuple[StateStatistics, ...], dict[str, KnownFile]]:
+    """Copy the database to where a backend in ``directory`` opens it. What it holds with the log replayed, in the
+    order of ``schema``: the source's statistics, once a whole read has agreed with them; and the files it is made of.
+    """
     source, files = logged.source, logged.files
     order = check_same_schema(schema, source.schema)
     check_same_schema(source.schema, rocksdb_header(files, source.reader, schema.max_parallelism).schema)
@@ -94,7 +100,7 @@ def _copied(schema: KeyedStateSchema, logged: Logged, directory: str, log: Chang
     tally = Tally(source, files.key_group_range)
     assert tally.expected is not None, "restored_log takes no source without statistics"
     try:
-        materialise(files, source.reader, database, with_options=False)
+        known = materialise(files, source.reader, database, with_options=False)
         overlay = log.over(files.key_group_range)
         names = [d.name for d in source.schema.states]
         for index, rows in scan_stored(str(database), names, None, source.schema.max_parallelism):
@@ -105,4 +111,5 @@ def _copied(schema: KeyedStateSchema, logged: Logged, directory: str, log: Chang
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    return tuple(tally.expected[order.index(i)] for i in range(len(order)))
+    statistics = tuple(tally.expected[order.index(i)] for i in range(len(order)))
+    return statistics, known if source.checksummed else {}

@@ -5,25 +5,31 @@ from pathlib import Path
 from statelib.backends.rocksdb.database import FILE_NAME, IMMUTABLE_SUFFIX
 from statelib.errors import CorruptStateError
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, StreamStateHandle
+from statelib.storage.file_identity import KnownFile, identity_of
 from statelib.storage.views import LinkingReader, StateReader
 
 
 def materialise(
     handle: IncrementalRemoteKeyedStateHandle, reader: StateReader, directory: Path, *, with_options: bool
-) -> None:
+) -> dict[str, KnownFile]:
     """Copy every file of the handle into ``directory``, which is made and must not exist.
 
     ``with_options``: also RocksDB's OPTIONS files (needed for a merge operator, otherwise better
-    written anew). Raises CorruptStateError (``bad-file-name``) for a name that is no RocksDB
-    file's, or is given twice, and what the reader raises."""
+    written anew). Returns those that RocksDB never changes. Raises CorruptStateError (``bad-file-name``) for a name
+    that is no RocksDB file's, or is given twice, and what the reader raises."""
     files = files_to_copy(handle, with_options=with_options)
     directory.mkdir(parents=True)
+    known = {}
     for name, stream in files:
-        # RocksDB never changes an SST file; all others it may append to or replace
-        if name.endswith(IMMUTABLE_SUFFIX) and isinstance(reader, LinkingReader):
-            reader.link_to(stream, str(directory / name))
+        path = str(directory / name)
+        unchanging = name.endswith(IMMUTABLE_SUFFIX)
+        if unchanging and isinstance(reader, LinkingReader):
+            reader.link_to(stream, path)
         else:
-            reader.copy_to(stream, str(directory / name))
+            reader.copy_to(stream, path)
+        if unchanging:
+            known[name] = KnownFile(stream, identity_of(path))
+    return known
 
 
 def files_to_copy(

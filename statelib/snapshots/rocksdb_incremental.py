@@ -112,12 +112,15 @@ class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
         checkpoint: NativeCheckpoint,
         previous: PreviousSnapshot,
     ) -> dict[str, WrittenStream]:
-        """The immutable files that need not be written: those of the previous snapshot with the same content, as far
-        as the storage lets them be referred to again."""
+        """The immutable files that need not be written: those of the previous snapshot with the same content, which
+        the restore has proved or reading shows, as far as the storage lets them be referred to again."""
 
         def same(name: str, path: str) -> WrittenStream | None:
             known = previous.files.get(name)
-            return None if known is None else _same_content(uploads, path, known)
+            if known is None:
+                return None
+            proved = known.xxh3 is not None and self._native.holds(name, path, known)
+            return known if proved else _same_content(uploads, path, known)
 
         immutable = [(name, path) for name, path in checkpoint.files if name.endswith(IMMUTABLE_SUFFIX)]
         found = {name: known for name, known in self._native.in_parallel(uploads, same, immutable) if known}

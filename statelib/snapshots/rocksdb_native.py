@@ -50,6 +50,10 @@ class NativeSnapshots:
         """None when no state is registered."""
         return self._backend.checkpoint(checkpoint_id) if self._backend.schema.states else None
 
+    def holds(self, name: str, path: str, stored: WrittenStream) -> bool:
+        """Whether a frozen file is the very one that the backend was restored with from what is stored."""
+        return self._backend.holds(name, path, stored.handle)
+
     def write_meta(
         self, uploads: Uploads, scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE
     ) -> WrittenStream:

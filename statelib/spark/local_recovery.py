@@ -3,11 +3,12 @@
 Nothing is known beforehand of what a host holds: Spark places the task, the task looks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from statelib.definition.pipeline import Pipeline
+from statelib.errors import CorruptStateError, RetryableError
 from statelib.flows.snapshot import RestoreLayout, SnapshotPlan
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
@@ -63,11 +64,32 @@ def local_recovery(
         plan.layout, sources=(*plan.layout.sources[:subtask], sources, *plan.layout.sources[subtask + 1 :])
     )
     readers = tuple(source.reader for source in sources if isinstance(source.reader, LocalFirstReader))
-    if not checkpoint:
-        yield LocalRecovery(layout, None, plan, readers)
-        return
-    with store.directories(attempt, subtask) as directories:
-        yield LocalRecovery(layout, directories, plan, readers)
+    with _without_damaged(store, plan, attempt, readers):
+        if not checkpoint:
+            yield LocalRecovery(layout, None, plan, readers)
+            return
+        with store.directories(attempt, subtask) as directories:
+            yield LocalRecovery(layout, directories, plan, readers)
+
+
+@contextmanager
+def _without_damaged(
+    store: LocalStateStore, plan: SnapshotPlan, attempt: AttemptId, readers: Iterable[LocalFirstReader]
+) -> Iterator[None]:
+    """Copies that were not read again before they were used are removed when what uses them finds damage: the next try
+    reads remotely."""
+    try:
+        yield
+    except CorruptStateError as error:
+        trusted = [path for reader in readers for path in reader.trusted]
+        if not trusted or plan.record.base is None:
+            raise
+        store.discard(plan.record.base, attempt)
+        raise RetryableError(
+            f"state restored from this host's copies, such as {trusted[0]}, is damaged: {error.message}",
+            kind="local-copy-damaged",
+            hint="the copies are removed; the same task, run again, reads from the storage",
+        ) from error
 
 
 def _local_first(store: LocalStateStore, plan: SnapshotPlan, subtask: int) -> tuple[RestoreSource, ...]:

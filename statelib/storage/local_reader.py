@@ -20,6 +20,7 @@ from statelib.model.handles import (
 )
 from statelib.storage.descriptors import opened_directory, opened_file
 from statelib.storage.failures import storage_errors
+from statelib.storage.file_identity import FileIdentity, identity_of
 from statelib.storage.local_store import FoundCopy
 from statelib.storage.reader import DirectoryReader, blocks, check_crc, check_size
 from statelib.storage.views import StateReader
@@ -37,13 +38,15 @@ class LocalFirstReader:
 
     ``copies``: key of the remote file or segment -> a copy whose recorded size and checksum are the remote file's.
     Its bytes are proved to have them before the first is used; what fails that, or vanishes, is read remotely.
-    ``origins``: where bytes came from so far, ``local`` and ``remote``; inline state counts for neither."""
+    ``origins``: where bytes came from so far, ``local`` and ``remote``; inline state counts for neither.
+    ``trusted``: files that were linked without reading them, since they are the very ones that were proved earlier."""
 
     def __init__(self, remote: StateReader, copies: Mapping[str, FoundCopy]) -> None:
         self._remote = remote
         self._copies = dict(copies)
         self._proved: set[str] = set()
         self.origins: set[str] = set()
+        self.trusted: list[str] = []
 
     def read(self, handle: StreamStateHandle) -> memoryview:
         return self._first(handle, lambda copy, at: copy.read(at), lambda: self._remote.read(handle))
@@ -64,7 +67,8 @@ class LocalFirstReader:
 
     def link_to(self, handle: StreamStateHandle, local_path: str) -> None:
         def local(copy: DirectoryReader, at: RelativeFileStateHandle) -> None:
-            if not _linked(copy, at, local_path):
+            assert not isinstance(handle, ByteStreamStateHandle)
+            if not self._linked(copy, at, local_path, self._copies[checksum_key(handle)].copy.identity):
                 copy.copy_to(at, local_path)
 
         self._first(handle, local, lambda: self._remote.copy_to(handle, local_path))
@@ -99,6 +103,28 @@ class LocalFirstReader:
         self.origins.add(REMOTE)
         return remote()
 
+    def _linked(
+        self, copy: DirectoryReader, at: RelativeFileStateHandle, local_path: str, known: FileIdentity | None
+    ) -> bool:
+        """Give the copy a second name, and prove what that leads to, unless it is what is known. False where links do
+        not reach. Raises as :meth:`DirectoryReader.read`; then the second name is gone."""
+        directory, name = _place(copy, at)
+        try:
+            os.link(f"{directory}/{name}", local_path, follow_symlinks=False)
+        except OSError:
+            return False
+        try:
+            crash_point("local copy: found")
+            if identity_of(local_path) == known:
+                self.trusted.append(f"{directory}/{name}")
+            else:
+                _check_bytes(os.path.dirname(local_path), os.path.basename(local_path), copy, of=name)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(local_path)
+            raise
+        return True
+
     def _prove(self, copy: DirectoryReader, at: RelativeFileStateHandle, handle: StreamStateHandle) -> None:
         """Read all of a copy once, before parts of it are read."""
         assert not isinstance(handle, ByteStreamStateHandle)
@@ -117,25 +143,6 @@ def _place(copy: DirectoryReader, at: RelativeFileStateHandle) -> tuple[str, str
     """(directory, file name)."""
     root, parts = copy.locate(at)
     return root, parts[-1]
-
-
-def _linked(copy: DirectoryReader, at: RelativeFileStateHandle, local_path: str) -> bool:
-    """Give the copy a second name, and prove what that leads to. False where links do not reach.
-
-    Raises as :meth:`DirectoryReader.read`; then the second name is gone."""
-    directory, name = _place(copy, at)
-    try:
-        os.link(f"{directory}/{name}", local_path, follow_symlinks=False)
-    except OSError:
-        return False
-    try:
-        crash_point("local copy: found")
-        _check_bytes(os.path.dirname(local_path), os.path.basename(local_path), copy, of=name)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(local_path)
-        raise
-    return True
 
 
 def _check_bytes(directory: str, name: str, copy: DirectoryReader, of: str | None = None) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from statelib.crash_points import crash_point
 from statelib.model.handles import ByteStreamStateHandle, checksum_key
 from statelib.model.ids import AttemptId, CheckpointId, pipeline_name
+from statelib.storage.file_identity import FileIdentity, identity_of
 from statelib.storage.local_index import LocalCopy, read_index, write_index
 from statelib.storage.local_streams import LocalStreams
 from statelib.storage.names import checkpoint_directory, checkpoint_number
@@ -45,6 +46,7 @@ class LocalSnapshotDirectory:
         self._path = path
         self._ongoing = path.with_name(path.name + _ONGOING)
         self._failed = False
+        self._identities: dict[str, FileIdentity] = {}
         self.streams = LocalStreams(str(self._ongoing))
         """For copies that are written while the remote file is."""
 
@@ -58,7 +60,8 @@ class LocalSnapshotDirectory:
 
     def keep(self, path: str, name: str) -> str | None:
         """Link a file that never changes any more, or copy it where links do not reach; its name here, None if
-        that failed. After one failure no more is kept: without all of it, little is saved."""
+        that failed. After one failure no more is kept: without all of it, little is saved. What is linked was proved
+        to hold the stream's bytes, and need not be read for that again."""
         if self._failed:
             return None
         target = self._ongoing / name
@@ -67,6 +70,10 @@ class LocalSnapshotDirectory:
                 os.link(path, target, follow_symlinks=False)
             except OSError:
                 shutil.copyfile(path, target, follow_symlinks=False)
+            else:
+                identity = identity_of(str(target))
+                if identity.settled(identity_of(str(self._ongoing)).modified_ns):  # by the file system's own clock
+                    self._identities[name] = identity
             crash_point("local copy: linked")
         except OSError as error:
             self._failed = True
@@ -78,7 +85,7 @@ class LocalSnapshotDirectory:
     def complete(self, streams: Iterable[WrittenStream]) -> None:
         """Keep the copies of these streams and nothing else; from now on they are found."""
         copies = {
-            checksum_key(w.handle): LocalCopy(w.local_name, w.size_bytes, w.crc32c)
+            checksum_key(w.handle): LocalCopy(w.local_name, w.size_bytes, w.crc32c, self._identities.get(w.local_name))
             for w in streams
             if w.local_name is not None and not isinstance(w.handle, ByteStreamStateHandle)
         }
@@ -176,7 +183,7 @@ class LocalStateStore:
 
         Never raises for what cannot be removed, nor minds others that prune at the same time. A run that
         has been overtaken leaves newer checkpoints alone."""
-        trash = (self.path / f"{_TRASH}{attempt}-{number}" for number in itertools.count())
+        trash = _trash(self.path, attempt)
         for entry in _entries(self.path):
             number = checkpoint_number(entry.name)
             if number is None:
@@ -188,9 +195,17 @@ class LocalStateStore:
             elif number < checkpoint_id:
                 _remove((entry,), trash)
 
+    def discard(self, checkpoint_id: CheckpointId, attempt: AttemptId) -> None:
+        """Remove the copies of a checkpoint: one of them is damaged."""
+        _remove((self.path / checkpoint_directory(checkpoint_id),), _trash(self.path, attempt))
+
     def clear(self) -> None:
         """Remove all of it: local recovery was switched off."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _trash(root: Path, attempt: AttemptId) -> Iterator[Path]:
+    return (path for n in itertools.count() if not (path := root / f"{_TRASH}{attempt}-{n}").exists())
 
 
 def _entries(directory: Path) -> list[Path]:

@@ -188,5 +188,6 @@ class LinkingReader(StateReader, Protocol):
     """A reader that may have a handle's bytes on this host's disk already."""
 
     def link_to(self, handle: StreamStateHandle, local_path: str) -> None:
-        """As :meth:`copy_to`, for a file that nobody will ever change: others may hold the same one."""
+        """As :meth:`copy_to`, for a file that nobody will ever change: others may hold the same one. It may be known
+        from when it was proved, and not be read again: to be used for formats that prove what is read of them."""
         ...

@@ -26,6 +26,11 @@ def xxh3(data: bytes | memoryview) -> int:
     return int(xxhash.xxh3_64_intdigest(data))
 
 
+def xxh64(data: bytes | memoryview) -> int:
+    """XXH64 of ``data``, seed 0, as an unsigned number."""
+    return int(xxhash.xxh64_intdigest(data))
+
+
 class ContentHash:
     """CRC-32C and XXH3-64 of a stream of bytes, in one pass. Together they tell whether two files are the same: they
     are independent, so that what one misses, the other finds."""

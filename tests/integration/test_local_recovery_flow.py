@@ -10,6 +10,7 @@ import pytest
 from test_incremental_flow import TOURS, events, expected
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
+from statelib.errors import RetryableError
 from statelib.flows.checkpoint import abort, begin, register
 from statelib.flows.inspection import resolve, verify
 from statelib.flows.restore import apply_restore, plan_restore, rehearsal_layout
@@ -124,7 +125,7 @@ def test_the_directory_of_the_deployment_is_used(here: Deployment, tmp_path: Pat
 
 
 def test_incremental_checkpoints_refer_to_earlier_files_when_restored_from_copies(here: Deployment) -> None:
-    """Of the third; from the fourth file of a level on, RocksDB may compact them all into one of its own."""
+    """Of the third; from the fourth table of a state on, they may be merged into one."""
     manifests = [run(here, number) for number in range(1, 4)]
     assert [m.restored_from[0] for m in manifests] == ["empty", "local", "local"]
     assert all(count for _, count in shared_again(manifests))
@@ -141,6 +142,31 @@ def test_copies_of_segments_are_told_apart_and_one_that_is_damaged_is_read_remot
         path.write_bytes(data)
     assert run(here, 2).restored_from == ("mixed", "mixed")
     assert run(here, 3).restored_from == ("local", "local")
+
+
+def test_damage_that_only_rocksdb_finds_is_told_and_the_next_try_reads_remotely(here: Deployment) -> None:
+    """A table is not read whole again while it is the very file that was proved: each block is when it is needed."""
+    run(here, 1)
+    for path in copies(here, 1, ".sst"):
+        os.utime(path, (1_000_000, 1_000_000))
+    assert run(here, 2).restored_from == ("local", "local")
+    trusted = [path for path in copies(here, 2, ".sst") if path.stat().st_mtime == 1_000_000]
+    assert trusted
+    for path in trusted:
+        with path.open("r+b") as file:
+            file.write(bytes(50))
+        os.utime(path, (1_000_000, 1_000_000))
+    third = begin(here, here.pipeline("tours"), day(3), "test").checkpoint_id
+    with pytest.raises(RetryableError, match=r"restored from this host's copies, such as .*\.sst, is damaged") as told:
+        publish_here(here, here.pipeline("tours"), third, events(3))
+    assert told.value.kind == "local-copy-damaged"
+    assert not copies(here, 2)
+    publish_here(here, here.pipeline("tours"), third, events(3))
+    register(here, here.pipeline("tours"), third)
+    manifest = resolve(here, "tours/3").manifest
+    assert manifest is not None
+    assert manifest.restored_from == ("remote", "remote")
+    assert run(here, 4).restored_from == ("local", "local")
 
 
 def shared_again(manifests: list[CheckpointManifest]) -> list[tuple[int, int]]:

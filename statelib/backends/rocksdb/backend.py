@@ -8,7 +8,7 @@ place with Python objects per record, always in key order.
 import contextlib
 import shutil
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,15 +21,19 @@ from statelib.backends.entries import add_statistics, check_asked_keys, check_lo
 from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import StateScan, StateValues
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint, native_checkpoint
-from statelib.backends.rocksdb.database import open_writable, rocksdb_errors, without_wal
+from statelib.backends.rocksdb.compaction import compact_where_it_pays
+from statelib.backends.rocksdb.database import open_writable, rocksdb_errors, table_names, without_wal
 from statelib.backends.rocksdb.leases import Leases
 from statelib.backends.rocksdb.reading import SCANNED_PER_KEY, StoredState, find_by_scan, scan_state
+from statelib.backends.rocksdb.takeover import TakenOver, check_opened
 from statelib.errors import InvalidRequestError
+from statelib.model.handles import StreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
 from statelib.serializers.rows import StateRows, statistics_of, windows
 from statelib.serializers.values import decode_values, encode_values, value_arrow_type
+from statelib.storage.file_identity import KnownFile
 from statelib.wire.ragged import Ragged, from_list
 
 _BATCH_ROWS = 10_000
@@ -76,15 +80,27 @@ class RocksDBKeyedStateBackend:
         directory: str,
         backend_uid: str,
         statistics: tuple[StateStatistics, ...],
+        *,
+        known: Mapping[str, KnownFile] | None = None,
+        unchecked: TakenOver | None = None,
     ) -> "RocksDBKeyedStateBackend":
         """Take over the database that lies in ``database_directory(directory)``; ``directory`` is
         removed by :meth:`close`, and when opening fails. ``statistics`` must be those of its
-        content: they are trusted."""
+        content: they are trusted. ``known``: files that it was made of, by RocksDB's names, and where else their
+        bytes lie. ``unchecked``: what it is to be, if nobody has looked (:func:`check_opened`)."""
         backend = cls.__new__(cls)
         try:
+            tables = table_names(str(database_directory(directory)))
             backend._open(schema, key_group_range, Path(directory), backend_uid, statistics, create=False)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
+            raise
+        backend._known = known or {}
+        try:
+            if unchecked is not None:
+                check_opened(backend._db, unchecked, tables)
+        except BaseException:
+            backend.close()
             raise
         return backend
 
@@ -111,6 +127,7 @@ class RocksDBKeyedStateBackend:
         self._families: dict[str, Rdict] = {name: self._db.get_column_family(name) for name in names}
         self._write_options = without_wal()
         self._leases = Leases(self._dispose)
+        self._known: Mapping[str, KnownFile] = {}
 
     @property
     def schema(self) -> KeyedStateSchema:
@@ -176,11 +193,23 @@ class RocksDBKeyedStateBackend:
         return tuple(self._statistics[d.name] for d in self._schema.states)
 
     def checkpoint(self, checkpoint_id: CheckpointId) -> NativeCheckpoint:
-        """Freeze the database as files; the directory of an earlier try at this id is replaced (R59)."""
+        """Freeze the database as files, compacted where that pays; the directory of an earlier try at this id is
+        replaced (R59)."""
         self._leases.take()
-        directory = self._root / f"chk-{checkpoint_id}"
-        shutil.rmtree(directory, ignore_errors=True)
+        try:
+            compact_where_it_pays(self._db, self._families, self.directory)
+            directory = self._root / f"chk-{checkpoint_id}"
+            shutil.rmtree(directory, ignore_errors=True)
+        except BaseException:
+            self._leases.give_back()
+            raise
         return native_checkpoint(self._db, directory, self._leases.give_back)
+
+    def holds(self, name: str, path: str, stream: StreamStateHandle) -> bool:
+        """Whether a file of a native checkpoint, called ``name`` by RocksDB, is the one that the database was made of
+        and that has the stream's bytes. Nothing of it is read. Raises OSError."""
+        known = self._known.get(name)
+        return known is not None and known.is_at(path, stream)
 
     def close(self) -> None:
         """As the port says; while a scan or a native checkpoint is open, its release does the rest."""

@@ -71,17 +71,19 @@ def database_options(create: bool) -> Options:
 
 
 def family_options() -> Options:
-    """Options of one column family: what Flink's own libraries read too (SST format 5, Snappy, bloom filters; Flink 1's
-    RocksDB knows no XXH3 checksums, which are this library's default)."""
+    """Options of one column family: what Flink's own libraries read too (SST format 5, Snappy, bloom filters, XXH64:
+    Flink 1's RocksDB knows no XXH3, this library's default, and this library's CRC-32C is half of a lookup).
+    Nothing is compacted in the background (:mod:`statelib.backends.rocksdb.compaction`)."""
     options = Options(raw_mode=True)
     table = BlockBasedOptions()
     table.set_block_size(_BLOCK_BYTES)
     table.set_format_version(_SST_FORMAT_VERSION)
-    table.set_checksum_type(ChecksumType.crc32c())
+    table.set_checksum_type(ChecksumType.xxhash64())
     table.set_bloom_filter(10, False)
     options.set_block_based_table_factory(table)
     options.set_compression_type(DBCompressionType.snappy())
     options.set_write_buffer_size(_MEMTABLE_BYTES)
+    options.set_disable_auto_compactions(True)
     return options
 
 
@@ -112,12 +114,17 @@ def column_families(directory: str) -> set[str]:
         return set(Rdict.list_cf(directory, Options(raw_mode=True))) - {DEFAULT_FAMILY}
 
 
-def check_live_files(db: Rdict, directory: str) -> None:
-    """Raise CorruptStateError (``rocksdb-files-mismatch``) unless the database uses exactly the SST
-    files that lie in its directory: a cut MANIFEST opens as a smaller database without any error."""
+def table_names(directory: str) -> frozenset[str]:
+    """The SST files in a directory."""
+    return frozenset(p.name for p in Path(directory).iterdir() if p.suffix == IMMUTABLE_SUFFIX)
+
+
+def check_live_files(db: Rdict, directory: str, found: frozenset[str]) -> None:
+    """Raise CorruptStateError (``rocksdb-files-mismatch``) unless the database uses exactly the SST files that lay in
+    its directory before it was opened: a cut MANIFEST opens as a smaller database without any error, and to write to
+    it removes the others."""
     with rocksdb_errors(directory, "listing its files"):
         live = {str(f["name"]).lstrip("/") for f in db.live_files()}
-    found = {p.name for p in Path(directory).iterdir() if p.suffix == ".sst"}
     if live != found:
         raise CorruptStateError(
             f"RocksDB at {directory}: its MANIFEST names the SST files {sorted(live)}, found {sorted(found)}",

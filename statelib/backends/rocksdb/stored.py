@@ -2,7 +2,13 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from statelib.backends.rocksdb.database import check_live_files, column_families, open_readable, rocksdb_errors
+from statelib.backends.rocksdb.database import (
+    check_live_files,
+    column_families,
+    open_readable,
+    rocksdb_errors,
+    table_names,
+)
 from statelib.backends.rocksdb.reading import StoredState, scan_state
 from statelib.errors import CorruptStateError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
@@ -30,7 +36,7 @@ def scan_stored(
         )
     db = open_readable(directory, sorted(present))
     try:
-        check_live_files(db, directory)
+        check_live_files(db, directory, table_names(directory))
         first, stop = key_group_bounds(key_groups, max_parallelism) if key_groups is not None else (b"", None)
         for index, name in enumerate(states):
             if name not in present:

@@ -18,6 +18,7 @@ from statelib.backends.rocksdb.database import (
     open_readable,
     open_writable,
     rocksdb_errors,
+    table_names,
     without_wal,
 )
 from statelib.errors import CorruptStateError
@@ -38,11 +39,18 @@ class TakenOver:
 
 
 def check_database(database: TakenOver) -> None:
-    """Prove cheaply that the database is the one described: one seek a key group that holds anything.
+    """As :func:`check_states` and :func:`check_opened`, of a database that nobody has opened."""
+    present = check_states(database)
+    tables = table_names(database.directory)
+    db = open_readable(database.directory, sorted(present))
+    try:
+        check_opened(db, database, tables)
+    finally:
+        db.close()
 
-    Raises CorruptStateError: ``missing-state``, ``rocksdb-files-mismatch``, ``corrupt-rocksdb``,
-    ``restore-mismatch`` for a key group that is there and should not be, or the other way round.
-    What the entries themselves say is not looked at; without statistics, no key group is."""
+
+def check_states(database: TakenOver) -> set[str]:
+    """All column families, among which are the database's states; CorruptStateError (``missing-state``) otherwise."""
     present = column_families(database.directory)
     missing = [name for name in database.states if name not in present]
     if missing:
@@ -50,15 +58,21 @@ def check_database(database: TakenOver) -> None:
             f"RocksDB at {database.directory}: no column family for the states {missing}, found {sorted(present)}",
             kind="missing-state",
         )
-    db = open_readable(database.directory, sorted(present))
-    try:
-        check_live_files(db, database.directory)
-        known = zip(database.states, database.statistics, strict=True) if database.statistics is not None else ()
-        for name, statistics in known:
-            with rocksdb_errors(database.directory, f"looking into state {name!r}"):
-                _check_key_groups(db.get_column_family(name), name, statistics, database)
-    finally:
-        db.close()
+    return present
+
+
+def check_opened(db: Rdict, database: TakenOver, tables: frozenset[str]) -> None:
+    """Prove cheaply that the open database is the one described: one seek a key group that holds anything. ``tables``:
+    the SST files that lay there before it was opened.
+
+    Raises CorruptStateError: ``rocksdb-files-mismatch``, ``corrupt-rocksdb``, ``restore-mismatch`` for a key group
+    that is there and should not be, or the other way round. What the entries themselves say is not looked at; without
+    statistics, no key group is."""
+    check_live_files(db, database.directory, tables)
+    known = zip(database.states, database.statistics, strict=True) if database.statistics is not None else ()
+    for name, statistics in known:
+        with rocksdb_errors(database.directory, f"looking into state {name!r}"):
+            _check_key_groups(db.get_column_family(name), name, statistics, database)
 
 
 def _check_key_groups(family: Rdict, name: str, statistics: StateStatistics, database: TakenOver) -> None:
@@ -81,6 +95,11 @@ def _check_key_groups(family: Rdict, name: str, statistics: StateStatistics, dat
             iterator.seek((group + 1).to_bytes(width, "big"))
 
 
+def is_as_wanted(database: TakenOver, wanted: KeyGroupRange, states: Sequence[str]) -> bool:
+    """Whether :func:`take_over` has nothing to do."""
+    return set(database.states) == set(states) and not list(_foreign(database.held, wanted))
+
+
 def take_over(database: TakenOver, wanted: KeyGroupRange, states: Sequence[str]) -> dict[str, int]:
     """Cut the database to the key groups ``wanted`` and the states ``states``; new ones are empty.
 
@@ -90,8 +109,6 @@ def take_over(database: TakenOver, wanted: KeyGroupRange, states: Sequence[str])
     dropped = [name for name in database.states if name not in states]
     added = [name for name in states if name not in database.states]
     foreign = list(_foreign(database.held, wanted))
-    if not (dropped or added or foreign):
-        return {}
     present = sorted(column_families(database.directory))
     db = open_writable(database.directory, present, create=False)
     try:

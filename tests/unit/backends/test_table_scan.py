@@ -47,6 +47,7 @@ FORMS: dict[str, Change] = {
     "a restart at each key": block(lambda o: o.set_block_restart_interval(1)),
     "long stretches": block(lambda o: o.set_block_restart_interval(100)),
     "hash index in blocks": block(lambda o: o.set_data_block_index_type(DataBlockIndexType.binary_and_hash())),
+    "CRC-32C": block(lambda o: o.set_checksum_type(ChecksumType.crc32c())),
     "XXH3": block(lambda o: o.set_checksum_type(ChecksumType.xxh3())),
     "index as in format 2": block(lambda o: o.set_format_version(2)),
     "not compressed": lambda options, _: options.set_compression_type(DBCompressionType.none()),
@@ -54,7 +55,7 @@ FORMS: dict[str, Change] = {
 OTHERS: dict[str, Change] = {
     "LZ4": lambda options, _: options.set_compression_type(DBCompressionType.lz4()),
     "format 6": block(lambda o: o.set_format_version(6)),
-    "checksum of another kind": block(lambda o: o.set_checksum_type(ChecksumType.xxhash64())),
+    "checksum of another kind": block(lambda o: o.set_checksum_type(ChecksumType.xxhash())),
 }
 
 
@@ -63,7 +64,7 @@ def formed(directory: Path, change: Change) -> Rdict:
     options, table = family_options(), BlockBasedOptions()
     table.set_block_size(512)
     table.set_format_version(5)
-    table.set_checksum_type(ChecksumType.crc32c())
+    table.set_checksum_type(ChecksumType.xxhash64())
     change(options, table)
     options.set_block_based_table_factory(table)
     options.create_if_missing(True)

@@ -136,6 +136,24 @@ def test_only_a_backward_sharing_snapshot_refers_to_others(subtask: Subtask, sha
     assert {w.handle for w in subtask.take(3).reused} == set(sst(base).values())
 
 
+def test_what_a_restore_proved_is_not_read_again_unless_the_file_is_another(
+    subtask: Subtask, chain: CheckpointChain, tmp_path: Path
+) -> None:
+    """Shown by an XXH3 that is not the files': whoever reads them notices."""
+    first = subtask.take(1)
+    source = subtask.source(1, first)
+    previous = previous_of(source)
+    files = {name: replace(written, xxh3=1) for name, written in previous.files.items()}
+    again = restored(chain, source, tmp_path / "again", replace(previous, files=files))
+    second = again.take(2)
+    assert {w.handle for w in second.reused} == set(sst(first).values())
+    victim = min((tmp_path / "again" / "db").glob("*.sst"))
+    replaced(victim)
+    third = again.take(3)
+    assert {name for name, stream in sst(third).items() if stream != sst(first)[name]} == {victim.name}
+    again.close()
+
+
 def test_a_backend_restored_in_place_refers_to_what_it_was_restored_from(
     subtask: Subtask, chain: CheckpointChain, tmp_path: Path
 ) -> None:
@@ -189,8 +207,16 @@ def test_a_name_with_other_bytes_is_written_again(
     known = previous_of(source)
     lying = PreviousSnapshot(known.checkpoint_id, {n: replace(w, **wrong) for n, w in known.files.items()})
     again = restored(chain, source, tmp_path / "again", lying)
+    for path in (tmp_path / "again" / "db").glob("*.sst"):
+        replaced(path)
     assert again.take(2).reused == ()
     again.close()
+
+
+def replaced(path: Path) -> None:
+    """By another file of the same bytes, which no restore has proved."""
+    (copy := path.with_name("copy")).write_bytes(path.read_bytes())
+    copy.replace(path)
 
 
 def test_a_failed_snapshot_discards_its_own_files_and_no_other(subtask: Subtask, tmp_path: Path) -> None:

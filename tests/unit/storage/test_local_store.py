@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import os
 import tempfile
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -116,7 +118,7 @@ def test_nothing_is_left_of_what_is_ended_while_it_completes(host: Host) -> None
 
 @pytest.mark.parametrize(
     "index",
-    ["", "{", "[]", "[" * 100_000, '{"version": 2, "files": []}', '{"version": 1}', '{"version": 1, "files": [1]}'],
+    ["", "{", "[]", "[" * 100_000, '{"version": 1, "files": []}', '{"version": 2}', '{"version": 2, "files": [1]}'],
 )
 def test_a_damaged_index_hides_its_directory_and_is_pruned(host: Host, index: str) -> None:
     files, whole = host.take(3, 1, 0), host.take(3, 1, 1)
@@ -255,6 +257,61 @@ def test_copies_removed_after_they_were_found_are_read_remotely(host: Host, tmp_
         assert gone.origins == {"remote"}
         assert act(here) == expected
         (tmp_path / "away").rename(host.store.path)
+
+
+def test_a_linked_copy_is_read_again_only_where_it_may_be_another(host: Host, tmp_path: Path) -> None:
+    """``damage``: of the file that was proved, its bytes and what else shows."""
+    content, name = b"table" * 1000, "remote"
+    files = {name: (len(content), crc32c(content))}
+    (host.remote / name).write_bytes(content)
+    long_ago = time.time_ns() - 10**10
+
+    def written(copy: Path) -> None:
+        with copy.open("r+b") as file:
+            file.write(b"x")
+
+    def unnoticed(copy: Path) -> None:
+        written(copy)
+        os.utime(copy, ns=(long_ago, long_ago))
+
+    def replaced(copy: Path) -> None:
+        copy.rename(copy.with_name("away"))
+        copy.write_bytes(b"y" * len(content))
+        os.utime(copy, ns=(long_ago, long_ago))
+
+    cases: list[tuple[int, Callable[[Path], object], bool, set[str]]] = [
+        (long_ago, lambda _: None, True, {"local"}),
+        (long_ago, lambda copy: os.link(copy, tmp_path / "again"), True, {"local"}),
+        (time.time_ns(), lambda _: None, False, {"local"}),
+        (long_ago, written, False, {"remote"}),
+        (long_ago, replaced, False, {"remote"}),
+        (long_ago, unnoticed, True, {"local"}),
+    ]
+    for number, (modified_ns, damage, trusted, origins) in enumerate(cases, 1):
+        (table := tmp_path / f"{number}.sst").write_bytes(content)
+        os.utime(table, ns=(modified_ns, modified_ns))
+        directories = host.store.directories(attempt(number), 0)
+        directory = directories.open(chk(number))
+        assert directory is not None
+        local_name = directory.keep(str(table), "000009.sst")
+        written_stream = WrittenStream(RelativeFileStateHandle(name, len(content)), *files[name], local_name=local_name)
+        directories.complete(chk(number), [written_stream])
+        copy = host.store.path / f"chk-{number}" / f"{attempt(number)}-0" / "000009.sst"
+        damage(copy)
+        reader = host.reader(number, files)
+        reader.link_to(RelativeFileStateHandle(name, len(content)), str(tmp_path / f"linked-{number}"))
+        assert (reader.trusted, reader.origins) == ([str(copy)] if trusted else [], origins), number
+        same = (tmp_path / f"linked-{number}").read_bytes() == content
+        assert same == (damage is not unnoticed), "which only whoever reads it will find"
+
+
+def test_copies_of_a_checkpoint_that_are_damaged_are_removed(host: Host) -> None:
+    files = {number: host.take(number, number) for number in (3, 4)}
+    host.store.discard(chk(3), attempt(5))
+    host.store.discard(chk(3), attempt(5))
+    assert host.store.find(chk(3), files[3]) == {}
+    assert set(host.store.find(chk(4), files[4])) == set(files[4])
+    assert [path.name for path in host.store.path.iterdir()] == ["chk-4"]
 
 
 def test_a_range_is_served_once_the_whole_copy_is_proved(host: Host) -> None:
