@@ -7,7 +7,7 @@ What comes out is proved to be what was written, or nothing comes out at all.
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -75,17 +75,12 @@ def restore_rocksdb(
     if base is None:
         backend = RocksDBKeyedStateBackend(schema, key_group_range, directory, backend_uid)
     else:
-        copied = _copied(schema, key_group_range, base, directory)
+        statistics, known = _copied(schema, key_group_range, base, directory)
         backend = RocksDBKeyedStateBackend.open_existing(
-            schema,
-            key_group_range,
-            directory,
-            backend_uid,
-            copied.statistics,
-            known=copied.known,
-            unchecked=copied.unchecked,
+            schema, key_group_range, directory, backend_uid, statistics, known=known
         )
     try:
+        backend.check_key_groups()
         others = [source for number, source in enumerate(sources) if base is None or number != base.number]
         _load(backend, others, f"{directory}-restore")
     except BaseException:
@@ -132,18 +127,11 @@ def _dropped(source: RestoreSource, state: str, key_groups: KeyGroupRange, entri
     )
 
 
-@dataclass(frozen=True)
-class _Copied:
-    """``statistics``: of what the database holds; the others as of RocksDBKeyedStateBackend.open_existing."""
-
-    statistics: tuple[StateStatistics, ...]
-    known: dict[str, KnownFile]
-    unchecked: TakenOver | None
-
-
-def _copied(schema: KeyedStateSchema, key_group_range: KeyGroupRange, base: Base, directory: str) -> _Copied:
+def _copied(
+    schema: KeyedStateSchema, key_group_range: KeyGroupRange, base: Base, directory: str
+) -> tuple[tuple[StateStatistics, ...], dict[str, KnownFile]]:
     """Copy the base's database to where a backend in ``directory`` opens it, with the range's key groups and the
-    states of ``schema``."""
+    states of ``schema``; returns the statistics of what it holds then, and the files that it was made of."""
     source, handle = base.source, base.handle
     evolution = evolution_of(schema, source)
     header = rocksdb_header(handle, source.reader, schema.max_parallelism)
@@ -160,11 +148,10 @@ def _copied(schema: KeyedStateSchema, key_group_range: KeyGroupRange, base: Base
             database = replace(database, states=_present(source.schema, str(path)), held=every)
         wanted = [d.name for d in schema.states]
         as_it_is = is_as_wanted(database, held, wanted)
-        checked_later = as_it_is and source.statistics is not None
         if source.statistics is not None and not source.checksummed:
             _read_whole(source, handle.key_group_range, path)
-        elif checked_later:
-            check_states(database)
+        elif source.statistics is not None and as_it_is:
+            check_states(database)  # the rest when it is opened
         else:
             check_database(database)
         sizes = {} if as_it_is else take_over(database, held, wanted)
@@ -177,8 +164,7 @@ def _copied(schema: KeyedStateSchema, key_group_range: KeyGroupRange, base: Base
         raise
     for name in evolution.non_restored:
         _dropped(source, name, held, by_name[name].total_entries, sizes[name])
-    statistics = _statistics(evolution, key_group_range, by_name)
-    return _Copied(statistics, known if source.checksummed else {}, database if checked_later else None)
+    return _statistics(evolution, key_group_range, by_name), known if source.checksummed else {}
 
 
 def _statistics(

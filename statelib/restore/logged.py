@@ -6,15 +6,17 @@ At any other range, or after a change of the definition, entries are loaded as f
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
 from statelib.backends.rocksdb.stored import scan_stored
+from statelib.backends.rocksdb.takeover import TakenOver, check_states
 from statelib.errors import CorruptStateError
 from statelib.model.handles import ChangelogStateBackendHandleImpl, IncrementalRemoteKeyedStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateStatistics
 from statelib.restore.change_log import ChangeLog, read_change_log
-from statelib.restore.check import Tally
+from statelib.restore.check import Tally, expected_statistics
 from statelib.restore.entries import rocksdb_header
 from statelib.restore.evolution import evolution_of
 from statelib.restore.plan import RestoreSource
@@ -72,6 +74,7 @@ def restore_logged(
     try:
         for index, changes in log.changes.items():
             backend.replay(logged.source.schema.states[index].name, changes.put, changes.gone)
+        backend.check_key_groups()
     except BaseException:
         backend.close()
         raise
@@ -90,26 +93,36 @@ def _log_of(logged: Logged) -> ChangeLog:
 def _copied(
     schema: KeyedStateSchema, logged: Logged, directory: str, log: ChangeLog
 ) -> tuple[tuple[StateStatistics, ...], dict[str, KnownFile]]:
-    """Copy the database to where a backend in ``directory`` opens it. What it holds with the log replayed, in the
-    order of ``schema``: the source's statistics, once a whole read has agreed with them; and the files it is made of.
-    """
+    """Copy the database to where a backend in ``directory`` opens it. The source's statistics in the order of
+    ``schema``, which are those of the database with the log replayed; and the files it is made of. Where nothing else
+    proves the files, all of it is read and compared with them."""
     source, files = logged.source, logged.files
     order = check_same_schema(schema, source.schema)
     check_same_schema(source.schema, rocksdb_header(files, source.reader, schema.max_parallelism).schema)
     database = database_directory(directory)
-    tally = Tally(source, files.key_group_range)
-    assert tally.expected is not None, "restored_log takes no source without statistics"
+    expected = expected_statistics(source, files.key_group_range)
+    assert expected is not None, "restored_log takes no source without statistics"
+    names = tuple(d.name for d in source.schema.states)
     try:
         known = materialise(files, source.reader, database, with_options=False)
-        overlay = log.over(files.key_group_range)
-        names = [d.name for d in source.schema.states]
-        for index, rows in scan_stored(str(database), names, None, source.schema.max_parallelism):
-            tally.add(index, overlay.covered(index, rows))
-        for index, rows in overlay.rest():
-            tally.add(index, rows)
-        tally.check()
+        if source.checksummed:
+            check_states(TakenOver(str(database), names, None, files.key_group_range, schema.max_parallelism))
+        else:
+            _read_whole(logged, database, log)
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
-    statistics = tuple(tally.expected[order.index(i)] for i in range(len(order)))
+    statistics = tuple(expected[order.index(i)] for i in range(len(order)))
     return statistics, known if source.checksummed else {}
+
+
+def _read_whole(logged: Logged, database: Path, log: ChangeLog) -> None:
+    """Compare every entry of the copied database and of the log over it with the source's statistics."""
+    schema, key_groups = logged.source.schema, logged.files.key_group_range
+    tally, overlay = Tally(logged.source, key_groups), log.over(key_groups)
+    names = [d.name for d in schema.states]
+    for index, rows in scan_stored(str(database), names, None, schema.max_parallelism):
+        tally.add(index, overlay.covered(index, rows))
+    for index, rows in overlay.rest():
+        tally.add(index, rows)
+    tally.check()

@@ -22,10 +22,10 @@ from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import StateScan, StateValues
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint, native_checkpoint
 from statelib.backends.rocksdb.compaction import compact_where_it_pays
-from statelib.backends.rocksdb.database import open_writable, rocksdb_errors, table_names, without_wal
+from statelib.backends.rocksdb.database import check_live_files, open_writable, rocksdb_errors, table_names, without_wal
 from statelib.backends.rocksdb.leases import Leases
 from statelib.backends.rocksdb.reading import SCANNED_PER_KEY, StoredState, find_by_scan, scan_state
-from statelib.backends.rocksdb.takeover import TakenOver, check_opened
+from statelib.backends.rocksdb.takeover import check_key_groups
 from statelib.errors import InvalidRequestError
 from statelib.model.handles import StreamStateHandle
 from statelib.model.ids import CheckpointId
@@ -82,12 +82,11 @@ class RocksDBKeyedStateBackend:
         statistics: tuple[StateStatistics, ...],
         *,
         known: Mapping[str, KnownFile] | None = None,
-        unchecked: TakenOver | None = None,
     ) -> "RocksDBKeyedStateBackend":
         """Take over the database that lies in ``database_directory(directory)``; ``directory`` is
         removed by :meth:`close`, and when opening fails. ``statistics`` must be those of its
         content: they are trusted. ``known``: files that it was made of, by RocksDB's names, and where else their
-        bytes lie. ``unchecked``: what it is to be, if nobody has looked (:func:`check_opened`)."""
+        bytes lie. Raises CorruptStateError (``corrupt-rocksdb``, ``rocksdb-files-mismatch``)."""
         backend = cls.__new__(cls)
         try:
             tables = table_names(str(database_directory(directory)))
@@ -97,8 +96,7 @@ class RocksDBKeyedStateBackend:
             raise
         backend._known = known or {}
         try:
-            if unchecked is not None:
-                check_opened(backend._db, unchecked, tables)
+            check_live_files(backend._db, backend._database, tables)
         except BaseException:
             backend.close()
             raise
@@ -204,6 +202,13 @@ class RocksDBKeyedStateBackend:
             self._leases.give_back()
             raise
         return native_checkpoint(self._db, directory, self._leases.give_back)
+
+    def check_key_groups(self) -> None:
+        """Prove cheaply that the statistics may be those of the content: CorruptStateError (``restore-mismatch``) if
+        other key groups hold entries."""
+        for state, family in self._families.items():
+            with rocksdb_errors(self.directory, f"looking into state {state!r}"):
+                check_key_groups(family, state, self._statistics[state], self._range, self._width)
 
     def holds(self, name: str, path: str, stream: StreamStateHandle) -> bool:
         """Whether a file of a native checkpoint, called ``name`` by RocksDB, is the one that the database was made of

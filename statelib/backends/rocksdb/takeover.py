@@ -39,12 +39,20 @@ class TakenOver:
 
 
 def check_database(database: TakenOver) -> None:
-    """As :func:`check_states` and :func:`check_opened`, of a database that nobody has opened."""
+    """Prove cheaply that the database is the one described: one seek a key group that holds anything.
+
+    Raises CorruptStateError: ``missing-state``, ``rocksdb-files-mismatch``, ``corrupt-rocksdb``,
+    ``restore-mismatch`` for a key group that is there and should not be, or the other way round.
+    What the entries themselves say is not looked at; without statistics, no key group is."""
     present = check_states(database)
-    tables = table_names(database.directory)
     db = open_readable(database.directory, sorted(present))
     try:
-        check_opened(db, database, tables)
+        check_live_files(db, database.directory, table_names(database.directory))
+        width = prefix_width(database.max_parallelism)
+        known = zip(database.states, database.statistics, strict=True) if database.statistics is not None else ()
+        for name, statistics in known:
+            with rocksdb_errors(database.directory, f"looking into state {name!r}"):
+                check_key_groups(db.get_column_family(name), name, statistics, database.held, width)
     finally:
         db.close()
 
@@ -61,27 +69,13 @@ def check_states(database: TakenOver) -> set[str]:
     return present
 
 
-def check_opened(db: Rdict, database: TakenOver, tables: frozenset[str]) -> None:
-    """Prove cheaply that the open database is the one described: one seek a key group that holds anything. ``tables``:
-    the SST files that lay there before it was opened.
-
-    Raises CorruptStateError: ``rocksdb-files-mismatch``, ``corrupt-rocksdb``, ``restore-mismatch`` for a key group
-    that is there and should not be, or the other way round. What the entries themselves say is not looked at; without
-    statistics, no key group is."""
-    check_live_files(db, database.directory, tables)
-    known = zip(database.states, database.statistics, strict=True) if database.statistics is not None else ()
-    for name, statistics in known:
-        with rocksdb_errors(database.directory, f"looking into state {name!r}"):
-            _check_key_groups(db.get_column_family(name), name, statistics, database)
-
-
-def _check_key_groups(family: Rdict, name: str, statistics: StateStatistics, database: TakenOver) -> None:
-    width = prefix_width(database.max_parallelism)
-    cut = database.held.start - statistics.key_group_range.start
-    entries = statistics.entries[cut : cut + len(database.held)]
+def check_key_groups(family: Rdict, name: str, statistics: StateStatistics, held: KeyGroupRange, width: int) -> None:
+    """Seek each key group of ``held`` that holds anything. CorruptStateError (``restore-mismatch``) if others do."""
+    cut = held.start - statistics.key_group_range.start
+    entries = statistics.entries[cut : cut + len(held)]
     iterator = family.iter()
     iterator.seek_to_first()
-    for group in (*(np.flatnonzero(entries) + database.held.start).tolist(), None):
+    for group in (*(np.flatnonzero(entries) + held.start).tolist(), None):
         found = int.from_bytes(iterator.key()[:width], "big") if iterator.valid() else None
         iterator.status()
         if found != group:
