@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tests.benchmarks.measure import Ratio, table
-from tests.benchmarks.plots import plot
+from tests.benchmarks.plots import bars_of, plot
 from tests.benchmarks.rows import (
     canonical,
     flink_restore,
@@ -71,7 +71,7 @@ def main() -> None:
     result = {"machine": load, "scale": arguments.scale, "ratios": [ratio.to_json() for ratio in found]}
     keep(result)
     if arguments.plot:
-        arguments.plot.write_text(plot(found, f"{load}, scale {arguments.scale:g}"))
+        arguments.plot.write_text(plot(bars_of(found), f"{load}, scale {arguments.scale:g}"))
     if arguments.json:
         sys.stdout.write(json.dumps(result, indent=2) + "\n")
     else:

@@ -23,6 +23,8 @@ class Machine:
     write_ns: float = 900
     apply_ns: float = 700
     copy_gb_s: float = 0.5
+    open_gb_s: float = 10
+    """Of state whose tables are opened: their filters and indexes are read."""
     network_gb_s: float = 0.1
     request_s: float = 0.03
     part_bytes: int = 8_000_000
@@ -70,7 +72,7 @@ def cost(run: Run, machine: Machine | None = None) -> Cost:
     changed = min(events * run.row_bytes * run.levels, state + events * run.row_bytes)
     read = state * (1 - run.warm)
     rows_s = (looked_up + events * (machine.write_ns + machine.apply_ns)) / 1e9
-    cpu = rows_s + (state + changed) / machine.copy_gb_s / GB
+    cpu = rows_s + (read + changed) / machine.copy_gb_s / GB + state / machine.open_gb_s / GB
     files = math.ceil(state / run.file_bytes)
     written = math.ceil(changed / run.file_bytes) + 1
     objects = written if not run.merged_bytes else max(math.ceil(changed / run.merged_bytes), 1)

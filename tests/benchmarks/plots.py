@@ -1,19 +1,65 @@
-"""The ratios of a run as an SVG: a bar a row on a logarithmic scale, a mark where its goal is, green if reached."""
+"""Ratios as an SVG: a bar a row on a logarithmic scale, a mark where its goal is, green if reached.
+
+``python -m tests.benchmarks.plots`` draws the table of PERFORMANCE.md into the picture that stands in it.
+"""
 
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
 from tests.benchmarks.measure import Ratio
 
-_WIDTH, _LINE, _LEFT, _RIGHT = 860, 22, 400, 90
+CHECKOUT = Path(__file__).resolve().parents[2]
+PICTURE = CHECKOUT / "docs" / "pictures" / "benchmarks.svg"
+_WIDTH, _LINE, _LEFT, _RIGHT = 920, 22, 460, 90
 _DECADES = (-3, 2)
+_LETTERS = 66
+_NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
-def plot(ratios: Sequence[Ratio], below: str) -> str:
-    """Of the rows that were measured; ``below``: a line of text under them."""
-    rows = [ratio for ratio in ratios if ratio.measured]
-    height = _LINE * (len(rows) + 3)
+@dataclass(frozen=True)
+class Bar:
+    """``what``: beside the name; ``goal``: None where there is none."""
+
+    row: str
+    what: str
+    ratio: float
+    goal: float | None
+
+
+def bars_of(ratios: Sequence[Ratio]) -> list[Bar]:
+    """The rows of a run that were measured."""
+    return [
+        Bar(ratio.row, f"{ratio.what[:34]} / {ratio.against[:26]}", ratio.ratio, goal_of(ratio.goal))
+        for ratio in ratios
+        if ratio.measured
+    ]
+
+
+def bars_in(document: str) -> list[Bar]:
+    """The rows of PERFORMANCE.md's table of ratios, of each the first figure; a row without one is left out."""
+    lines = document.partition("| row | ours / theirs |")[2].splitlines()[2:]
+    bars: list[Bar] = []
+    for line in lines:
+        if not line.startswith("| "):
+            break
+        row, what, goal, measured, _ = (cell.strip() for cell in line.removeprefix("|").split("|")[:5])
+        figure = None if measured.startswith("not measured") else _NUMBER.search(measured)
+        if figure:
+            bars.append(Bar(row, _short(what), float(figure[0]), goal_of(goal)))
+    return bars
+
+
+def _short(what: str) -> str:
+    return what if len(what) <= _LETTERS else what[: _LETTERS - 1] + "…"
+
+
+def plot(bars: Sequence[Bar], below: str) -> str:
+    """``below``: a line of text under them."""
+    height = _LINE * (len(bars) + 3)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-size="11">',
         '<rect width="100%" height="100%" fill="white"/>',
@@ -22,24 +68,24 @@ def plot(ratios: Sequence[Ratio], below: str) -> str:
         x = _place(10.0**decade)
         parts.append(f'<line x1="{x}" y1="10" x2="{x}" y2="{height - 2 * _LINE}" stroke="#ddd"/>')
         parts.append(f'<text x="{x}" y="{height - 1.4 * _LINE:.0f}" text-anchor="middle">{10.0**decade:g}</text>')
-    for number, ratio in enumerate(rows):
-        parts += _bar(ratio, 10 + number * _LINE)
+    for number, bar in enumerate(bars):
+        parts += _drawn(bar, 10 + number * _LINE)
     text = escape(f"ours / theirs, logarithmic; red mark: goal; {below}")
     parts.append(f'<text x="10" y="{height - 8}">{text}</text></svg>')
     return "\n".join(parts) + "\n"
 
 
-def _bar(ratio: Ratio, y: int) -> list[str]:
-    goal, end, one = goal_of(ratio.goal), _place(ratio.ratio), _place(1.0)
-    colour = "#999" if goal is None else "#2a6f4e" if ratio.ratio <= goal else "#c98a2b"
-    name = escape(f"{ratio.row}  {ratio.what[:34]} / {ratio.against[:26]}")
+def _drawn(bar: Bar, y: int) -> list[str]:
+    end, one = _place(bar.ratio), _place(1.0)
+    colour = "#999" if bar.goal is None else "#2a6f4e" if bar.ratio <= bar.goal else "#c98a2b"
+    name = escape(f"{bar.row}: {bar.what}" if bar.row else bar.what)
     parts = [
         f'<text x="{_LEFT - 8}" y="{y + 13}" text-anchor="end">{name}</text>',
         f'<rect x="{min(one, end)}" y="{y + 3}" width="{max(abs(end - one), 1)}" height="13" fill="{colour}"/>',
-        f'<text x="{_WIDTH - 8}" y="{y + 13}" text-anchor="end">{ratio.ratio:.3g}</text>',
+        f'<text x="{_WIDTH - 8}" y="{y + 13}" text-anchor="end">{bar.ratio:.3g}</text>',
     ]
-    if goal is not None:
-        parts.append(f'<rect x="{_place(goal) - 1}" y="{y}" width="2" height="19" fill="#b00"/>')
+    if bar.goal is not None:
+        parts.append(f'<rect x="{_place(bar.goal) - 1}" y="{y}" width="2" height="19" fill="#b00"/>')
     return parts
 
 
@@ -57,3 +103,12 @@ def _place(value: float) -> int:
     low, high = _DECADES
     part = (math.log10(max(value, 1e-9)) - low) / (high - low)
     return round(_LEFT + min(max(part, 0.0), 1.0) * (_WIDTH - _LEFT - _RIGHT))
+
+
+def picture() -> str:
+    """Of the table in PERFORMANCE.md."""
+    return plot(bars_in((CHECKOUT / "PERFORMANCE.md").read_text()), "PERFORMANCE.md has the dates and the spreads")
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(picture())
