@@ -6,9 +6,11 @@ SHELL := /bin/sh
 
 PYTHON ?= python3
 PORT ?= 8080
-WORKERS ?= 2
+WORKERS ?= 3
 BIN := .work/venv/bin
 export PYTHONPATH := $(CURDIR)
+# Hundreds of processes are started here; where nothing may be written, each would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## print these verbs
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s %s\n", $$1, $$2}'
@@ -39,7 +41,7 @@ pictures: setup java  ## take the documents' pictures of the State page again: a
 	@cp .work/screenshots/run-1440.png docs/airflow-grid.png
 
 test: setup java  ## all tests
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@tests/in_memory.sh $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-all: setup java  ## all tests, with every combination of the matrices that make test only samples
 	@STATELIB_TEST_ALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist load $(ARGS)

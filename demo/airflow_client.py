@@ -14,9 +14,9 @@ from http import HTTPStatus
 from typing import Any
 
 FINISHED = ("success", "failed")
-BUSY_TRIES = 40
+BUSY_TRIES, BUSY_PAUSE_S = 40, 0.5
 BUSY = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE)
-"""On SQLite, a request that writes can fail so while the scheduler writes: it is made again."""
+"""On SQLite, a request can fail so while the scheduler writes: it is made again."""
 
 
 class AirflowRequestError(RuntimeError):
@@ -65,7 +65,17 @@ class AirflowClient:
         self._check_alive()
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """JSON of the answer. Raises AirflowRequestError for every status but 2xx."""
+        """JSON of the answer; to read is tried again while the database is busy. Raises AirflowRequestError for every
+        status but 2xx."""
+        for left in reversed(range(BUSY_TRIES if method == "GET" else 1)):
+            try:
+                return self._call(method, path, body)
+            except AirflowRequestError as error:
+                if error.status not in BUSY or not left:
+                    raise
+            time.sleep(BUSY_PAUSE_S)
+
+    def _call(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
         self.check()
         request = urllib.request.Request(  # noqa: S310
             f"{self.url}/api/v2{path}",
@@ -133,13 +143,14 @@ class AirflowClient:
         }
         self.wait_for_backfills(dag_id)
         with self._one_at_a_time:
-            self._pause(dag_id, True)
+            self.pause(dag_id, True)
             try:
                 return int(self._write("/backfills", body, self._open_backfill, dag_id)["id"])
             finally:
-                self._pause(dag_id, False)
+                self.pause(dag_id, False)
 
-    def _pause(self, dag_id: str, paused: bool) -> None:
+    def pause(self, dag_id: str, paused: bool = True) -> None:
+        """Stop or start the scheduling of a DAG."""
         path = f"/dags/{dag_id}"
         self._write(path, {"is_paused": paused}, partial(self._found_paused, paused), path, method="PATCH")
 
@@ -163,7 +174,7 @@ class AirflowClient:
             except AirflowRequestError as error:
                 if error.status not in BUSY:
                     raise
-            time.sleep(0.5)
+            time.sleep(BUSY_PAUSE_S)
             if found := made(name):
                 return found
         raise AirflowRequestError(f"{method} {path}: Airflow's database stayed locked", HTTPStatus.SERVICE_UNAVAILABLE)
@@ -190,6 +201,11 @@ class AirflowClient:
         """Run all tasks of a run again."""
         path = f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id, safe='')}/clear"
         self._write(path, {"dry_run": False, "only_failed": False}, lambda _: None, run_id)
+
+    def fail(self, dag_id: str, run_id: str) -> None:
+        """Mark a run as failed: what it runs is ended."""
+        path = f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id, safe='')}"
+        self._write(path, {"state": "failed"}, lambda _: None, run_id, method="PATCH")
 
     def run(self, dag_id: str, run_id: str) -> Run:
         return _run(self.call("GET", f"/dags/{dag_id}/dagRuns/{urllib.parse.quote(run_id, safe='')}"))
@@ -228,7 +244,7 @@ class AirflowClient:
                     return  # the try before was heard
                 if error.status not in BUSY:
                     raise
-            time.sleep(0.5)
+            time.sleep(BUSY_PAUSE_S)
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
         return {task["task_id"]: task["state"] for task in self._tasks(dag_id, run_id)}

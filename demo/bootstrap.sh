@@ -29,11 +29,12 @@ rm -f "$ready"
 "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check \
     --require-hashes -r "$root/demo/bootstrap.txt"
-"$venv/bin/uv" pip sync --quiet --python "$venv/bin/python" --require-hashes "$root/requirements-dev.txt"
+"$venv/bin/uv" pip sync --quiet --compile-bytecode --python "$venv/bin/python" --require-hashes "$root/requirements-dev.txt"
 
 # The S3 endpoint of the tests, apart: what it needs does not go together with the rest.
 "$python" -m venv --without-pip "$work/endpoint"
-"$venv/bin/uv" pip sync --quiet --python "$work/endpoint/bin/python" --require-hashes "$root/requirements-endpoint.txt"
+"$venv/bin/uv" pip sync --quiet --compile-bytecode --python "$work/endpoint/bin/python" --require-hashes \
+    "$root/requirements-endpoint.txt"
 
 # Azurite, the Azure endpoint of the tests, where there is npm; where there is none, those tests skip and say why.
 if command -v npm >/dev/null 2>&1; then

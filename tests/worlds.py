@@ -1,6 +1,7 @@
 """Deployments for tests: a directory each, SQLite, the project's own pipelines."""
 
 import os
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +20,11 @@ from statelib.serializers.keys import key_groups
 from statelib.spark.worker import Work, snapshot_subtask
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+CALM = {
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
+    "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",
+}
+"""Settings of an Airflow that tests wait for, and whose pipelines stay as they are: it costs a third when it idles."""
 
 
 def new_deployment(root: Path, data: Path, pipelines: Path = CHECKOUT / "dags" / "pipelines") -> Deployment:
@@ -78,3 +84,11 @@ def descriptors() -> list[str]:
         except FileNotFoundError:
             continue
     return found
+
+
+def own_threads(kind: str = "", patience_s: float = 10.0) -> list[str]:
+    """Threads of the project that do not end; one that has handed its result over may still be about to."""
+    threads = [thread for thread in threading.enumerate() if thread.name.startswith(f"statelib-{kind}")]
+    for thread in threads:
+        thread.join(patience_s)
+    return [thread.name for thread in threads if thread.is_alive()]

@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Frame, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from tour_world import AIRCRAFT, FIFTH, HEAD, QUARANTINED, ROUTES, ROUTES_HEAD, SAVED, tour_places, write_history
 from watching import OpenPage, Watch, inaccessible, overflow
+from worlds import CALM
 
 from demo.airflow_client import AirflowClient
 from demo.airflow_process import airflow, exclusive, free_ports, migrate
@@ -62,7 +63,7 @@ def tour(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     places = tour_places(root)
     passwords = root / "passwords.json"
     passwords.write_text(json.dumps({user: user[::-1] for user in USERS}))
-    settings = {
+    settings = CALM | {
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in USERS.items()),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),

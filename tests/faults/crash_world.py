@@ -2,7 +2,6 @@
 whatever happened: G1 (nothing lost), G2 (nothing left over), G6 (once)."""
 
 import shutil
-import threading
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import create_engine, insert, select
-from worlds import day, descriptors, new_deployment
+from worlds import day, descriptors, new_deployment, own_threads
 
 from statelib.catalog.schema import CHECKPOINT, FILE, METADATA
 from statelib.flows.inspection import resolve, verify, verify_at
@@ -224,5 +223,5 @@ def unfinished(here: Deployment) -> list[Path]:
 
 def leaks(root: Path) -> list[str]:
     """Descriptors below ``root`` and threads of snapshots that this process still has: T21."""
-    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("statelib-")]
-    return names + [target for target in descriptors() if target.startswith(str(root)) and " (deleted)" not in target]
+    held = [target for target in descriptors() if target.startswith(str(root)) and " (deleted)" not in target]
+    return own_threads() + held

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from worlds import descriptors
+from worlds import descriptors, own_threads
 
 from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
@@ -106,7 +106,7 @@ class Subtask:
 
     def check_clean(self) -> None:
         """No temporary directory, no open descriptor, no thread of a snapshot."""
-        assert not [t.name for t in threading.enumerate() if t.name.startswith("statelib-snapshot")]
+        assert not own_threads("snapshot")
         places = (str(self.directory / "storage"), str(self.directory / "local"))
         assert not [target for target in descriptors() if target.startswith(places)]
         assert {p.name for p in Path(self._home).iterdir()} <= {"db"}, list(Path(self._home).iterdir())
@@ -126,7 +126,7 @@ class Subtask:
         self.strategy.close()
         self.backend.close()
         assert not Path(self._home).exists() or not list(Path(self._home).iterdir())
-        assert not [t.name for t in threading.enumerate() if t.name.startswith("statelib-")]
+        assert not own_threads()
 
     def _attempt(self, number: int, fate: str) -> SnapshotResult | None:
         """The result, or None if it failed as it should."""

@@ -6,15 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+from extent import TEST_ALL, TEST_FAULTS
+
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20130101
-TIMES = 10 if os.environ.get("STATELIB_TEST_ALL") == "1" else 1
-TIMEOUT_S = 240 * TIMES
+TIMES = 10 if TEST_ALL else 1 if TEST_FAULTS else 0.25
+TIMEOUT_S = 240 * max(1, TIMES)
 
 
 def assert_no_findings(target: str, rounds: int) -> None:
-    """``rounds`` mutations, ten times as many with ``STATELIB_TEST_ALL=1``; the same ones every time."""
-    words = [sys.executable, "-m", "tests.fuzz.campaign", target, str(rounds * TIMES), str(SEED)]
+    """``rounds`` mutations with ``make test-faults``, a quarter of them with ``make test``, ten times as many with
+    ``make test-all``; the same ones every time."""
+    cases = int(rounds * TIMES)
+    words = [sys.executable, "-m", "tests.fuzz.campaign", target, str(cases), str(SEED)]
     # one thread and one arena: what libraries set aside counts as memory too
     single = {"MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -22,7 +26,7 @@ def assert_no_findings(target: str, rounds: int) -> None:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     outcome = json.loads(done.stdout.splitlines()[-1])
-    assert outcome["cases"] == rounds * TIMES
+    assert outcome["cases"] == cases
     assert not outcome["findings"], "\n\n".join(
         f"{f['count']} times {f['what']}, first in case {f['first_case']} ({f['seed']}):\n{f['trace']}"
         for f in outcome["findings"]

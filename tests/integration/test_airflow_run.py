@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import polars as pl
 import psutil
 import pytest
 from told_by_airflow import Told, check_what_was_told, listening
-from worlds import publish_here
+from worlds import CALM, publish_here
 
 from demo.airflow_client import AirflowClient, AirflowRequestError, Run
 from demo.airflow_process import RunningAirflow, airflow, exclusive, free_ports, migrate
@@ -82,7 +81,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     (places.data / "flights").symlink_to(data / "flights")
     with exclusive(places), listening(places) as told:
         migrate(places)
-        with airflow(places, free_ports(), settings=told.settings) as running:
+        with airflow(places, free_ports(), settings=CALM | told.settings) as running:
             running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup"})
             yield World(places, running, told)
 
@@ -169,7 +168,7 @@ def test_a_run_that_is_marked_failed_ends_its_job_and_gives_its_checkpoint_up(wo
     client.backfill(dag, day, day)
     job = wait_for(lambda: driver(world, 1, MARKED), "the Spark driver of checkpoint 1")
     (run,) = client.runs(dag)
-    client.call("PATCH", f"/dags/{dag}/dagRuns/{quote(run.run_id)}", {"state": "failed"})
+    client.fail(dag, run.run_id)
     world.wait(day, dag)  # Airflow itself may call the run a success then: what was to register was skipped
     assert client.task_states(dag, run.run_id)["snapshot"] == "failed"
     wait_for(lambda: None if job.is_running() else True, "end of the driver")

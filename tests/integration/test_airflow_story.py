@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from worlds import CALM
 
 from demo.airflow_client import AirflowRequestError
 from demo.airflow_process import RunningAirflow, airflow, exclusive, free_ports, migrate
@@ -56,7 +57,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, flights: pl.DataFrame) -> 
     local = "airflow.dag_processing.bundles.local.LocalDagBundle"
     folders = {"shipped": places.checkout / "dags", "own": own}
     bundles = [{"name": n, "classpath": local, "kwargs": {"path": str(path)}} for n, path in folders.items()]
-    settings = {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
+    settings = CALM | {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
     with exclusive(places):
         migrate(places)
         with airflow(places, free_ports(), settings=settings) as up:
@@ -112,7 +113,7 @@ def assert_a_rejected_plan_changes_nothing(running: RunningAirflow) -> None:
 
 def test_a_teams_own_dag_checkpoints_saves_and_disposes(running: RunningAirflow) -> None:
     here, client = deployment(running.environment), running.client
-    client.call("PATCH", "/dags/example_own_dag", {"is_paused": False})
+    client.pause("example_own_dag", False)
     run = client.wait_for_run(
         "example_own_dag", client.trigger("example_own_dag", {}, "2013-01-06T00:00:00Z"), PATIENCE_S
     )

@@ -1,0 +1,75 @@
+"""The client of Airflow's REST API while the database behind it is locked, as SQLite's can be."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from demo.airflow_client import AirflowClient, AirflowRequestError
+
+LOCKED = 2
+
+
+class BusyAirflow(ThreadingHTTPServer):
+    """One DAG and one run; each method fails :data:`LOCKED` times before it works."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.failures = {"GET": LOCKED, "PATCH": LOCKED, "POST": LOCKED}
+        self.paused, self.state = True, "running"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: BusyAirflow
+
+    def _answer(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        locked = self.server.failures[self.command] > 0
+        self.server.failures[self.command] -= locked
+        if not locked:
+            self.server.paused = body.get("is_paused", self.server.paused)
+            self.server.state = body.get("state", self.server.state)
+        self.send_response(500 if locked else 200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"is_paused": self.server.paused, "state": self.server.state}).encode())
+
+    do_GET = do_PATCH = do_POST = _answer  # noqa: N815
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is printed."""
+
+
+@pytest.fixture
+def busy() -> Iterator[BusyAirflow]:
+    with BusyAirflow() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def client(busy: BusyAirflow, monkeypatch: pytest.MonkeyPatch) -> AirflowClient:
+    monkeypatch.setattr("demo.airflow_client.BUSY_PAUSE_S", 0.01)
+    return AirflowClient(f"http://127.0.0.1:{busy.server_address[1]}")
+
+
+def test_what_only_reads_is_asked_again(client: AirflowClient) -> None:
+    assert client.call("GET", "/dags/one")["is_paused"] is True
+
+
+def test_a_dag_is_paused_and_a_run_marked_all_the_same(client: AirflowClient, busy: BusyAirflow) -> None:
+    client.pause("one", False)
+    busy.failures["PATCH"] = LOCKED
+    client.fail("one", "run")
+    assert (busy.paused, busy.state) == (False, "failed")
+    assert busy.failures["PATCH"] == 0
+
+
+def test_what_may_have_been_done_is_not_repeated_blindly(client: AirflowClient, busy: BusyAirflow) -> None:
+    with pytest.raises(AirflowRequestError, match="POST /dags: 500"):
+        client.call("POST", "/dags", {})
+    assert busy.failures["POST"] == LOCKED - 1
