@@ -1,19 +1,15 @@
-"""``make docs``: the reference, written from the code. ``pages()`` is what a test holds the committed files to."""
+"""``make docs``: the reference, written from the code. A test holds the committed files to it."""
 
 from collections.abc import Callable
 from pathlib import Path
 
 from docs.generate import command_line, configuration, errors, pipeline_yaml
 
-REFERENCE = Path(__file__).parents[1] / "reference"
-_PAGES: dict[str, Callable[[], str]] = {
-    "pipeline-yaml.md": pipeline_yaml.page,
-    "cli.md": command_line.page,
-    "configuration.md": configuration.page,
-    "errors.md": errors.page,
+_REFERENCE = Path(__file__).parents[1] / "reference"
+PAGES: dict[Path, Callable[[], str]] = {
+    _REFERENCE / "pipeline-yaml.md": pipeline_yaml.page,
+    _REFERENCE / "cli.md": command_line.page,
+    _REFERENCE / "configuration.md": configuration.page,
+    _REFERENCE / "errors.md": errors.page,
 }
-
-
-def pages() -> dict[Path, str]:
-    """The text of each page of the reference."""
-    return {REFERENCE / name: make() for name, make in _PAGES.items()}
+"""What makes the text of each page."""

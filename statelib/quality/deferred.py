@@ -1,4 +1,4 @@
-"""Modules that a library imports and hardly ever needs, loaded when it does."""
+"""Modules that a library imports and hardly ever needs: loaded when it does, or not at all."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -32,3 +32,16 @@ def deferred(*names: str) -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(finder)
+
+
+@contextmanager
+def without(*names: str) -> Iterator[None]:
+    """Modules ``names``, unless they are loaded, cannot be imported inside this block: ImportError, as if they were not
+    installed. For what a library can do without."""
+    absent = [name for name in names if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]

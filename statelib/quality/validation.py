@@ -3,11 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from statelib.model.quality import QualityResult
-from statelib.quality.deferred import deferred
+from statelib.quality.deferred import deferred, without
 from statelib.quality.rules import AtMost, Check, Equal, FoundRow, Frame, Library, OneOf, Unanswerable
 
 # Both serve a few expectations of distributions, and take a quarter of the time that importing all takes.
-with deferred("altair", "scipy.stats"):
+# Nor is anything validated by Spark.
+with deferred("altair", "scipy.stats"), without("pyspark"):
     import great_expectations as gx
     from great_expectations import expectations as gxe
     from great_expectations.core import ExpectationSuite, ExpectationValidationResult

@@ -192,6 +192,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Temporary directories that nobody chose a place for appear here as well."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    gc.freeze()  # so that looking for what is left behind is quick
     yield tmp_path
     assert list((tmp_path / "tmp").iterdir()) == []
 

@@ -12,7 +12,7 @@ from statelib.quality.rules import Check, Frame, Library
 from statelib.quality.validation import validate
 
 def loaded():
-    return [name for name in ("scipy.stats._stats_py", "altair.vegalite") if name in sys.modules]
+    return [name for name in ("scipy.stats._stats_py", "altair.vegalite", "pyspark") if name in sys.modules]
 
 def judged(name, **parameters):
     check = Check(name, Library(name, {"column": "kind", **parameters}), str, Severity.FAIL)
@@ -26,6 +26,7 @@ kl = "ExpectColumnKLDivergenceToBeLessThan"
 assert judged(kl, partition_object=even, threshold=0.1) == [True]
 assert judged(kl, partition_object={**even, "weights": [0.01, 0.99]}, threshold=0.1) == [False]
 assert "scipy.stats._stats_py" in loaded(), loaded()
+import pyspark.sql
 assert not any("_Deferring" in repr(finder) for finder in sys.meta_path)
 """
 
