@@ -183,6 +183,8 @@ def _end_of_entries(content: bytes) -> int:
 
 def _number(data: bytes, at: int) -> tuple[int, int]:
     """The number of seven bits a byte, low ones first, and where it ends."""
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:

@@ -73,23 +73,30 @@ def entries_of(blocks: Sequence[bytes | memoryview], what: str) -> BlockEntries:
 
 def _stretches(data: Bytes, lengths: Numbers, what: str) -> tuple[Numbers, Numbers]:
     """Where the entries after each restart begin and end."""
-    starts, stops = [], []
-    for begin, length in zip(offsets_of(lengths)[:-1].tolist(), lengths.tolist(), strict=True):
-        end = begin + length
-        if length < 4:
-            raise _corrupt(what, f"a block of {length} bytes")
-        count = int.from_bytes(data[end - 4 : end].tobytes(), "little")
-        end -= 4
-        if count & _HASH_INDEX:  # buckets, and how many, before the count
-            count ^= _HASH_INDEX
-            end -= 2 + int.from_bytes(data[end - 2 : end].tobytes(), "little")
-        end -= 4 * count
-        if end < begin or not count:
-            raise _corrupt(what, f"a block of {length} bytes with {count} restarts")
-        restarts = np.frombuffer(data[end : end + 4 * count].tobytes(), "<u4").astype(np.int64) + begin
-        starts.append(restarts)
-        stops.append(np.append(restarts[1:], end))
-    return np.concatenate(starts), np.concatenate(stops)
+    if int(lengths.min()) < 4:
+        raise _corrupt(what, f"a block of {lengths.min()} bytes")
+    bounds = offsets_of(lengths)
+    begins, ends = bounds[:-1], bounds[1:] - 4
+    counts = _u32(data, ends)
+    hashed = np.flatnonzero(counts & _HASH_INDEX)  # buckets, and how many, before the count
+    if len(hashed):
+        counts[hashed] ^= _HASH_INDEX
+        ends[hashed] -= 2 + (_u32(data, np.maximum(ends[hashed] - 2, 0)) & 0xFFFF)
+    ends -= 4 * counts
+    odd = np.flatnonzero((ends < begins) | (counts == 0))
+    if len(odd):
+        raise _corrupt(what, f"a block of {lengths[odd[0]]} bytes with {counts[odd[0]]} restarts")
+    first = offsets_of(counts)
+    places = np.repeat(ends - 4 * first[:-1], counts) + 4 * np.arange(first[-1])
+    starts = _u32(data, places) + np.repeat(begins, counts)
+    stops = np.append(starts[1:], 0)
+    stops[first[1:] - 1] = ends
+    return starts, stops
+
+
+def _u32(data: Bytes, at: Numbers) -> Numbers:
+    found: Numbers = data[at[:, None] + np.arange(4)].view("<u4").reshape(-1).astype(np.int64)
+    return found
 
 
 def _entries(data: Bytes, starts: Numbers, stops: Numbers, what: str) -> BlockEntries:
