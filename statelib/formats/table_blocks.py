@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from statelib.errors import CorruptStateError
 from statelib.serializers.spans import read_varlen
-from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, gather, offsets_of
+from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, gather, offsets_of, spans
 
 Numbers = npt.NDArray[np.int64]
 
@@ -95,7 +95,7 @@ def _stretches(data: Bytes, lengths: Numbers, what: str) -> tuple[Numbers, Numbe
 
 
 def _u32(data: Bytes, at: Numbers) -> Numbers:
-    found: Numbers = data[at[:, None] + np.arange(4)].view("<u4").reshape(-1).astype(np.int64)
+    found: Numbers = spans(data, at, 4).view("<u4").reshape(-1).astype(np.int64)
     return found
 
 
@@ -196,10 +196,9 @@ def _keys(data: Bytes, found: _Walk, width: int) -> tuple[Ragged, npt.NDArray[np
         cut = width - TRAILING
         trailing = np.ascontiguousarray(columns[cut:].T).view("<u8").reshape(-1)
         return from_fixed(np.ascontiguousarray(columns[:cut].T)), trailing.astype(np.uint64)
-    rows = np.ascontiguousarray(columns.T)
-    sizes = found.lengths - TRAILING
-    trailing = rows.reshape(-1)[(every * width + sizes)[:, None] + np.arange(TRAILING)].copy().view("<u8").reshape(-1)
-    return Ragged(rows[np.arange(width) < sizes[:, None]], offsets_of(sizes)), trailing.astype(np.uint64)
+    rows, begin, sizes = np.ascontiguousarray(columns.T).reshape(-1), every * width, found.lengths - TRAILING
+    trailing = spans(rows, begin + sizes, TRAILING).view("<u8").reshape(-1)
+    return gather(rows, begin, sizes), trailing.astype(np.uint64)
 
 
 def _corrupt(what: str, found: str) -> CorruptStateError:

@@ -8,7 +8,7 @@ addition. It finds damage and mix-ups; it is no defence against an attacker.
 import numpy as np
 import numpy.typing as npt
 
-from statelib.wire.ragged import BLOCK_BYTES, Bytes, Ragged, blocks, positions
+from statelib.wire.ragged import BLOCK_BYTES, Bytes, Ragged, blocks, offsets_of, positions, rows_by_length, spans
 
 _BASE = np.uint64(0x9E3779B97F4A7C15)
 
@@ -35,14 +35,24 @@ def _block(data: Bytes, lengths: npt.NDArray[np.int64], powers: npt.NDArray[np.u
     if len(lengths) == 1:
         return np.array([_long_row(data, powers)], np.uint64)
     if (lengths == lengths[0]).all():
-        factors = powers[: lengths[0]]
-        return np.asarray(data.reshape(len(lengths), -1).astype(np.uint64) @ factors + factors.sum(), np.uint64)
+        return _alike(data.reshape(len(lengths), -1), powers)
+    groups = rows_by_length(lengths)
+    if groups is not None:
+        result, starts = np.empty(len(lengths), np.uint64), offsets_of(lengths)
+        for rows in groups:
+            result[rows] = _alike(spans(data, starts[rows], int(lengths[rows[0]])), powers)
+        return result
     total = data.astype(np.uint64) + np.uint64(1)
     total *= powers[positions(np.zeros(len(lengths), np.int64), lengths)]
     sums = np.zeros(len(total) + 1, np.uint64)
     np.cumsum(total, out=sums[1:])
     bounds = np.append(0, np.cumsum(lengths))
     return np.asarray(sums[bounds[1:]] - sums[bounds[:-1]], np.uint64)
+
+
+def _alike(matrix: Bytes, powers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    factors = powers[: matrix.shape[1]]
+    return np.asarray(matrix.astype(np.uint64) @ factors + factors.sum(), np.uint64)
 
 
 def _long_row(data: Bytes, powers: npt.NDArray[np.uint64]) -> np.uint64:

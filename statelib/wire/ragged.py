@@ -16,8 +16,10 @@ Offsets = npt.NDArray[np.int64]
 BLOCK_BYTES = 256 * 1024
 """Bytes of rows that are moved with an index a byte at a time: the index takes 24 times as much, and should stay in
 the processor's cache."""
-_LONG = 256
-"""Bytes of a row from which on a slice a row costs less than an index a byte."""
+_MOVED_BYTES = 2 << 20
+"""Bytes of rows of different lengths that are moved at once, those of one length after those of another."""
+_FEW = 25
+"""Rows of one length that are moved one by one in the time that it takes to begin to move many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,32 +98,52 @@ def blocks(offsets: Offsets, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[i
 def gather(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]) -> Ragged:
     """Copy spans of ``data`` out into a Ragged of their own; what it needs besides that is bounded."""
     offsets = offsets_of(lengths)
-    if offsets[-1] >= _LONG * max(len(lengths), 1):
-        view = data.data
-        spans = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
-        return Ragged(np.frombuffer(bytearray().join([view[a:b] for a, b in spans]), np.uint8), offsets)
-    rows = _from_matrix(data, starts, lengths)
-    if rows is not None:
-        return rows
-    if offsets[-1] <= BLOCK_BYTES:
-        return Ragged(data[positions(starts, lengths)], offsets)
+    if len(lengths) and bool((lengths == lengths[0]).all()):
+        return Ragged(spans(data, starts, int(lengths[0])).reshape(-1), offsets)
     out = np.empty(int(offsets[-1]), np.uint8)
-    for a, b in blocks(offsets):
-        out[offsets[a] : offsets[b]] = data[positions(starts[a:b], lengths[a:b])]
+    for a, b in blocks(offsets, _MOVED_BYTES):
+        _move(data, starts[a:b], out, offsets[a:b], lengths[a:b])
     return Ragged(out, offsets)
 
 
-def _from_matrix(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]) -> Ragged | None:
-    """Spans that are rows of one matrix, which needs no index a byte; None where they are not."""
-    width = int(lengths[0]) if len(lengths) else 0
-    if not width or bool((lengths != width).any()):
-        return None
-    begin = int(starts[0]) % width
-    rows = (starts - begin) // width
-    if bool((rows * width + begin != starts).any()):
-        return None
-    end = begin + (len(data) - begin) // width * width
-    return from_fixed(data[begin:end].reshape(-1, width).take(rows, axis=0))
+def spans(data: Bytes, starts: npt.NDArray[np.integer], length: int) -> Bytes:
+    """Spans of one length as a matrix (rows, length): each is one item, which numpy copies at once."""
+    if not length:
+        return np.empty((len(starts), 0), np.uint8)
+    return _everywhere(data, length)[starts].view(np.uint8).reshape(-1, length)
+
+
+def rows_by_length(lengths: npt.NDArray[np.integer]) -> list[npt.NDArray[np.int64]] | None:
+    """Rows of equal length together, in ascending order; None where that makes so many groups of so few rows that
+    one row after the other is cheaper."""
+    short = len(lengths) > 0 and int(lengths.max()) <= np.iinfo(np.uint16).max  # which numpy sorts by counting
+    order = np.argsort(lengths.astype(np.uint16) if short else lengths, kind="stable")
+    cuts = np.flatnonzero(np.diff(lengths[order])) + 1
+    return np.split(order, cuts) if (len(cuts) + 1) * _FEW <= len(lengths) else None
+
+
+def _move(
+    data: Bytes,
+    starts: npt.NDArray[np.integer],
+    out: Bytes,
+    places: npt.NDArray[np.integer],
+    lengths: npt.NDArray[np.integer],
+) -> None:
+    """Spans of ``data`` to their places in ``out``."""
+    groups = rows_by_length(lengths)
+    if groups is None:
+        source, target = data.data, out.data
+        for start, place, length in zip(starts.tolist(), places.tolist(), lengths.tolist(), strict=True):
+            target[place : place + length] = source[start : start + length]
+        return
+    for rows in groups:
+        if length := int(lengths[rows[0]]):
+            _everywhere(out, length)[places[rows]] = _everywhere(data, length)[starts[rows]]
+
+
+def _everywhere(data: Bytes, length: int) -> npt.NDArray[np.void]:
+    """The span of ``length`` bytes that begins at each byte, without a copy."""
+    return np.ndarray((len(data) - length + 1,), f"V{length}", data, 0, (1,))
 
 
 def from_fixed(matrix: Bytes) -> Ragged:
@@ -170,23 +192,12 @@ def join(parts: Sequence[Ragged]) -> Ragged:
         return from_fixed(side_by_side([_bytes(part).reshape(len(part), -1) for part in parts]))
     offsets = offsets_of(np.sum(lengths, axis=0))
     data = np.empty(int(offsets[-1]), np.uint8)
-    for a, b in blocks(offsets, 4 * BLOCK_BYTES):
-        _join_into(data[offsets[a] : offsets[b]], [part.slice(a, b) for part in parts], [n[a:b] for n in lengths])
+    for a, b in blocks(offsets, _MOVED_BYTES):
+        at = offsets[a:b].copy()
+        for part, length in zip(parts, lengths, strict=True):
+            _move(part.data, part.offsets[a:b], data, at, length[a:b])
+            at += length[a:b]
     return Ragged(data, offsets)
-
-
-def _join_into(data: Bytes, parts: Sequence[Ragged], lengths: Sequence[Offsets]) -> None:
-    # the largest part goes where the others leave room: that needs no index a byte
-    largest = int(np.argmax([length.sum() for length in lengths]))
-    free = np.ones(len(data), np.bool_)
-    at = offsets_of(np.sum(lengths, axis=0))[:-1]
-    for i, (part, length) in enumerate(zip(parts, lengths, strict=True)):
-        if i != largest:
-            where = positions(at, length)
-            data[where] = _bytes(part)
-            free[where] = False
-        at += length
-    data[free] = _bytes(parts[largest])
 
 
 def concat(parts: Sequence[Ragged]) -> Ragged:

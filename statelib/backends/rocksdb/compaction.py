@@ -15,7 +15,7 @@ from statelib.backends.rocksdb.database import rocksdb_errors
 
 log = logging.getLogger(__name__)
 
-FEW, MANY = 4, 16
+FEW, MANY = 2, 16
 """Flushed tables of a state that nothing merged yet. ``MANY`` are merged for the sake of lookups, each of which asks
 all of them; ``FEW`` only where little else is rewritten with them: what all states flushed is half of the rest."""
 _POLL_S, _STALLED_S = 0.005, 5.0
@@ -28,10 +28,12 @@ def compact_where_it_pays(db: Rdict, families: Mapping[str, Rdict], directory: s
 
     What fails in the background leaves the tables as they are; if it matters, the next flush raises it."""
     with rocksdb_errors(directory, "compacting it"):
+        for family in families.values():
+            family.flush()
         due = _due(db, families)
         for state, family in due.items():
             log.info("merging the %d tables of state %r", _number(family, _FLUSHED), state)
-            family.set_options({"disable_auto_compactions": "false"})
+            family.set_options({"disable_auto_compactions": "false", "level0_file_num_compaction_trigger": str(FEW)})
         began = time.monotonic()
         try:
             _wait(due)
@@ -48,7 +50,7 @@ def _due(db: Rdict, families: Mapping[str, Rdict]) -> dict[str, Rdict]:
     for file in db.live_files():
         sizes[file["level"] > 0] += file["size"]
     flushed, merged = sizes
-    limit = FEW if 2 * flushed >= merged else MANY
+    limit = FEW if flushed >= merged else MANY
     return {state: family for state, family in families.items() if _number(family, _FLUSHED) >= limit}
 
 
