@@ -7,12 +7,16 @@ write unless told otherwise; of anything else this is known before an entry is r
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from statelib.errors import CorruptStateError
 from statelib.formats.table_blocks import TRAILING, BlockEntries, entries_of
+from statelib.serializers.spans import read_varlen
 from statelib.wire.checksum import crc32c, xxh3, xxh64
+from statelib.wire.ragged import gather
 
 ReadAt = Callable[[int, int], bytes]
 """(offset, length) to the bytes there, fewer where the file ends before."""
@@ -38,8 +42,7 @@ _ABSENT = (b"rocksdb.merge.operands", b"rocksdb.num.range-deletions")
 """Properties that count what is not read here."""
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """``offset`` and ``length``: where its bytes lie, without the trailer. ``last``: a user key at or above its
     last one, and below the first one of the next block."""
 
@@ -148,20 +151,44 @@ class _Index:
                 offset, at = _number(value, 0)
                 yield key, offset, _number(value, at)[0]
             return
-        at, end, key, offset, size = 0, _end_of_entries(content), b"", 0, 0
-        while at < end:
-            shared, at = _number(content, at)
-            fresh, at = _number(content, at)
-            key = key[:shared] + content[at : at + fresh]
-            at += fresh
-            if shared:
-                offset += size + _TRAILER
-                zigzag, at = _number(content, at)
-                size += (zigzag >> 1) ^ -(zigzag & 1)
-            else:
-                offset, at = _number(content, at)
-                size, at = _number(content, at)
-            yield key, offset, size
+        yield from _whole_entries(content) or _entries_with_deltas(content)
+
+
+def _whole_entries(content: bytes) -> list[tuple[bytes, int, int]] | None:
+    """(Key, offset, length) of the blocks, by columns; None where entries go on from the ones before them."""
+    data, end = np.frombuffer(content, np.uint8), _end_of_entries(content)
+    if end < 0:
+        return None
+    starts = np.frombuffer(content, "<u4", -1, end)[:-1].astype(np.int64)
+    stops = np.append(starts[1:], end)
+    try:
+        shared, at = read_varlen(data, starts, stops, "index")
+        fresh, key = read_varlen(data, at, stops, "index")
+        offsets, at = read_varlen(data, key + fresh, stops, "index")
+        lengths, at = read_varlen(data, at, stops, "index")
+        keys = gather(data, key, fresh).to_list()
+    except (CorruptStateError, IndexError, ValueError):
+        return None
+    if shared.any() or bool((at != stops).any()):
+        return None
+    return list(zip(keys, offsets.tolist(), lengths.tolist(), strict=True))
+
+
+def _entries_with_deltas(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    at, end, key, offset, size = 0, _end_of_entries(content), b"", 0, 0
+    while at < end:
+        shared, at = _number(content, at)
+        fresh, at = _number(content, at)
+        key = key[:shared] + content[at : at + fresh]
+        at += fresh
+        if shared:
+            offset += size + _TRAILER
+            zigzag, at = _number(content, at)
+            size += (zigzag >> 1) ^ -(zigzag & 1)
+        else:
+            offset, at = _number(content, at)
+            size, at = _number(content, at)
+        yield key, offset, size
 
 
 def _pairs(content: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -110,7 +110,8 @@ def spans(data: Bytes, starts: npt.NDArray[np.integer], length: int) -> Bytes:
     """Spans of one length as a matrix (rows, length): each is one item, which numpy copies at once."""
     if not length:
         return np.empty((len(starts), 0), np.uint8)
-    return _everywhere(data, length)[starts].view(np.uint8).reshape(-1, length)
+    found: Bytes = _everywhere(data, length)[starts].view(np.uint8).reshape(-1, length)
+    return found
 
 
 def rows_by_length(lengths: npt.NDArray[np.integer]) -> list[npt.NDArray[np.int64]] | None:
