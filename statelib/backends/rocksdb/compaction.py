@@ -17,14 +17,16 @@ log = logging.getLogger(__name__)
 
 FEW, MANY = 2, 16
 """Flushed tables of a state that nothing merged yet. ``MANY`` are merged for the sake of lookups, each of which asks
-all of them; ``FEW`` only where little else is rewritten with them: what all states flushed is half of the rest."""
+all of them; ``FEW`` where what all states flushed is as much as the rest: batches so large are read with a scan, and
+what is rewritten is no more than twice what was written."""
 _POLL_S, _STALLED_S = 0.005, 5.0
 _FLUSHED, _PENDING = "rocksdb.num-files-at-level0", "rocksdb.compaction-pending"
 _RUNNING, _FAILED = "rocksdb.num-running-compactions", "rocksdb.background-errors"
 
 
 def compact_where_it_pays(db: Rdict, families: Mapping[str, Rdict], directory: str) -> None:
-    """Let RocksDB merge the tables of the states that have many, and wait for it. ``families``: by state.
+    """Flush what is in memory; let RocksDB merge the tables of the states that have many, and wait for it.
+    ``families``: by state.
 
     What fails in the background leaves the tables as they are; if it matters, the next flush raises it."""
     with rocksdb_errors(directory, "compacting it"):
