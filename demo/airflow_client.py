@@ -67,11 +67,13 @@ class AirflowClient:
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """JSON of the answer; to read is tried again while the database is busy. Raises AirflowRequestError for every
         status but 2xx."""
-        for left in reversed(range(BUSY_TRIES if method == "GET" else 1)):
+        tries = BUSY_TRIES if method == "GET" else 1
+        while True:
             try:
                 return self._call(method, path, body)
             except AirflowRequestError as error:
-                if error.status not in BUSY or not left:
+                tries -= 1
+                if error.status not in BUSY or not tries:
                     raise
             time.sleep(BUSY_PAUSE_S)
 

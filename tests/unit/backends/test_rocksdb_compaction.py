@@ -76,6 +76,16 @@ def test_small_tables_beside_a_large_one_wait_until_they_are_many(backend: Rocks
     assert tables(backend)[0] == FEW + MANY + 1, "what was begun is over: nothing is compacted meanwhile again"
 
 
+def test_tables_as_large_as_the_rest_are_merged_with_what_is_in_memory(backend: RocksDBKeyedStateBackend) -> None:
+    for number in range(FEW):
+        flush(backend, number, 5_000)
+    freeze(backend)
+    for number, left in enumerate([(1, 1), (0, 1)]):
+        put(backend, "means", [f"key-{number}-{key}" for key in range(5_000)], [0.5] * 5_000)
+        freeze(backend, number)
+        assert tables(backend) == left, "half of the rest waits; as much as the rest does not"
+
+
 def test_what_is_merged_is_told(backend: RocksDBKeyedStateBackend, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "statelib.backends.rocksdb.compaction")
     freeze(backend)

@@ -68,3 +68,17 @@ def test_any_spans_are_gathered(data: bytes, spans: list[tuple[int, int]], width
     starts, lengths = (np.array([span[i] for span in spans], np.int64) for i in (0, 1))
     found = gather(np.frombuffer(data, np.uint8), starts, lengths)
     assert found.to_list() == [data[start : start + length] for start, length in spans]
+
+
+@given(lengths=st.lists(st.integers(0, 400), min_size=1, max_size=12), seed=st.integers(0, 99))
+def test_many_rows_of_any_lengths_are_taken_joined_and_hashed_as_each_by_itself(lengths: list[int], seed: int) -> None:
+    """As many rows as are moved length by length, and as many as are not."""
+    random = np.random.default_rng(seed)
+    rows = [random.bytes(int(n)) for n in random.choice(lengths, int(random.choice([20, 600])))]
+    order = random.permutation(len(rows))[: len(rows) - 1]
+    whole = from_list([b"before", *rows, b"after"]).slice(1, len(rows) + 1)
+    taken = whole.take(order)
+    assert taken.to_list() == [rows[i] for i in order]
+    assert join([whole, from_list([b""] * len(rows)), whole]).to_list() == [row + row for row in rows]
+    hashes = row_hashes(taken, taken)
+    assert hashes.tolist() == [int(row_hashes(one, one)[0]) for one in (from_list([rows[i]]) for i in order)]
