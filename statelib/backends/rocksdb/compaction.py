@@ -15,10 +15,13 @@ from statelib.backends.rocksdb.database import rocksdb_errors
 
 log = logging.getLogger(__name__)
 
-FEW, MANY = 2, 16
-"""Flushed tables of a state that nothing merged yet. ``MANY`` are merged for the sake of lookups, each of which asks
-all of them; ``FEW`` where what all states flushed is as much as the rest: batches so large are read with a scan, and
-what is rewritten is no more than twice what was written."""
+TWO, FEW, MANY = 2, 5, 16
+"""Flushed tables of a state that nothing merged yet, the one just flushed with them. ``MANY`` are merged for the sake
+of lookups, each of which asks all of them; ``FEW`` only where little else is rewritten with them: what all states
+flushed is half of the rest; ``TWO`` where it is as much as the rest, and LARGE_BYTES: of batches so large each reads
+the whole state."""
+LARGE_BYTES = 1 << 20
+"""Less than this is read in less time than it is merged in."""
 _POLL_S, _STALLED_S = 0.005, 5.0
 _FLUSHED, _PENDING = "rocksdb.num-files-at-level0", "rocksdb.compaction-pending"
 _RUNNING, _FAILED = "rocksdb.num-running-compactions", "rocksdb.background-errors"
@@ -35,7 +38,7 @@ def compact_where_it_pays(db: Rdict, families: Mapping[str, Rdict], directory: s
         due = _due(db, families)
         for state, family in due.items():
             log.info("merging the %d tables of state %r", _number(family, _FLUSHED), state)
-            family.set_options({"disable_auto_compactions": "false", "level0_file_num_compaction_trigger": str(FEW)})
+            family.set_options({"disable_auto_compactions": "false", "level0_file_num_compaction_trigger": str(TWO)})
         began = time.monotonic()
         try:
             _wait(due)
@@ -52,7 +55,7 @@ def _due(db: Rdict, families: Mapping[str, Rdict]) -> dict[str, Rdict]:
     for file in db.live_files():
         sizes[file["level"] > 0] += file["size"]
     flushed, merged = sizes
-    limit = FEW if flushed >= merged else MANY
+    limit = TWO if flushed >= max(merged, LARGE_BYTES) else FEW if 2 * flushed >= merged else MANY
     return {state: family for state, family in families.items() if _number(family, _FLUSHED) >= limit}
 
 

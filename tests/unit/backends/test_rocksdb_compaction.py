@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from statelib.backends.rocksdb import compaction
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.rocksdb.compaction import FEW, MANY
 from statelib.errors import CorruptStateError
@@ -76,12 +77,12 @@ def test_small_tables_beside_a_large_one_wait_until_they_are_many(backend: Rocks
     assert tables(backend)[0] == FEW + MANY + 1, "what was begun is over: nothing is compacted meanwhile again"
 
 
-def test_tables_as_large_as_the_rest_are_merged_with_what_is_in_memory(backend: RocksDBKeyedStateBackend) -> None:
-    for number in range(FEW):
-        flush(backend, number, 5_000)
-    freeze(backend)
-    for number, left in enumerate([(1, 1), (0, 1)]):
-        put(backend, "means", [f"key-{number}-{key}" for key in range(5_000)], [0.5] * 5_000)
+def test_two_large_tables_are_merged_with_what_is_in_memory(
+    backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compaction, "LARGE_BYTES", 100_000)
+    for number, left in enumerate([(1, 0), (0, 1), (1, 1), (0, 1)]):
+        put(backend, "means", [f"key-{number % 2}-{key}" for key in range(5_000)], [0.5] * 5_000)
         freeze(backend, number)
         assert tables(backend) == left, "half of the rest waits; as much as the rest does not"
 
