@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.wire.ragged import Bytes, Ragged, blocks, positions
+from statelib.wire.ragged import Bytes, Ragged, copy_spans
 
 _WORD = 8
 _LONGEST_AS_WORDS = 64
@@ -25,12 +25,14 @@ def byte_order(keys: Ragged) -> npt.NDArray[np.int64]:
     words = _words(keys)
     if _ascending(words):
         return np.arange(len(keys), dtype=np.int64)
-    if len(words) == 1:
-        order = np.argsort(words[0])
-        ordered = words[0][order]
-        if not bool((ordered[1:] == ordered[:-1]).any()):  # then stable or not is the same, and this is much faster
-            return np.asarray(order, np.int64)
-    return np.asarray(np.lexsort(words[::-1]), np.int64)
+    order = np.argsort(words[0])  # not stable, and some times as fast: in most keys the first word decides
+    ordered = words[0][order]
+    tied = ordered[1:] == ordered[:-1]
+    if bool(tied.any()):
+        at = np.flatnonzero(np.append(False, tied) | np.append(tied, False))
+        rows = np.sort(order[at])
+        order[at] = rows[np.lexsort([word[rows] for word in words[::-1]])]
+    return np.asarray(order, np.int64)
 
 
 def quick_order(keys: Ragged) -> npt.NDArray[np.int64] | None:
@@ -117,8 +119,7 @@ def _words(keys: Ragged) -> list[npt.NDArray[np.uint64]]:
     count = -(-int(lengths.max()) // _WORD)
     padded = np.zeros(len(keys) * count * _WORD, np.uint8)
     starts = np.arange(len(keys), dtype=np.int64) * (count * _WORD)
-    for a, b in blocks(keys.offsets):
-        padded[positions(starts[a:b], lengths[a:b])] = keys.data[keys.offsets[a] : keys.offsets[b]]
+    copy_spans(keys.data, keys.starts, padded, starts, lengths)
     matrix = padded.view(">u8").reshape(len(keys), count)
     columns = [np.ascontiguousarray(matrix[:, i]).astype(np.uint64) for i in range(count)]
     return [*columns, lengths.astype(np.uint64)]

@@ -101,8 +101,7 @@ def gather(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np
     if len(lengths) and bool((lengths == lengths[0]).all()):
         return Ragged(spans(data, starts, int(lengths[0])).reshape(-1), offsets)
     out = np.empty(int(offsets[-1]), np.uint8)
-    for a, b in blocks(offsets, _MOVED_BYTES):
-        _move(data, starts[a:b], out, offsets[a:b], lengths[a:b])
+    copy_spans(data, starts, out, offsets[:-1], lengths)
     return Ragged(out, offsets)
 
 
@@ -123,7 +122,7 @@ def rows_by_length(lengths: npt.NDArray[np.integer]) -> list[npt.NDArray[np.int6
     return np.split(order, cuts) if (len(cuts) + 1) * _FEW <= len(lengths) else None
 
 
-def _move(
+def copy_spans(
     data: Bytes,
     starts: npt.NDArray[np.integer],
     out: Bytes,
@@ -131,15 +130,26 @@ def _move(
     lengths: npt.NDArray[np.integer],
 ) -> None:
     """Spans of ``data`` to their places in ``out``."""
-    groups = rows_by_length(lengths)
-    if groups is None:
-        source, target = data.data, out.data
-        for start, place, length in zip(starts.tolist(), places.tolist(), lengths.tolist(), strict=True):
-            target[place : place + length] = source[start : start + length]
-        return
-    for rows in groups:
-        if length := int(lengths[rows[0]]):
-            _everywhere(out, length)[places[rows]] = _everywhere(data, length)[starts[rows]]
+    for a, b in blocks(offsets_of(lengths), _MOVED_BYTES):
+        groups = rows_by_length(lengths[a:b])
+        if groups is None:
+            _one_by_one(data, starts[a:b], out, places[a:b], lengths[a:b])
+            continue
+        for rows in groups:
+            if length := int(lengths[a + rows[0]]):
+                _everywhere(out, length)[places[a:b][rows]] = _everywhere(data, length)[starts[a:b][rows]]
+
+
+def _one_by_one(
+    data: Bytes,
+    starts: npt.NDArray[np.integer],
+    out: Bytes,
+    places: npt.NDArray[np.integer],
+    lengths: npt.NDArray[np.integer],
+) -> None:
+    source, target = data.data, out.data
+    for start, place, length in zip(starts.tolist(), places.tolist(), lengths.tolist(), strict=True):
+        target[place : place + length] = source[start : start + length]
 
 
 def _everywhere(data: Bytes, length: int) -> npt.NDArray[np.void]:
@@ -193,11 +203,10 @@ def join(parts: Sequence[Ragged]) -> Ragged:
         return from_fixed(side_by_side([_bytes(part).reshape(len(part), -1) for part in parts]))
     offsets = offsets_of(np.sum(lengths, axis=0))
     data = np.empty(int(offsets[-1]), np.uint8)
-    for a, b in blocks(offsets, _MOVED_BYTES):
-        at = offsets[a:b].copy()
-        for part, length in zip(parts, lengths, strict=True):
-            _move(part.data, part.offsets[a:b], data, at, length[a:b])
-            at += length[a:b]
+    at = offsets[:-1].copy()
+    for part, length in zip(parts, lengths, strict=True):
+        copy_spans(part.data, part.starts, data, at, length)
+        at += length
     return Ragged(data, offsets)
 
 
