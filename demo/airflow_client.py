@@ -15,8 +15,9 @@ from typing import Any
 
 FINISHED = ("success", "failed")
 BUSY_TRIES, BUSY_PAUSE_S = 40, 0.5
-BUSY = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE)
-"""On SQLite, a request can fail so while the scheduler writes: it is made again."""
+ANSWER_S = 60.0
+BUSY = (HTTPStatus.INTERNAL_SERVER_ERROR, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+"""On SQLite, a request can fail so while another one writes: it is made again, as is one without an answer."""
 
 
 class AirflowRequestError(RuntimeError):
@@ -86,11 +87,14 @@ class AirflowClient:
             headers={"Content-Type": "application/json", "Accept": "application/json", **self._signed_in},
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:  # noqa: S310
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             text = error.read().decode(errors="replace")[:1000]
             raise AirflowRequestError(f"{method} {path}: {error.code} {text}", error.code) from None
+        except TimeoutError:
+            message = f"{method} {path}: no answer within {ANSWER_S:g} s"
+            raise AirflowRequestError(message, HTTPStatus.GATEWAY_TIMEOUT) from None
 
     def healthy(self) -> bool:
         """Whether database, scheduler and DAG processor all report themselves healthy."""

@@ -113,7 +113,8 @@ def _airflow(places: Places, ports: Ports) -> dict[str, str]:
         "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
-        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{places.airflow / 'airflow.db'}?timeout=60",
+        # No longer wait for a lock than SQLite's own: the API server waits for itself at times, and stands still then.
+        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{places.airflow / 'airflow.db'}",
         "API__HOST": "127.0.0.1",
         "API__PORT": str(ports.api),
         "API__BASE_URL": url,

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from statelib.errors import StatelibError
 from statelib.flows.wiring import log_settings, secrets
 from statelib.spark.session import new_session
-from statelib.spark.termination import unwound_by_sigterm
+from statelib.spark.termination import unwound_by_signal
 from statelib.telemetry.logs import configure, hidden
 
 
@@ -19,7 +19,7 @@ def session(name: str) -> Iterator[SparkSession]:
     statelib ends the job with status 1 and one line; anything else is a bug and shows its traceback."""
     configure(log_settings("INFO"))
     spark = new_session(name)
-    with unwound_by_sigterm():
+    with unwound_by_signal():
         try:
             yield spark
         except StatelibError as error:

@@ -21,12 +21,12 @@ Settings = Annotated[
 
 @contextmanager
 def session(name: str, master: str, settings: Sequence[str] | None = None) -> Iterator[Any]:
-    """The SparkSession that this process has already, else a new one. SIGTERM unwinds it, as in the jobs."""
+    """The SparkSession that this process has already, else a new one. SIGTERM and SIGHUP unwind it, as in the jobs."""
     _environment(settings or ())
     from statelib.spark.session import borrowed_session  # here, so that other commands start without Spark
-    from statelib.spark.termination import unwound_by_sigterm
+    from statelib.spark.termination import unwound_by_signal
 
-    with borrowed_session(name, master) as spark, unwound_by_sigterm():
+    with borrowed_session(name, master) as spark, unwound_by_signal():
         yield spark
 
 

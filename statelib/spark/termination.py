@@ -1,4 +1,4 @@
-"""A polite kill: SIGTERM unwinds the main thread, so that every ``finally`` runs, and then ends the process."""
+"""SIGTERM or SIGHUP unwinds the main thread, so that every ``finally`` runs, and then ends the process."""
 
 import os
 import signal
@@ -7,31 +7,35 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-KILLED = 128 + signal.SIGTERM
-"""The exit status of a process that SIGTERM ended."""
+ENDINGS = (signal.SIGTERM, signal.SIGHUP)
+"""What a driver or an executor is told to end with; what Spark's daemon tells its Python workers when their JVM has
+ended, however it did."""
 
 
 @contextmanager
-def unwound_by_sigterm() -> Iterator[None]:
-    """SIGTERM raises SystemExit here, once; the signal is delivered again when all is cleaned up.
+def unwound_by_signal() -> Iterator[None]:
+    """The first of ``ENDINGS`` raises SystemExit here; it is delivered again when all is cleaned up.
 
-    A snapshot is being written by another thread then, and cancelled by the one that waits for it.
-    On other threads than the main one this changes nothing: Python does not allow it."""
+    A snapshot is being written by another thread then, and cancelled by the one that waits for it. What is ignored
+    (``nohup``) stays so. On other threads than the main one this changes nothing: Python does not allow it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    arrived = False
+    arrived: list[int] = []
 
-    def unwind(_number: int, _frame: FrameType | None) -> None:
-        nonlocal arrived
-        if not arrived:
-            arrived = True
-            raise SystemExit(KILLED)
+    def unwind(number: int, _frame: FrameType | None) -> None:
+        arrived.append(number)
+        if len(arrived) == 1:
+            raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, unwind)
+    before = {number: signal.getsignal(number) for number in ENDINGS}
+    before = {number: handler for number, handler in before.items() if handler != signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, unwind)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if arrived:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), arrived[0])

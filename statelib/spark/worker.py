@@ -32,7 +32,7 @@ from statelib.snapshots.records import file_records
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.spark.local_recovery import local_recovery
 from statelib.spark.strategies import logging_backend, strategy_of
-from statelib.spark.termination import unwound_by_sigterm
+from statelib.spark.termination import unwound_by_signal
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.references import decode_reference
 from statelib.storage.timed_streams import TimedStreams
@@ -65,11 +65,11 @@ def snapshot_subtask(
     """One subtask's whole part of a checkpoint. ``task`` tells apart two tries at the same subtask. ``change``: None
     stands for :func:`apply_events`.
 
-    SIGTERM, and the deadline of the checkpoint, end it at once; no file of it is left then."""
+    SIGTERM, SIGHUP and the deadline of the checkpoint end it at once; no file of it is left then."""
     checkpoint_id, attempt = work.plan.record.checkpoint_id, task_attempt(work.plan.attempt, task)
     with (
         bound(pipeline=work.pipeline.name, checkpoint_id=checkpoint_id, attempt=attempt, subtask=subtask),
-        unwound_by_sigterm(),
+        unwound_by_signal(),
     ):
         report = _snapshot_subtask(work, subtask, attempt, events, clock, change=change or apply_events)
         log.info(

@@ -1,4 +1,6 @@
-"""A subtask for tests to kill: real worker, real storage that takes its time; says when it has begun to write."""
+"""A subtask for tests to kill: real worker, real storage that takes its time; says when it has begun to write.
+
+With the argument ``spark`` it runs in a Python worker of a Spark job, whose output is its JVM's standard error."""
 
 import sys
 import time
@@ -6,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from statelib.flows.checkpoint import begin
 from statelib.flows.snapshot import plan_snapshot
@@ -14,13 +17,13 @@ from statelib.model.checkpoint import DataInterval
 from statelib.spark.worker import Work, snapshot_subtask
 from statelib.testing.faulty_streams import FaultyStreams
 
-root = Path(sys.argv[1])
+root, slow_from = Path(sys.argv[1]), int(sys.argv[2])
 
 
 def slowly(number: int) -> None:
-    if number == int(sys.argv[2]):
+    if number == slow_from:
         print("writing", flush=True)
-    if number >= int(sys.argv[2]):
+    if number >= slow_from:
         time.sleep(1)
 
 
@@ -33,8 +36,8 @@ class SlowStorage:
 
 
 class SlowDeployment(Deployment):
-    def storage(self, pipeline: Any) -> Any:
-        return SlowStorage(super().storage(pipeline))
+    def worker_storage(self, pipeline: Any) -> Any:
+        return SlowStorage(super().worker_storage(pipeline))
 
 
 places = (
@@ -44,9 +47,18 @@ places = (
 here = Deployment(*places)
 pipeline = here.pipeline("slow")
 begun = begin(here, pipeline, DataInterval(0, 86_400_000), "test")
-plan = plan_snapshot(here, pipeline, begun.checkpoint_id)
-assert plan is not None
 events = pa.table({"key": [f"key-{n}" for n in range(2000)], "amount": pa.array(range(2000), pa.int64())})
-print("ready", flush=True)
-snapshot_subtask(Work(SlowDeployment(*places), pipeline, plan), 0, 1, events)
+if sys.argv[3:] == ["spark"]:
+    from statelib.spark.driver import run_snapshot
+    from statelib.spark.session import new_session
+
+    pq.write_table(events, f"{here.data}/x")
+    spark = new_session("slow", "local[1]")
+    print("ready", flush=True)
+    run_snapshot(spark, SlowDeployment(*places), pipeline, begun.checkpoint_id)
+else:
+    plan = plan_snapshot(here, pipeline, begun.checkpoint_id)
+    assert plan is not None
+    print("ready", flush=True)
+    snapshot_subtask(Work(SlowDeployment(*places), pipeline, plan), 0, 1, events)
 print("not killed", flush=True)

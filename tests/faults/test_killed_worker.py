@@ -1,4 +1,4 @@
-"""SIGTERM to a process that writes a snapshot: it ends by that signal, and nothing it wrote is left."""
+"""A process that writes a snapshot is told to end, or Spark's JVM is gone: nothing that it wrote is left."""
 
 import os
 import signal
@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
+
+from demo.processes import family, kill
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PIPELINE = """\
@@ -22,25 +25,56 @@ checkpoint: {{inline_threshold_bytes: 0, execution: {execution}, strategy: {stra
 
 @pytest.mark.parametrize("execution", ["async", "sync"])
 @pytest.mark.parametrize(("backend", "strategy"), [("heap", "canonical"), ("heap", "full"), ("rocksdb", "full")])
-def test_a_killed_subtask_leaves_no_file(tmp_path: Path, backend: str, strategy: str, execution: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_killed_subtask_leaves_no_file(
+    tmp_path: Path, number: signal.Signals, backend: str, strategy: str, execution: str
+) -> None:
+    with subtask(tmp_path, backend, strategy, execution) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline(), process.stdout.readline()]
+        if said[1] == "writing\n":
+            process.send_signal(number)
+        rest, trouble = process.communicate(timeout=100)
+    assert said == ["ready\n", "writing\n"], trouble
+    assert (process.returncode, rest) == (-number, ""), trouble
+    assert_nothing_left(tmp_path)
+
+
+@pytest.mark.parametrize(("backend", "strategy"), [("heap", "canonical"), ("rocksdb", "incremental")])
+def test_a_subtask_whose_jvm_is_killed_leaves_no_file(tmp_path: Path, backend: str, strategy: str) -> None:
+    """So end a job whose run is marked as failed in Airflow, and an executor that runs out of memory."""
+    with subtask(tmp_path, backend, strategy, "async", "spark") as process:
+        assert process.stderr is not None
+        said = ""
+        while line := process.stderr.readline():
+            said += line
+            if line.endswith("writing\n"):  # Spark may have begun the line with its progress
+                break
+        members = family(process.pid)
+        (jvm,) = (member for member in members if member.name() == "java")
+        kill(jvm)
+        rest, trouble = process.communicate(timeout=100)
+        _, alive = psutil.wait_procs(members, timeout=100)
+    assert alive == []
+    assert (process.returncode, rest) == (1, "ready\n"), said + trouble
+    assert_nothing_left(tmp_path)
+
+
+def subtask(root: Path, backend: str, strategy: str, execution: str, *arguments: str) -> subprocess.Popen[str]:
+    """It writes slowly, and says when it has begun to."""
     for name in ("state", "pipelines", "data", "docs", "work"):
-        (tmp_path / name).mkdir()
+        (root / name).mkdir()
     text = PIPELINE.format(backend=backend, execution=execution, strategy=strategy)
-    (tmp_path / "pipelines" / "slow.yaml").write_text(text)
-    command = [sys.executable, str(Path(__file__).with_name("kill_worker.py")), str(tmp_path), "2"]
-    with subprocess.Popen(
-        command,
+    (root / "pipelines" / "slow.yaml").write_text(text)
+    return subprocess.Popen(
+        [sys.executable, str(Path(__file__).with_name("kill_worker.py")), str(root), "2", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
-    ) as process:
-        assert process.stdout is not None
-        said = [process.stdout.readline(), process.stdout.readline()]
-        if said[1] == "writing\n":
-            process.send_signal(signal.SIGTERM)
-        rest, trouble = process.communicate(timeout=100)
-    assert said == ["ready\n", "writing\n"], trouble
-    assert (process.returncode, rest) == (-signal.SIGTERM, ""), trouble
-    assert [p for p in (tmp_path / "state").rglob("*") if p.is_file()] == []
-    assert list((tmp_path / "work").iterdir()) == [], "the scratch directory is gone as well"
+    )
+
+
+def assert_nothing_left(root: Path) -> None:
+    assert [p for p in (root / "state").rglob("*") if p.is_file()] == []
+    assert list((root / "work").iterdir()) == [], "the scratch directory is gone as well"

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -13,12 +14,13 @@ LOCKED = 2
 
 
 class BusyAirflow(ThreadingHTTPServer):
-    """One DAG and one run; each method fails :data:`LOCKED` times before it works."""
+    """One DAG and one run; each method fails :data:`LOCKED` times before it works: at once, or after ``waits_s``."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.failures = {"GET": LOCKED, "PATCH": LOCKED, "POST": LOCKED}
         self.paused, self.state = True, "running"
+        self.waits_s = 0.0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -28,9 +30,12 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
         locked = self.server.failures[self.command] > 0
         self.server.failures[self.command] -= locked
+        time.sleep(self.server.waits_s if locked else 0)
         if not locked:
             self.server.paused = body.get("is_paused", self.server.paused)
             self.server.state = body.get("state", self.server.state)
+        if locked and self.server.waits_s:
+            return
         self.send_response(500 if locked else 200)
         self.end_headers()
         self.wfile.write(json.dumps({"is_paused": self.server.paused, "state": self.server.state}).encode())
@@ -61,7 +66,12 @@ def test_what_only_reads_is_asked_again(client: AirflowClient) -> None:
     assert client.call("GET", "/dags/one")["is_paused"] is True
 
 
-def test_a_dag_is_paused_and_a_run_marked_all_the_same(client: AirflowClient, busy: BusyAirflow) -> None:
+@pytest.mark.parametrize("waits_s", [0.0, 0.5])
+def test_a_dag_is_paused_and_a_run_marked_all_the_same(
+    client: AirflowClient, busy: BusyAirflow, waits_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("demo.airflow_client.ANSWER_S", 0.2)
+    busy.waits_s = waits_s
     client.pause("one", False)
     busy.failures["PATCH"] = LOCKED
     client.fail("one", "run")
