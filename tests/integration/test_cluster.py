@@ -69,8 +69,10 @@ def test_workers_die_while_they_write_and_every_checkpoint_is_whole(
     checkpoint_with_speculation(page, here, env, 3)
     assert_state(here, flights, 3)
     assert running.leaks() == []
-    garbage = stored(here) - needed(here)
-    assert len([uri for uri in garbage if "/chk-" in uri and not uri.endswith("/.location")]) >= 3, "of dead writers"
+    garbage = {uri for uri in stored(here) - needed(here) if not uri.endswith("/.location")}
+    # The copy that lost in checkpoint 3 may have cleaned up: it is told by SIGHUP, or killed, whichever comes first.
+    for number in (1, 2):
+        assert any(f"/chk-{number}/" in uri for uri in garbage), f"of the writer killed in checkpoint {number}"
     swept = orphans(here, dry_run=False)
     assert all(each.deleted for each in swept if each.files)
     left = {uri for uri in stored(here) - needed(here) if "/." not in uri}
