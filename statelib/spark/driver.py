@@ -22,7 +22,8 @@ from statelib.model.checkpoint import SubtaskReport
 from statelib.model.ids import CheckpointId
 from statelib.spark.deadline import until
 from statelib.spark.owners import owner
-from statelib.spark.source import read_interval
+from statelib.spark.source import files_of_interval, read_interval
+from statelib.spark.source_files import SourceFiles, own_events
 from statelib.spark.worker import Work, snapshot_subtask
 from statelib.telemetry.logs import LogSettings, bound, configure, configured
 
@@ -69,10 +70,18 @@ def _run(
     spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan
 ) -> tuple[int, list[SubtaskReport]]:
     """How many events the source had, and what the subtasks acknowledged."""
-    task, parallelism = _snapshot_task(Work(deployment.for_workers(), pipeline, plan)), plan.record.parallelism
-    if plan.record.interval is None:
-        return 0, run_subtasks(spark, pipeline, parallelism, None, task)
-    events = read_interval(spark, pipeline, deployment.data, plan.record.interval)
+    work, parallelism, interval = (
+        Work(deployment.for_workers(), pipeline, plan),
+        plan.record.parallelism,
+        plan.record.interval,
+    )
+    if interval is None:
+        return 0, run_subtasks(spark, pipeline, parallelism, None, _snapshot_task(work))
+    files = files_of_interval(spark, pipeline, deployment.data, interval, parallelism)
+    if files is not None:
+        return files.rows, run_subtasks(spark, pipeline, parallelism, None, _reading_task(work, files))
+    task = _snapshot_task(work)
+    events = read_interval(spark, pipeline, deployment.data, interval)
     counted = events.observe(_READ, f.count(f.lit(1)).alias(_READ))
     reports, run = _subtasks(spark, pipeline, parallelism, counted, _worker(event_schema(pipeline), task, configured()))
     moved = sum(report.events.read for report in reports)
@@ -122,7 +131,7 @@ def _owned(pipeline: Pipeline, parallelism: int, events: DataFrame) -> DataFrame
 
 def _one_each(spark: SparkSession, parallelism: int) -> DataFrame:
     """A partition for each subtask, with one row that is no event."""
-    return spark.range(parallelism, numPartitions=1).repartitionById(parallelism, f.col("id").cast("int"))
+    return spark.range(0, parallelism, 1, parallelism)
 
 
 def _worker(wanted: pa.Schema, task: Callable[[int, int, pa.Table], SubtaskReport], logs: LogSettings | None) -> Worker:
@@ -148,3 +157,14 @@ def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
 
 def _snapshot_task(work: Work) -> Callable[[int, int, pa.Table], SubtaskReport]:
     return lambda subtask, task, events: snapshot_subtask(work, subtask, task, events)
+
+
+def _reading_task(work: Work, files: SourceFiles) -> Callable[[int, int, pa.Table], SubtaskReport]:
+    """The same, of events that the subtask reads by itself."""
+    parallelism = work.plan.record.parallelism
+
+    def task(subtask: int, attempt: int, _: pa.Table) -> SubtaskReport:
+        events = own_events(work.pipeline, files, subtask, parallelism)
+        return snapshot_subtask(work, subtask, attempt, events)
+
+    return task

@@ -39,7 +39,7 @@ def owner(pipeline: Pipeline, parallelism: int) -> Column:
     types = [str(pipeline.column_types()[name]) for name in pipeline.key]
     if not all(name in _HASHES for name in types):
         # PySpark's types demand the kind of function, PySpark itself warns when it is given.
-        return arrow_udf(_on_batches(pipeline, parallelism), "int")(*columns)  # type: ignore[call-overload,no-any-return]
+        return arrow_udf(owners_of(pipeline, parallelism), "int")(*columns)  # type: ignore[call-overload,no-any-return]
     hashes = [_HASHES[name].format(column) for name, column in zip(types, columns, strict=True)]
     return f.expr(_in_sql(columns, hashes, pipeline.max_parallelism, parallelism))
 
@@ -57,7 +57,8 @@ def _in_sql(columns: Sequence[str], hashes: Sequence[str], max_parallelism: int,
     return f"IF({' OR '.join(f'{column} IS NULL' for column in columns)}, 0, {subtask})"
 
 
-def _on_batches(pipeline: Pipeline, parallelism: int) -> Callable[..., pa.Array]:
+def owners_of(pipeline: Pipeline, parallelism: int) -> Callable[..., pa.Array]:
+    """As :func:`owner`, of the key's columns as Arrow arrays."""
     schema = pipeline.schema()
     wanted = pa.schema([event_schema(pipeline).field(name) for name in pipeline.key])
 

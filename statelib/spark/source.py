@@ -10,20 +10,35 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import DataInterval
 from statelib.spark import FORMATS, register
+from statelib.spark.source_files import SourceFiles, source_files
+from statelib.spark.source_types import SPARK_TYPES, is_read_as
 
-SPARK_TYPES = {
-    "boolean": "boolean", "byte": "tinyint", "short": "smallint", "int": "int", "long": "bigint",
-    "float": "float", "double": "double", "string": "string", "bytes": "binary", "date": "date",
-    "datetime": "timestamp_ntz", "instant": "timestamp",
-}  # fmt: skip
-
-_WIDENINGS = {
-    "tinyint": {"smallint", "int", "bigint", "float", "double"},
-    "smallint": {"int", "bigint", "float", "double"},
-    "int": {"bigint", "double"},
-    "float": {"double"},
-    "date": set(),
+_AS_WRITTEN = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96TimestampConversion": "false",
 }
+"""Spark's own defaults; otherwise it may read something else than what is in a file."""
+
+
+def files_of_interval(
+    spark: SparkSession, pipeline: Pipeline, data: str, interval: DataInterval, parallelism: int
+) -> SourceFiles | None:
+    """The files of [start, end) that each subtask is to read by itself; None if Spark is to read the source, as
+    :func:`read_interval`."""
+    location = _location(pipeline, data, interval)
+    if pipeline.source.format != "parquet" or not _is_of_this_host(spark, location):
+        return None
+    if any(spark.conf.get(name) != value for name, value in _AS_WRITTEN.items()):
+        return None
+    return source_files(pipeline, location, parallelism)
+
+
+def _is_of_this_host(spark: SparkSession, location: str) -> bool:
+    """A path without a scheme belongs to Spark's default file system."""
+    default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:")
+    return location.startswith("file:") or (location.startswith("/") and default.startswith("file:"))
 
 
 def read_interval(spark: SparkSession, pipeline: Pipeline, data: str, interval: DataInterval) -> DataFrame:
@@ -32,7 +47,7 @@ def read_interval(spark: SparkSession, pipeline: Pipeline, data: str, interval: 
     Raises InvalidRequestError: ``missing-column``, ``column-type``.
     """
     source = pipeline.source
-    path = source.location(data, _utc(interval.start_ms), _utc(interval.end_ms))
+    path = _location(pipeline, data, interval)
     if source.format in FORMATS:
         register(spark)  # not in every session: Spark starts Python processes for it, some seconds of a small run
     try:
@@ -59,16 +74,18 @@ def _column(pipeline: Pipeline, path: str, name: str, declared: str, found: Data
     """In SQL, which costs one call to the JVM for all columns."""
     wanted, actual = SPARK_TYPES[declared], found.simpleString()
     column = f"`{name}`"
-    if actual == wanted:
-        return column
-    if wanted in _WIDENINGS.get(actual, set()):
-        return f"CAST({column} AS {wanted}) AS {column}"
+    if is_read_as(actual, wanted):
+        return column if actual == wanted else f"CAST({column} AS {wanted}) AS {column}"
     raise InvalidRequestError(
         f"pipeline {pipeline.name}: column {name} of {path} is {actual}, source.columns declares {declared} "
         f"({wanted} in Spark)",
         kind="column-type",
         hint="correct source.columns in the pipeline file",
     )
+
+
+def _location(pipeline: Pipeline, data: str, interval: DataInterval) -> str:
+    return pipeline.source.location(data, _utc(interval.start_ms), _utc(interval.end_ms))
 
 
 def _utc(epoch_ms: int) -> datetime:

@@ -20,7 +20,7 @@ from statelib.model.state import StateDescriptor
 from statelib.serializers.registry import codec_of
 from statelib.serializers.values import value_arrow_type
 from statelib.spark.arrow_types import spark_type
-from statelib.spark.source import SPARK_TYPES
+from statelib.spark.source_types import SPARK_TYPES
 
 VALUE = "__statelib_value"
 USER_KEY = "__statelib_user_key"

@@ -1,0 +1,162 @@
+"""A source of Parquet files that every subtask reads by itself, taking the events that it owns: nothing is moved.
+
+Moving an event through Spark's shuffle and over to Python costs several times what reading it costs (PERFORMANCE.md).
+So where subtasks are few, or events are, each of them reads all files. What is read must be what Spark would have read:
+files of which that is not plain from their names and footers are left to Spark, errors about them too.
+"""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from statelib.definition.columns import event_schema
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import RetryableError
+from statelib.spark.owners import owners_of
+from statelib.spark.source_types import SPARK_TYPES, is_read_as
+
+READERS = 4
+"""So many subtasks may each read whatever there is: all of them together take as long as the shuffle would."""
+ROWS = 2_000_000
+"""So many rows all subtasks together may always read: the time that Spark takes to plan and to run a shuffle."""
+MOST_FILES = 100
+_BATCH_ROWS = 1 << 17
+
+_PLAIN = re.compile(r"(?:file:(?://)?)?(/(?!/)[^%*?\[\]{}\\]*)")
+"""Neither a pattern, nor escaped, nor relative."""
+_NAMES: Mapping[pa.DataType, str] = {
+    pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
+    pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.large_string(): "string",
+    pa.binary(): "binary", pa.large_binary(): "binary", pa.date32(): "date",
+    pa.timestamp("ms"): "timestamp_ntz", pa.timestamp("us"): "timestamp_ntz",
+}  # fmt: skip
+_OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_WRITER = b"org.apache.spark.version"
+
+
+log = logging.getLogger(__name__)
+
+
+class _LeftToSparkError(Exception):
+    """Why a source is for Spark to read."""
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """The files of one interval as the driver found them: path and footer. Picklable."""
+
+    files: tuple[tuple[str, pq.FileMetaData], ...]
+
+    @property
+    def rows(self) -> int:
+        """How many events the source has."""
+        return sum(footer.num_rows for _, footer in self.files)
+
+
+def source_files(pipeline: Pipeline, location: str, parallelism: int) -> SourceFiles | None:
+    """What the subtasks may read by themselves; None if Spark is to read it. ``location``: a path of this host."""
+    try:
+        found = SourceFiles(tuple((path, _footer(pipeline, path)) for path in _paths(location)))
+        if parallelism > READERS and parallelism * found.rows > ROWS:
+            raise _LeftToSparkError(f"{found.rows} rows are too many for each of {parallelism} subtasks to read")
+    except _LeftToSparkError as reason:
+        log.info("Spark reads the source and moves its events: %s", reason)
+        return None
+    log.info("each subtask reads the source: %d files, %d rows", len(found.files), found.rows)
+    return found
+
+
+def own_events(pipeline: Pipeline, source: SourceFiles, subtask: int, parallelism: int) -> pa.Table:
+    """The events of a subtask, in the declared columns and types.
+
+    Raises RetryableError (``source-changed``): a file is not the one that the driver found."""
+    wanted = event_schema(pipeline)
+    owners = owners_of(pipeline, parallelism)
+
+    def mine(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if parallelism == 1:
+            return batch
+        return batch.filter(pc.equal(owners(*(batch[name] for name in pipeline.key)), subtask))
+
+    return pa.Table.from_batches(map(mine, _batches(source, wanted)), wanted).combine_chunks()
+
+
+def _batches(source: SourceFiles, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for path, footer in source.files:
+        try:
+            with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+                if not file.metadata.equals(footer):
+                    raise _changed(path, "its footer differs")
+                for batch in file.iter_batches(_BATCH_ROWS, columns=wanted.names, use_threads=False):
+                    yield batch.select(wanted.names).cast(wanted)
+        except FileNotFoundError as error:
+            raise _changed(path, "it is gone") from error
+
+
+def _changed(path: str, how: str) -> RetryableError:
+    return RetryableError(
+        f"source file {path} was written again while the interval was read: {how}",
+        kind="source-changed",
+        hint="write an interval's files before its run, under another name first; the next try reads what is there now",
+    )
+
+
+def _paths(location: str) -> list[str]:
+    """The data files of a file or of a flat directory, as Spark lists them."""
+    match = _PLAIN.fullmatch(location)
+    if match is None:
+        raise _LeftToSparkError(f"{location} is no plain path")
+    path = Path(match[1])
+    try:
+        entries = sorted(path.iterdir()) if path.is_dir() else [path]
+        # Of partitions, and of a log that says which files count, a directory tells.
+        if any(entry.is_dir() for entry in entries):
+            raise _LeftToSparkError("a directory within the source")
+        files = [str(entry) for entry in entries if not _is_hidden(entry.name)]
+    except OSError as error:
+        raise _LeftToSparkError(str(error)) from error
+    if not 0 < len(files) <= MOST_FILES:
+        raise _LeftToSparkError(f"{len(files)} files")
+    return files
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(("_", ".")) or name.endswith("._COPYING_")
+
+
+def _footer(pipeline: Pipeline, path: str) -> pq.FileMetaData:
+    try:
+        with pq.ParquetFile(path) as file:
+            _check_columns(pipeline, path, file)
+            return file.metadata
+    except (OSError, pa.ArrowException) as error:
+        raise _LeftToSparkError(f"{path}: {error}") from error
+
+
+def _check_columns(pipeline: Pipeline, path: str, file: pq.ParquetFile) -> None:
+    told = file.metadata.metadata or {}
+    if any(name in told for name in _OLD_CALENDAR) or told.get(_WRITER, b"3").startswith((b"1.", b"2.")):
+        raise _LeftToSparkError(f"{path} has days of the old calendar")
+    schema = file.schema_arrow
+    flat = {column.path: column.physical_type for column in map(file.schema.column, range(len(file.schema)))}
+    for name, declared in pipeline.source.columns.items():
+        if schema.names.count(name) != 1:
+            raise _LeftToSparkError(f"{path} has no column {name}")
+        actual = "timestamp" if flat.get(name) == "INT96" else _spark_type(schema.field(name).type)
+        if not is_read_as(actual, SPARK_TYPES[str(declared)]):
+            raise _LeftToSparkError(f"{path}: column {name} is {schema.field(name).type}")
+
+
+def _spark_type(found: pa.DataType) -> str:
+    """What Spark calls a column of a Parquet file of this type; nothing where its answer is not plain."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_timestamp(found) and found.tz is not None and found.unit in ("ms", "us"):
+        return "timestamp"
+    return _NAMES.get(found, "")
