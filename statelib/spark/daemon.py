@@ -12,7 +12,7 @@ from statelib.spark.installed import prefer_installed
 
 if __name__ == "__main__":
     prefer_installed()
-    for name in ("pyspark.worker", "statelib.spark.worker"):
+    for name in ("pyspark.worker", "statelib.spark.driver"):
         import_module(name)
     gc.freeze()  # a worker collects after each task: what it shares with the others is not to be looked at
     runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)

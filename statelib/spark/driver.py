@@ -1,7 +1,8 @@
-"""The driver's part: move every event to the subtask that owns its key group, collect the acknowledgements.
+"""The driver's part: bring every event to the subtask that owns its key group, collect the acknowledgements.
 
-Events cross from the JVM to Python once, at their owner; before that their keys alone may, to learn
-which subtask that is (``spark.owners``). A subtask without events runs as well, and acknowledges.
+Where that is cheaper, each subtask reads the source by itself (``spark.source_files``). Otherwise Spark moves the
+events: they cross from the JVM to Python once, at their owner; before that their keys alone may, to learn which subtask
+that is (``spark.owners``). A subtask without events runs as well, and acknowledges.
 """
 
 import logging
@@ -70,20 +71,16 @@ def _run(
     spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan
 ) -> tuple[int, list[SubtaskReport]]:
     """How many events the source had, and what the subtasks acknowledged."""
-    work, parallelism, interval = (
-        Work(deployment.for_workers(), pipeline, plan),
-        plan.record.parallelism,
-        plan.record.interval,
-    )
-    if interval is None:
-        return 0, run_subtasks(spark, pipeline, parallelism, None, _snapshot_task(work))
-    files = files_of_interval(spark, pipeline, deployment.data, interval, parallelism)
+    work, record = Work(deployment.for_workers(), pipeline, plan), plan.record
+    if record.interval is None:
+        return 0, run_subtasks(spark, pipeline, record.parallelism, None, _snapshot_task(work))
+    files = files_of_interval(spark, pipeline, deployment.data, record.interval, record.parallelism)
     if files is not None:
-        return files.rows, run_subtasks(spark, pipeline, parallelism, None, _reading_task(work, files))
-    task = _snapshot_task(work)
-    events = read_interval(spark, pipeline, deployment.data, interval)
+        return files.rows, run_subtasks(spark, pipeline, record.parallelism, None, _snapshot_task(work, files))
+    events = read_interval(spark, pipeline, deployment.data, record.interval)
     counted = events.observe(_READ, f.count(f.lit(1)).alias(_READ))
-    reports, run = _subtasks(spark, pipeline, parallelism, counted, _worker(event_schema(pipeline), task, configured()))
+    worker = _worker(event_schema(pipeline), _snapshot_task(work), configured())
+    reports, run = _subtasks(spark, pipeline, record.parallelism, counted, worker)
     moved = sum(report.events.read for report in reports)
     return moved if _observed(run) == moved else events.count(), reports
 
@@ -155,16 +152,12 @@ def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches).combine_chunks().cast(wanted)
 
 
-def _snapshot_task(work: Work) -> Callable[[int, int, pa.Table], SubtaskReport]:
-    return lambda subtask, task, events: snapshot_subtask(work, subtask, task, events)
+def _snapshot_task(work: Work, files: SourceFiles | None = None) -> Callable[[int, int, pa.Table], SubtaskReport]:
+    """``files``: what the subtask reads by itself; None if Spark brings it its events."""
 
-
-def _reading_task(work: Work, files: SourceFiles) -> Callable[[int, int, pa.Table], SubtaskReport]:
-    """The same, of events that the subtask reads by itself."""
-    parallelism = work.plan.record.parallelism
-
-    def task(subtask: int, attempt: int, _: pa.Table) -> SubtaskReport:
-        events = own_events(work.pipeline, files, subtask, parallelism)
+    def task(subtask: int, attempt: int, events: pa.Table) -> SubtaskReport:
+        if files is not None:
+            events = own_events(work.pipeline, files, subtask, work.plan.record.parallelism)
         return snapshot_subtask(work, subtask, attempt, events)
 
     return task

@@ -6,6 +6,7 @@ files of which that is not plain from their names and footers are left to Spark,
 """
 
 import logging
+import pickle
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,11 +21,12 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import RetryableError
 from statelib.spark.owners import owners_of
 from statelib.spark.source_types import SPARK_TYPES, is_read_as
+from statelib.wire.checksum import xxh3
 
-READERS = 4
-"""So many subtasks may each read whatever there is: all of them together take as long as the shuffle would."""
+READERS = 8
+"""So many subtasks may each read whatever there is: together they take no longer than a shuffle would."""
 ROWS = 2_000_000
-"""So many rows all subtasks together may always read: the time that Spark takes to plan and to run a shuffle."""
+"""So many rows all subtasks together may always read: no longer than Spark takes to plan a shuffle and start it."""
 MOST_FILES = 100
 _BATCH_ROWS = 1 << 17
 
@@ -39,7 +41,6 @@ _NAMES: Mapping[pa.DataType, str] = {
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _WRITER = b"org.apache.spark.version"
 
-
 log = logging.getLogger(__name__)
 
 
@@ -48,21 +49,30 @@ class _LeftToSparkError(Exception):
 
 
 @dataclass(frozen=True)
-class SourceFiles:
-    """The files of one interval as the driver found them: path and footer. Picklable."""
+class SourceFile:
+    """``footer``: XXH3 of it, by which a file that was written again is told."""
 
-    files: tuple[tuple[str, pq.FileMetaData], ...]
+    path: str
+    rows: int
+    footer: int
+
+
+@dataclass(frozen=True)
+class SourceFiles:
+    """The files of one interval as the driver found them. Picklable."""
+
+    files: tuple[SourceFile, ...]
 
     @property
     def rows(self) -> int:
         """How many events the source has."""
-        return sum(footer.num_rows for _, footer in self.files)
+        return sum(file.rows for file in self.files)
 
 
 def source_files(pipeline: Pipeline, location: str, parallelism: int) -> SourceFiles | None:
     """What the subtasks may read by themselves; None if Spark is to read it. ``location``: a path of this host."""
     try:
-        found = SourceFiles(tuple((path, _footer(pipeline, path)) for path in _paths(location)))
+        found = SourceFiles(tuple(_found(pipeline, path) for path in _paths(location)))
         if parallelism > READERS and parallelism * found.rows > ROWS:
             raise _LeftToSparkError(f"{found.rows} rows are too many for each of {parallelism} subtasks to read")
     except _LeftToSparkError as reason:
@@ -75,36 +85,43 @@ def source_files(pipeline: Pipeline, location: str, parallelism: int) -> SourceF
 def own_events(pipeline: Pipeline, source: SourceFiles, subtask: int, parallelism: int) -> pa.Table:
     """The events of a subtask, in the declared columns and types.
 
-    Raises RetryableError (``source-changed``): a file is not the one that the driver found."""
+    Raises RetryableError: ``source-changed`` (a file is not the one that the driver found), ``source-unreadable``."""
     wanted = event_schema(pipeline)
     owners = owners_of(pipeline, parallelism)
 
-    def mine(batch: pa.RecordBatch) -> pa.RecordBatch:
-        if parallelism == 1:
-            return batch
-        return batch.filter(pc.equal(owners(*(batch[name] for name in pipeline.key)), subtask))
+    def own(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if parallelism > 1:
+            batch = batch.filter(pc.equal(owners(*(batch[name] for name in pipeline.key)), subtask))
+        return batch.select(wanted.names).cast(wanted)
 
-    return pa.Table.from_batches(map(mine, _batches(source, wanted)), wanted).combine_chunks()
-
-
-def _batches(source: SourceFiles, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for path, footer in source.files:
-        try:
-            with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-                if not file.metadata.equals(footer):
-                    raise _changed(path, "its footer differs")
-                for batch in file.iter_batches(_BATCH_ROWS, columns=wanted.names, use_threads=False):
-                    yield batch.select(wanted.names).cast(wanted)
-        except FileNotFoundError as error:
-            raise _changed(path, "it is gone") from error
+    batches = [own(batch) for file in source.files for batch in _batches(file, wanted.names)]
+    return pa.Table.from_batches(batches, wanted).combine_chunks()
 
 
-def _changed(path: str, how: str) -> RetryableError:
-    return RetryableError(
-        f"source file {path} was written again while the interval was read: {how}",
-        kind="source-changed",
-        hint="write an interval's files before its run, under another name first; the next try reads what is there now",
-    )
+def _batches(found: SourceFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(found.path, coerce_int96_timestamp_unit="us") as file:
+            _check_unchanged(found, file)
+            yield from file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False)
+    except (OSError, pa.ArrowException) as error:
+        raise RetryableError(
+            f"source file {found.path} cannot be read: {error}",
+            kind="source-unreadable",
+            hint="if the file is damaged, write it again; then run the same interval again",
+        ) from error
+
+
+def _check_unchanged(found: SourceFile, file: pq.ParquetFile) -> None:
+    if _hash(file) != found.footer:
+        raise RetryableError(
+            f"source file {found.path} was written again while the interval was read",
+            kind="source-changed",
+            hint="write an interval's files before its run; run again, it reads what is there then",
+        )
+
+
+def _hash(file: pq.ParquetFile) -> int:
+    return xxh3(pickle.dumps(file.metadata))
 
 
 def _paths(location: str) -> list[str]:
@@ -130,11 +147,11 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
 
-def _footer(pipeline: Pipeline, path: str) -> pq.FileMetaData:
+def _found(pipeline: Pipeline, path: str) -> SourceFile:
     try:
         with pq.ParquetFile(path) as file:
             _check_columns(pipeline, path, file)
-            return file.metadata
+            return SourceFile(path, file.metadata.num_rows, _hash(file))
     except (OSError, pa.ArrowException) as error:
         raise _LeftToSparkError(f"{path}: {error}") from error
 

@@ -1,10 +1,11 @@
-"""How many events the source had: counted where they pass by, and asked for again only where that cannot be right."""
+"""How many events the source had: told by the files that subtasks read by themselves, or counted where events pass by,
+and asked for again only where that cannot be right."""
 
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from worlds import day, new_deployment
+from worlds import CHECKOUT, day, new_deployment
 
 from statelib.flows.checkpoint import begin, check, register
 from statelib.flows.inspection import resolve
@@ -34,19 +35,39 @@ def counted(spark: SparkSession, here: Deployment) -> tuple[EventCounts, int]:
     return manifest.events, taken
 
 
+def moved_by_spark(root: Path, data: Path) -> Deployment:
+    """The source's path is a pattern, which subtasks do not read by themselves."""
+    pipelines = root / "pipelines"
+    pipelines.mkdir(parents=True)
+    text = (CHECKOUT / "dags" / "pipelines" / f"{NAME}.yaml").read_text()
+    (pipelines / f"{NAME}.yaml").write_text(text.replace("{start:%Y-%m-%d}", "{start:%Y-%m-%d}/*.parquet"))
+    return new_deployment(root, data, pipelines)
+
+
 def test_a_day_is_read_once(spark: SparkSession, tmp_path: Path, data: Path) -> None:
-    here = new_deployment(tmp_path, data)
-    events, _ = counted(spark, here)
+    here, moved = new_deployment(tmp_path / "here", data), moved_by_spark(tmp_path / "moved", data)
+    events, jobs_here = counted(spark, here)
     assert events.read == events.applied + events.null_key
     assert events.read == spark.read.parquet(f"{data}/flights/2013-01-01").count() > 500
+    again, jobs_moved = counted(spark, moved)
+    assert again == events
+    assert 1 == jobs_here < jobs_moved
+    assert statistics(here) == statistics(moved)
+
+
+def statistics(here: Deployment) -> list[tuple[bytes, bytes]]:
+    """Of the first checkpoint: what its key groups hold."""
+    manifest = resolve(here, f"{NAME}/1").manifest
+    assert manifest is not None
+    return [(found.entries.tobytes(), found.digests.tobytes()) for found in manifest.statistics]
 
 
 def test_a_task_that_ran_twice_is_not_counted_twice(
     spark: SparkSession, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected, once = counted(spark, new_deployment(tmp_path / "once", data))
+    expected, once = counted(spark, moved_by_spark(tmp_path / "once", data))
     observed = driver._observed
     monkeypatch.setattr(driver, "_observed", lambda run: (observed(run) or 0) + 1)
-    events, more = counted(spark, new_deployment(tmp_path / "twice", data))
+    events, more = counted(spark, moved_by_spark(tmp_path / "twice", data))
     assert events == expected
     assert more > once, "the source was asked"

@@ -32,7 +32,7 @@ from statelib.model.ids import CheckpointId
 
 PIPELINE = """\
 name: {name}
-source: {{path: "{{data}}/{{start:%Y-%m-%d}}", columns: {{shop: string, item: string}}}}
+source: {{path: "{{data}}/{{start:%Y-%m-%d}}/*.parquet", columns: {{shop: string, item: string}}}}
 key: [shop]
 states:
   seen: {{kind: value, fields: {{events: long}}, function: "held_tasks:update"}}

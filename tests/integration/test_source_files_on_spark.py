@@ -1,0 +1,169 @@
+"""What subtasks read by themselves is what Spark reads: the same rows, of whatever writer; else it is left to Spark."""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from statelib.definition.columns import event_schema
+from statelib.definition.pipeline import Pipeline, load_pipeline
+from statelib.model.checkpoint import DataInterval
+from statelib.spark import source
+from statelib.spark.source_files import own_events
+
+INTERVAL = DataInterval(0, 1000)
+COLUMNS = {
+    "boolean": "f", "byte": "b", "short": "h", "int": "i", "long": "n", "float": "r", "double": "d", "string": "s",
+    "bytes": "x", "date": "day", "datetime": "local", "instant": "at",
+}  # fmt: skip
+TYPES = {
+    "f": pa.bool_(), "b": pa.int8(), "h": pa.int16(), "i": pa.int32(), "n": pa.int64(), "r": pa.float32(),
+    "d": pa.float64(), "s": pa.string(), "x": pa.binary(), "day": pa.date32(), "local": pa.timestamp("us"),
+    "at": pa.timestamp("us", "UTC"),
+}  # fmt: skip
+ROWS = [
+    (True, 1, -300, 70_000, 2**62, 1.5, -0.0, "Zürich", b"\x00\xff", date(2024, 2, 29), datetime(2024, 3, 31, 2, 30),
+     datetime(2024, 3, 31, 2, 30, 0, 1, UTC)),
+    (False, -128, 32767, -(2**31), -(2**63), float("inf"), float("-inf"), "", b"", date(1, 1, 1), datetime(1678, 1, 1),
+     datetime(1678, 1, 1, tzinfo=UTC)),
+    (None,) * 12,
+    (True, 127, 0, 0, 0, 0.1, 1e300, "a" * 1000, bytes(1000), date(1582, 10, 10), datetime(1883, 11, 18, 12),
+     datetime(1883, 11, 18, 12, tzinfo=UTC)),
+    (True, 0, 0, 0, 7, 0.0, 5e-324, "\U0001f40d", b"1", date(9999, 12, 31), datetime(2262, 1, 1, 23, 59, 59, 999999),
+     datetime(2262, 1, 1, 23, 59, 59, 999999, UTC)),
+]  # fmt: skip
+DECLARED = {column: kind for kind, column in COLUMNS.items()}
+WIDER = {"b": "short", "h": "long", "i": "double", "r": "double"}
+
+
+def events(types: dict[str, pa.DataType] = TYPES) -> pa.Table:
+    columns = zip(*ROWS, strict=True)
+    return pa.table({n: pa.array(v, TYPES[n]).cast(t) for (n, t), v in zip(types.items(), columns, strict=True)})
+
+
+def new_pipeline(root: Path, declared: dict[str, str], more: str = "") -> Pipeline:
+    """Its source is the directory ``source``, or what ``more`` says of it."""
+    path = root / "reading.yaml"
+    columns = ", ".join(f"{name}: {kind}" for name, kind in declared.items())
+    path.write_text(
+        f"name: reading\nsource: {{path: '{{data}}/source{more}', columns: {{{columns}}}}}\nkey: [n]\n"
+        "states: {seen: {kind: value, value: {agg: count}}}\non_null_key: drop\nbackend: heap\nparallelism: 2\n"
+        "checkpoint: {strategy: canonical}\n"
+    )
+    return load_pipeline(path)
+
+
+def frame(spark: SparkSession) -> DataFrame:
+    """Spark takes local times of Arrow for instants."""
+    return spark.createDataFrame(events()).withColumn("local", f.col("local").cast("timestamp_ntz"))
+
+
+def read_by_spark(spark: SparkSession, pipeline: Pipeline, data: Path) -> pa.Table:
+    found = source.read_interval(spark, pipeline, str(data), INTERVAL).toArrow()
+    return found.cast(event_schema(pipeline)).sort_by("n")
+
+
+def read_by_subtasks(spark: SparkSession, pipeline: Pipeline, data: Path) -> pa.Table | None:
+    files = source.files_of_interval(spark, pipeline, str(data), INTERVAL, 2)
+    if files is None:
+        return None
+    return pa.concat_tables([own_events(pipeline, files, subtask, 2) for subtask in (0, 1)]).sort_by("n")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pytest.param(events(), id="as declared"),
+        pytest.param(events({**TYPES, "s": pa.large_string(), "x": pa.large_binary()}), id="large"),
+        pytest.param(events({**TYPES, "at": pa.timestamp("us", "Europe/Berlin")}), id="of a time zone"),
+        pytest.param(
+            events().set_column(7, "s", events()["s"].dictionary_encode()).set_column(
+                8, "x", events()["x"].dictionary_encode()
+            ),
+            id="dictionaries",
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("options", [{}, {"compression": "zstd", "data_page_version": "2.0", "row_group_size": 2}])
+def test_files_of_arrow(spark: SparkSession, tmp_path: Path, table: pa.Table, options: dict[str, object]) -> None:
+    (tmp_path / "source").mkdir()
+    pq.write_table(table, tmp_path / "source" / "a.parquet", **options)
+    pipeline = new_pipeline(tmp_path, DECLARED)
+    assert read_by_subtasks(spark, pipeline, tmp_path) == read_by_spark(spark, pipeline, tmp_path)
+
+
+@pytest.mark.parametrize("written_as", ["INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"])
+def test_files_of_spark(spark: SparkSession, tmp_path: Path, written_as: str) -> None:
+    spark.conf.set("spark.sql.parquet.outputTimestampType", written_as)
+    try:
+        frame(spark).repartition(3).write.parquet(str(tmp_path / "source"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.outputTimestampType")
+    pipeline = new_pipeline(tmp_path, DECLARED)
+    found = read_by_subtasks(spark, pipeline, tmp_path)
+    assert found is not None
+    assert found == read_by_spark(spark, pipeline, tmp_path)
+    assert len(found) == len(ROWS)
+
+
+def test_narrower_columns_are_widened_alike(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    pq.write_table(events(), tmp_path / "source" / "a.parquet")
+    pipeline = new_pipeline(tmp_path, DECLARED | WIDER)
+    found = read_by_subtasks(spark, pipeline, tmp_path)
+    assert found is not None
+    assert found == read_by_spark(spark, pipeline, tmp_path)
+
+
+def test_a_calendar_that_spark_has_changed_is_left_to_it(spark: SparkSession, tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
+    try:
+        frame(spark).write.parquet(str(tmp_path / "source"))
+    finally:
+        spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInWrite")
+    pipeline = new_pipeline(tmp_path, DECLARED)
+    assert read_by_subtasks(spark, pipeline, tmp_path) is None
+    found, stored = read_by_spark(spark, pipeline, tmp_path)["day"], pq.read_table(tmp_path / "source")["day"]
+    assert pc.min(found) == pa.scalar(date(1, 1, 1))
+    assert pc.min(stored) != pc.min(found)
+
+
+def other_file_system(spark: SparkSession) -> Callable[[], object]:
+    """Returns what undoes it."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    before = hadoop.get("fs.defaultFS")
+    hadoop.set("fs.defaultFS", "hdfs://nowhere:1")
+    return lambda: hadoop.set("fs.defaultFS", before)
+
+
+def other_setting(spark: SparkSession) -> Callable[[], object]:
+    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    return lambda: spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+
+
+@pytest.mark.parametrize("make", [other_file_system, other_setting])
+def test_what_spark_is_told_to_read_otherwise_is_left_to_it(
+    spark: SparkSession, tmp_path: Path, make: Callable[[SparkSession], Callable[[], object]]
+) -> None:
+    (tmp_path / "source").mkdir()
+    pq.write_table(events(), tmp_path / "source" / "a.parquet")
+    pipeline = new_pipeline(tmp_path, DECLARED)
+    assert read_by_subtasks(spark, pipeline, tmp_path) is not None
+    undo = make(spark)
+    try:
+        assert source.files_of_interval(spark, pipeline, str(tmp_path), INTERVAL, 2) is None
+    finally:
+        undo()
+
+
+def test_other_formats_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    frame(spark).write.orc(str(tmp_path / "source"))
+    pipeline = new_pipeline(tmp_path, DECLARED, "', format: 'orc")
+    assert read_by_subtasks(spark, pipeline, tmp_path) is None
+    assert len(read_by_spark(spark, pipeline, tmp_path)) == len(ROWS)

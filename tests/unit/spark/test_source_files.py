@@ -1,0 +1,179 @@
+"""Sources that subtasks read by themselves: which they are, and that each event has one reader."""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from statelib.definition.columns import event_schema
+from statelib.definition.pipeline import Pipeline, load_pipeline
+from statelib.errors import RetryableError
+from statelib.spark.source_files import MOST_FILES, READERS, ROWS, own_events, source_files
+
+PIPELINE = """\
+name: reading
+source: {{path: "{{data}}", columns: {{shop: string, number: long, at: instant}}}}
+key: [{key}]
+states: {{seen: {{kind: value, value: {{agg: count}}}}}}
+on_null_key: drop
+backend: heap
+parallelism: 1
+checkpoint: {{strategy: canonical}}
+"""
+INSTANT = pa.timestamp("us", "UTC")
+
+
+def new_pipeline(root: Path, key: str = "shop") -> Pipeline:
+    path = root / "reading.yaml"
+    path.write_text(PIPELINE.format(key=key))
+    return load_pipeline(path)
+
+
+def events(rows: int = 1000, first: int = 0) -> pa.Table:
+    """Every 50th without a shop, every 60th without a number."""
+    numbers = np.arange(first, first + rows)
+    return pa.table(
+        {
+            "shop": pa.array([f"shop-{n % 90}" for n in numbers], pa.string(), mask=numbers % 50 == 0),
+            "number": pa.array(numbers, mask=numbers % 60 == 0),
+            "at": pa.array(numbers, INSTANT),
+        }
+    )
+
+
+def source(root: Path, **files: pa.Table) -> str:
+    directory = root / "source"
+    directory.mkdir(exist_ok=True)
+    for name, table in files.items():
+        pq.write_table(table, directory / f"{name}.parquet", row_group_size=300)
+    return str(directory)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 5])
+@pytest.mark.parametrize("key", ["shop", "number", "shop, number"])
+def test_each_event_is_taken_by_one_subtask(tmp_path: Path, key: str, parallelism: int) -> None:
+    location, pipeline = source(tmp_path, a=events(), b=events(500, 1000)), new_pipeline(tmp_path, key)
+    found = source_files(pipeline, location, parallelism)
+    assert found is not None
+    assert found.rows == 1500
+    found = pickle.loads(pickle.dumps(found))
+    parts = [own_events(pipeline, found, subtask, parallelism) for subtask in range(parallelism)]
+    assert all(part.schema == event_schema(pipeline) for part in parts)
+    assert parallelism == 1 or all(0 < len(part) < 1500 for part in parts)
+    assert pa.concat_tables(parts).sort_by("at") == events(1500).sort_by("at").cast(event_schema(pipeline))
+
+
+def test_events_without_a_key_are_the_first_subtasks(tmp_path: Path) -> None:
+    location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
+    found = source_files(pipeline, location, 3)
+    assert found is not None
+    assert [own_events(pipeline, found, subtask, 3)["shop"].null_count for subtask in range(3)] == [20, 0, 0]
+
+
+def test_a_file_and_a_directory_with_what_spark_leaves_out(tmp_path: Path) -> None:
+    location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
+    for name in ("_SUCCESS", ".a.parquet.crc", "b.parquet._COPYING_"):
+        Path(location, name).write_text("no Parquet file")
+    for named in (location, f"file:{location}", f"file://{location}", f"{location}/a.parquet", f"{location}/"):
+        found = source_files(pipeline, named, 2)
+        assert found is not None, named
+        assert found.rows == 1000
+
+
+def test_no_events(tmp_path: Path) -> None:
+    location, pipeline = source(tmp_path, a=events(0)), new_pipeline(tmp_path)
+    found = source_files(pipeline, location, 2)
+    assert found is not None
+    assert found.rows == 0
+    assert own_events(pipeline, found, 1, 2) == event_schema(pipeline).empty_table()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda at: f"{at}/*.parquet", id="a pattern"),
+        pytest.param(lambda at: f"{at}/../{at.rpartition('/')[2]}/[a].parquet", id="another pattern"),
+        pytest.param(lambda at: f"file:{at}/a%2Eparquet", id="escaped"),
+        pytest.param(lambda _: "source", id="relative"),
+        pytest.param(lambda at: f"file://host{at}", id="of another host"),
+        pytest.param(lambda at: f"hdfs:{at}", id="of another file system"),
+        pytest.param(lambda at: f"{at}/gone", id="not there"),
+        pytest.param(lambda at: (Path(at, "day=1").mkdir(), at)[1], id="partitions"),
+        pytest.param(lambda at: (Path(at, "_spark_metadata").mkdir(), at)[1], id="a sink's log of its files"),
+        pytest.param(lambda at: (Path(at, "b.txt").write_text("text"), at)[1], id="another file"),
+        pytest.param(lambda at: (Path(at, "b.parquet").touch(), at)[1], id="an empty file"),
+        pytest.param(lambda at: (Path(at, "a.parquet").rename(f"{at}/_a"), at)[1], id="no file"),
+    ],
+)
+def test_what_is_no_plain_directory_is_left_to_spark(tmp_path: Path, make: "pytest.FixtureRequest") -> None:
+    assert source_files(new_pipeline(tmp_path), make(source(tmp_path, a=events())), 2) is None  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(events().drop_columns("at"), id="a column missing"),
+        pytest.param(events().rename_columns(["shop", "Number", "at"]), id="of another case"),
+        pytest.param(events().set_column(1, "number", events()["number"].cast(pa.float64())), id="another type"),
+        pytest.param(events().set_column(1, "number", events()["number"].cast(pa.uint64())), id="without sign"),
+        pytest.param(events().set_column(2, "at", events()["at"].cast(pa.timestamp("us"))), id="local times"),
+        pytest.param(events().set_column(2, "at", events()["at"].cast(pa.timestamp("ns", "UTC"))), id="nanoseconds"),
+        pytest.param(events().replace_schema_metadata({"org.apache.spark.version": "2.4.8"}), id="Spark 2"),
+        pytest.param(events().replace_schema_metadata({"org.apache.spark.legacyDateTime": ""}), id="the old calendar"),
+    ],
+)
+def test_one_file_of_which_not_all_is_plain_leaves_all_to_spark(tmp_path: Path, other: pa.Table) -> None:
+    pipeline = new_pipeline(tmp_path)
+    assert source_files(pipeline, source(tmp_path, a=events()), 2) is not None
+    assert source_files(pipeline, source(tmp_path, a=events(), b=other), 2) is None
+
+
+def test_many_subtasks_do_not_read_much(tmp_path: Path) -> None:
+    rows = ROWS // (READERS + 1)
+    table = pa.table({"shop": pa.nulls(rows, pa.string()), "number": pa.nulls(rows, pa.int64())})
+    table = table.append_column("at", pa.nulls(rows, INSTANT))
+    location, pipeline = source(tmp_path, a=table), new_pipeline(tmp_path)
+    assert source_files(pipeline, location, READERS + 1) is not None
+    assert source_files(pipeline, location, READERS + 2) is None
+    location = source(tmp_path, a=table, b=table)
+    assert source_files(pipeline, location, READERS) is not None
+    assert source_files(pipeline, location, READERS + 1) is None
+
+
+def test_many_files_are_left_to_spark(tmp_path: Path) -> None:
+    location, pipeline = source(tmp_path, a=events(1)), new_pipeline(tmp_path)
+    for number in range(MOST_FILES - 1):
+        Path(location, f"a{number}.parquet").hardlink_to(f"{location}/a.parquet")
+    assert source_files(pipeline, location, 2) is not None
+    Path(location, "one-more.parquet").hardlink_to(f"{location}/a.parquet")
+    assert source_files(pipeline, location, 2) is None
+
+
+def test_a_file_that_was_written_again_is_refused(tmp_path: Path) -> None:
+    location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
+    found = source_files(pipeline, location, 2)
+    assert found is not None
+    source(tmp_path, a=events(1000, 1))
+    with pytest.raises(RetryableError, match=r"a\.parquet was written again") as caught:
+        own_events(pipeline, found, 0, 2)
+    assert caught.value.kind == "source-changed"
+
+
+@pytest.mark.parametrize("how", ["gone", "cut", "damaged"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, how: str) -> None:
+    location, pipeline = source(tmp_path, a=events()), new_pipeline(tmp_path)
+    found = source_files(pipeline, location, 2)
+    assert found is not None
+    path = Path(location, "a.parquet")
+    data = path.read_bytes()
+    path.unlink()
+    if how == "cut":
+        path.write_bytes(data[:-20])
+    if how == "damaged":
+        path.write_bytes(data[:4] + bytes(2000) + data[2004:])
+    with pytest.raises(RetryableError, match=r"a\.parquet cannot be read") as caught:
+        own_events(pipeline, found, 0, 2)
+    assert caught.value.kind == "source-unreadable"
