@@ -23,10 +23,10 @@ from statelib.model.handles import stream_handles
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.state import KeyedStateSchema, StateKind, StateStatistics, empty_statistics, merge_statistics
 from statelib.restore.base import Base, choose_base
-from statelib.restore.check import Tally, count_entries, cut_statistics
+from statelib.restore.check import Tally, count_entries, cut_statistics, expected_statistics
 from statelib.restore.entries import iter_entries, rocksdb_header
 from statelib.restore.evolution import Evolution, evolution_of
-from statelib.restore.logged import logged_database, restore_logged
+from statelib.restore.logged import logged_database, restore_logged, restored_log
 from statelib.restore.plan import RestoreSource, refuse_heap_native
 from statelib.restore.proof import damage_named
 from statelib.restore.rocksdb_files import materialise
@@ -49,6 +49,10 @@ def restore_heap(
     ``non-restored-state``)."""
     backend = HeapKeyedStateBackend(schema, key_group_range)
     _load(backend, sources, scratch_directory)
+    if restored_log(schema, key_group_range, sources) is not None:  # then the next snapshot may write changes only
+        (source,) = sources
+        known = expected_statistics(source, key_group_range) or ()
+        backend.know(dict(zip((d.name for d in source.schema.states), known, strict=True)))
     return backend
 
 

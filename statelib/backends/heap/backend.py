@@ -3,10 +3,12 @@
 Source: requirements R3, R5, R29; the role of Flink's HashMapStateBackend.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.entries import add_statistics, check_asked_keys, check_loaded_rows, check_write, removed_rows
@@ -18,8 +20,11 @@ from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
 from statelib.serializers.rows import StateRows, statistics_of
-from statelib.serializers.values import decode_values
+from statelib.serializers.values import decode_values, encode_values
 from statelib.wire.ragged import Ragged
+
+_COUNTED_ANEW = 4
+"""A write of more than one in so many entries leaves them to be counted anew: a scan mostly follows, which does it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +85,10 @@ class HeapKeyedStateBackend:
         table = held.joined()
         rows = _rows_of(before, table)
         check_write(table.descriptor, table.values.type, len(before.keys), values)
-        held.table = table.replaced(before.keys, rows, values, removed_rows(table.descriptor, values, removed))
+        gone = removed_rows(table.descriptor, values, removed)
+        counted = self._counted_after(held, before, values, gone)
+        held.table = table.replaced(before.keys, rows, values, gone)
+        held.counted = None if counted is None else (held.table, counted)
 
     def load(self, state: str, rows: StateRows) -> None:
         held = self._state(state)
@@ -88,6 +96,12 @@ class HeapKeyedStateBackend:
         if len(rows):
             held.keys.add(as_arrow(rows.keys))
             held.values.add(decode_values(held.table.descriptor, rows.values))
+
+    def know(self, statistics: Mapping[str, StateStatistics]) -> None:
+        """What the entries of each state add up to: they are trusted, as whoever loaded them has counted them."""
+        for state, known in statistics.items():
+            held = self._state(state)
+            held.counted = (held.joined(), known)
 
     def scan(self, state: str) -> StateScan:
         held = self._state(state)
@@ -113,11 +127,23 @@ class HeapKeyedStateBackend:
     def _count_while_scanning(self, held: _HeapState, table: HeapTable) -> Generator[StateRows, None, None]:
         """The entries of ``table``; a scan that reaches the end has paid for the statistics too."""
         total = empty_statistics(self._range)
-        width = prefix_width(self._schema.max_parallelism)
         for rows in table.batches():
-            total = add_statistics(total, statistics_of(rows, width, self._range), 1)
+            total = self._plus(total, rows, 1)
             yield rows
         held.counted = (table, total)
+
+    def _plus(self, total: StateStatistics, rows: StateRows, sign: int) -> StateStatistics:
+        return add_statistics(total, statistics_of(rows, prefix_width(self._schema.max_parallelism), self._range), sign)
+
+    def _counted_after(
+        self, held: _HeapState, before: StateValues, values: pa.Array, gone: npt.NDArray[np.bool_]
+    ) -> StateStatistics | None:
+        """The statistics after a write; None where they are not known, or it changes too much."""
+        if held.counted is None or held.counted[0] is not held.table or len(gone) * _COUNTED_ANEW > len(held.table):
+            return None
+        present = before.present.to_numpy(zero_copy_only=False)
+        old = _entries(held.table, before.keys, before.values, present)
+        return self._plus(self._plus(held.counted[1], old, -1), _entries(held.table, before.keys, values, ~gone), 1)
 
     def _statistics_of(self, held: _HeapState) -> StateStatistics:
         table = held.joined()
@@ -142,6 +168,11 @@ class HeapScan:
 
     def close(self) -> None:
         self._batches.close()
+
+
+def _entries(table: HeapTable, keys: Ragged, values: pa.Array, some: npt.NDArray[np.bool_]) -> StateRows:
+    """Some of the keys with their values, serialized."""
+    return StateRows(keys.take(np.flatnonzero(some)), encode_values(table.descriptor, values.filter(pa.array(some))))
 
 
 def _rows_of(before: StateValues, table: HeapTable) -> Rows:

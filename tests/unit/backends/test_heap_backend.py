@@ -1,5 +1,7 @@
 """What is special about the heap backend: tables that never change, found from either side."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -38,3 +40,36 @@ def test_a_stale_scan_does_not_overwrite_newer_statistics() -> None:
     put(backend, "means", ["another"], [1.0])
     assert sum(len(batch) for batch in scan) == 30
     assert backend.statistics()[1].total_entries == 31
+
+
+@pytest.mark.parametrize("written", [1, 30, 300])
+def test_known_statistics_are_gone_on_with_where_little_changes(written: int) -> None:
+    """They are wrong by one entry here: what is counted anew is right, what is gone on with stays wrong by one."""
+    schema = sample_schema()
+    backend = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
+    fill(backend, 300)
+    truth = backend.statistics()
+    off = replace(truth[1], entries=truth[1].entries + np.eye(1, len(truth[1].entries), dtype=np.int64)[0])
+    backend.know({"means": off})
+    put(backend, "means", [f"new-{i}" for i in range(written)], [float(i) for i in range(written)])
+    put(backend, "means", ["new-0", "gone"], [None, None])
+    put(backend, "means", ["new-0"], [0.5])
+    wrong = backend.statistics()[1]
+    assert sum(len(rows) for rows in backend.scan("means")) == 300 + written
+    right = backend.statistics()[1]
+    assert wrong.total_entries - right.total_entries == (written <= 300 / 4)
+    assert wrong.digests.tolist() == right.digests.tolist()
+
+
+def test_known_statistics_follow_writes_of_every_kind_of_state() -> None:
+    schema = sample_schema()
+    backend = HeapKeyedStateBackend(schema, all_key_groups(schema.max_parallelism))
+    fill(backend, 200)
+    backend.know(dict(zip((d.name for d in schema.states), backend.statistics(), strict=True)))
+    put(backend, "totals", ["b", "k1"], [{"count": 1, "last": "b"}, None])
+    put(backend, "visits", ["a", "k2", "k3"], [[1, 2], [], [7]])
+    put(backend, "per_place", ["a", "k1"], [1, None], ["ATL", "ATL"])
+    followed = backend.statistics()
+    for found, descriptor in zip(followed, schema.states, strict=True):
+        assert all(len(rows) for rows in backend.scan(descriptor.name))
+        assert found.same_content(backend.statistics()[schema.states.index(descriptor)])
