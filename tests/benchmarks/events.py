@@ -30,7 +30,7 @@ _PIPELINE = """
 name: {name}
 source:
   format: parquet
-  path: "{{data}}/events/{{start:%Y-%m-%d}}"
+  path: "{{data}}/events/{{start:%Y-%m-%d}}{files}"
   columns: {{key: long, amount: double, ts: long, text: string}}
 key: [{key}]
 states:
@@ -112,16 +112,18 @@ def new_pipeline(
     state: str = VALUE,
     parallelism: int = PARALLELISM,
     settings: str = "",
+    files: str = "",
 ) -> Pipeline:
     """A pipeline of the workload on ``heap`` or ``rocksdb``, with that backend's usual strategy unless told otherwise;
-    ``settings``: more of its ``checkpoint``, in YAML."""
+    ``settings``: more of its ``checkpoint``, in YAML; ``files``: a pattern behind its source's path, which leaves it
+    to Spark to read the events and to move them."""
     strategy = strategy or {"heap": "canonical", "rocksdb": "full"}[backend]
     name = name or f"bench_{backend}_{strategy}"
     path = root / "pipelines" / f"{name}.yaml"
     path.write_text(
         _PIPELINE.format(
             name=name, backend=backend, strategy=strategy, key=key, state=state, parallelism=parallelism,
-            settings=settings and f", {settings}",
+            settings=settings and f", {settings}", files=files,
         )
     )  # fmt: skip
     return load_pipeline(path)

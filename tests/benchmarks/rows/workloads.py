@@ -1,8 +1,9 @@
 """Rows W: other shapes of workload, by the heap and the RocksDB pipeline and by Structured Streaming's store.
 
 ``strings``: text as key; ``map``: a map of up to 100 texts a key, 20 keys for each 1,000 events; ``skewed``: half of
-the events on one key in 60; ``p1`` and ``p4``: other parallelisms of ours (streaming keeps its two); ``many``: 100
-pipelines of 10 k keys, one after the other, beside one of 1 M keys. Numbers of keys and sums are compared."""
+the events on one key in 60; ``p1`` and ``p4``: other parallelisms of ours (streaming keeps its two); ``moved``: ours
+does not read the source by its subtasks; ``many``: 100 pipelines of 10 k keys, one after the other, beside one of 1 M
+keys. Numbers of keys and sums are compared."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ class Workload:
     texts: int = 0
     parallelism: int = 2
     by: tuple[str, ...] = ("key",)
+    files: str = ""
 
 
 WORKLOADS = {
@@ -42,6 +44,7 @@ WORKLOADS = {
     "W-skewed": Workload("skewed keys", skew=5.0),
     "W-p1": Workload("parallelism 1", parallelism=1),
     "W-p4": Workload("parallelism 4", parallelism=4),
+    "W-moved": Workload("events moved by Spark", files="/*.parquet"),
 }
 ROWS = (*WORKLOADS, "W-many")
 
@@ -66,7 +69,7 @@ def _row(spark: SparkSession, row: str, root: Path, runs: int, scale: float) -> 
         backend: Stateful(
             spark,
             deployment,
-            new_pipeline(root, backend, key=load.key, state=load.state, parallelism=load.parallelism),
+            new_pipeline(root, backend, key=load.key, state=load.state, parallelism=load.parallelism, files=load.files),
         )
         for backend in ("heap", "rocksdb")
     }
