@@ -2,6 +2,7 @@
 
 With the argument ``spark`` it runs in a Python worker of a Spark job, whose output is its JVM's standard error."""
 
+import signal
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from statelib.model.checkpoint import DataInterval
 from statelib.spark.worker import Work, snapshot_subtask
 from statelib.testing.faulty_streams import FaultyStreams
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup, and what is ignored stays so
 root, slow_from = Path(sys.argv[1]), int(sys.argv[2])
 
 
