@@ -85,11 +85,12 @@ def measured(wanted: list[str], directory: str | None, runs: int, scale: float) 
         if mine := [row for row in rows if row in wanted]:
             with tempfile.TemporaryDirectory(prefix="statelib-bench-", dir=directory) as scratch:
                 try:
-                    found += suite(mine, Path(scratch), runs, scale)
+                    these = suite(mine, Path(scratch), runs, scale)
                 except Exception as error:
                     text = f"FAILED: {type(error).__name__}: {str(error)[:300]}".replace("\n", " ")
-                    found += [Ratio(row, "not measured", "-", "-", "wall s", (), (), note=text) for row in mine]
-            sys.stderr.write(f"{table(found[-1:]).splitlines()[-1]}\n")
+                    these = [Ratio(row, "not measured", "-", "-", "wall s", (), (), note=text) for row in mine]
+            found += these
+            sys.stderr.writelines(f"{line}\n" for line in table(these).splitlines()[2:])
     return found
 
 
