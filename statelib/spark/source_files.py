@@ -107,7 +107,7 @@ def _batches(found: SourceFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
         raise RetryableError(
             f"source file {found.path} cannot be read: {error}",
             kind="source-unreadable",
-            hint="the path must lead to the same files on every host; a damaged one has to be written again; then run again",
+            hint="the path must lead to the same files on every host; write a damaged one again; then run again",
         ) from error
 
 
