@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
-from statelib.serializers.rows import StateRows, key_groups_of
+from statelib.serializers.rows import StateRows, key_groups_of, statistics_of
 from statelib.wire.ragged import Ragged
 
 SCAN_ROWS = 65536
@@ -87,8 +87,9 @@ def check_write(descriptor: StateDescriptor, expected: pa.DataType, rows: int, v
         )
 
 
-def add_statistics(total: StateStatistics, other: StateStatistics, sign: int) -> StateStatistics:
-    """``total`` with the entries of ``other`` added (sign 1) or taken away (sign -1)."""
+def add_entries(total: StateStatistics, rows: StateRows, prefix_width: int, sign: int) -> StateStatistics:
+    """``total`` with entries of its key groups added (sign 1) or taken away (sign -1)."""
+    other = statistics_of(rows, prefix_width, total.key_group_range)
     with np.errstate(over="ignore"):
         digests = total.digests + other.digests if sign > 0 else total.digests - other.digests
     return StateStatistics(total.key_group_range, total.entries + sign * other.entries, digests)

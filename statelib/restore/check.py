@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from statelib.backends.entries import add_statistics, check_loaded_rows
+from statelib.backends.entries import add_entries, check_loaded_rows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
 from statelib.restore.plan import RestoreSource
-from statelib.serializers.rows import StateRows, statistics_of
+from statelib.serializers.rows import StateRows
 
 
 class Tally:
@@ -30,7 +30,7 @@ class Tally:
         """Raises CorruptStateError (``foreign-key-group``) for an entry outside the key groups."""
         check_loaded_rows(self._schema.states[state].name, rows, self._schema, self._range)
         if self.expected is not None and len(rows):
-            self._seen[state] = add_statistics(self._seen[state], statistics_of(rows, self._width, self._range), 1)
+            self._seen[state] = add_entries(self._seen[state], rows, self._width, 1)
 
     def check(self) -> None:
         """Raise CorruptStateError (``restore-mismatch``) naming the first state and key group that differ."""
@@ -59,7 +59,7 @@ def count_entries(
     found = [empty_statistics(key_groups) for _ in schema.states]
     for state, rows in entries:
         check_loaded_rows(schema.states[state].name, rows, schema, key_groups)
-        found[state] = add_statistics(found[state], statistics_of(rows, width, key_groups), 1)
+        found[state] = add_entries(found[state], rows, width, 1)
     return tuple(found)
 
 

@@ -10,7 +10,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import DataInterval
 from statelib.spark import FORMATS, register
-from statelib.spark.source_files import SourceFiles, source_files
+from statelib.spark.source_files import SourceFiles, log_left_to_spark, source_files
 from statelib.spark.source_types import SPARK_TYPES, is_read_as
 
 _AS_WRITTEN = {
@@ -28,11 +28,21 @@ def files_of_interval(
     """The files of [start, end) that each subtask is to read by itself; None if Spark is to read the source, as
     :func:`read_interval`."""
     location = _location(pipeline, data, interval)
-    if pipeline.source.format != "parquet" or not _is_of_this_host(spark, location):
-        return None
-    if any(spark.conf.get(name) != value for name, value in _AS_WRITTEN.items()):
+    reason = _why_spark(spark, pipeline.source.format, location)
+    if reason is not None:
+        log_left_to_spark(reason)
         return None
     return source_files(pipeline, location, parallelism)
+
+
+def _why_spark(spark: SparkSession, format_: str, location: str) -> str | None:
+    """Why Spark is to read the source, whatever its files are; None if nothing of the kind speaks for it."""
+    if format_ != "parquet":
+        return f"its format is {format_}"
+    if not _is_of_this_host(spark, location):
+        return f"{location} is no path of this host"
+    changed = [name for name, value in _AS_WRITTEN.items() if spark.conf.get(name) != value]
+    return f"{', '.join(changed)} may change what is read" if changed else None
 
 
 def _is_of_this_host(spark: SparkSession, location: str) -> bool:

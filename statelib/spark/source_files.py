@@ -76,10 +76,14 @@ def source_files(pipeline: Pipeline, location: str, parallelism: int) -> SourceF
         if parallelism > READERS and parallelism * found.rows > ROWS:
             raise _LeftToSparkError(f"{found.rows} rows are too many for each of {parallelism} subtasks to read")
     except _LeftToSparkError as reason:
-        log.info("Spark reads the source and moves its events: %s", reason)
+        log_left_to_spark(str(reason))
         return None
     log.info("each subtask reads the source: %d files, %d rows", len(found.files), found.rows)
     return found
+
+
+def log_left_to_spark(reason: str) -> None:
+    log.info("Spark reads the source and moves its events: %s", reason)
 
 
 def own_events(pipeline: Pipeline, source: SourceFiles, subtask: int, parallelism: int) -> pa.Table:

@@ -1,5 +1,6 @@
 """What subtasks read by themselves is what Spark reads: the same rows, of whatever writer; else it is left to Spark."""
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -147,19 +148,27 @@ def other_setting(spark: SparkSession) -> Callable[[], object]:
     return lambda: spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
 
 
-@pytest.mark.parametrize("make", [other_file_system, other_setting])
+@pytest.mark.parametrize(
+    ("make", "reason"), [(other_file_system, "is no path of this host"), (other_setting, "ignoreCorruptFiles")]
+)
 def test_what_spark_is_told_to_read_otherwise_is_left_to_it(
-    spark: SparkSession, tmp_path: Path, make: Callable[[SparkSession], Callable[[], object]]
+    spark: SparkSession,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    make: Callable[[SparkSession], Callable[[], object]],
+    reason: str,
 ) -> None:
     (tmp_path / "source").mkdir()
     pq.write_table(events(), tmp_path / "source" / "a.parquet")
     pipeline = new_pipeline(tmp_path, DECLARED)
     assert read_by_subtasks(spark, pipeline, tmp_path) is not None
     undo = make(spark)
+    caplog.set_level(logging.INFO, "statelib")
     try:
         assert source.files_of_interval(spark, pipeline, str(tmp_path), INTERVAL, 2) is None
     finally:
         undo()
+    assert reason in caplog.text
 
 
 def test_other_formats_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -53,6 +53,15 @@ def test_every_subtask_runs_and_gets_its_events(
         assert min(report.events.read for report in reports) > 0
 
 
+def test_nothing_is_an_event_where_there_are_none(spark: SparkSession, tmp_path: Path) -> None:
+    """Also where the only column of events is called as the one that Spark gives a range of numbers."""
+    path = tmp_path / "parted.yaml"
+    path.write_text(PIPELINE.format(key="id").replace("{number: long, text: string}", "{id: long}"))
+    pipeline = load_pipeline(path)
+    reports = run_subtasks(spark, pipeline, SUBTASKS, None, _counting(pipeline, event_schema(pipeline)))
+    assert [(report.subtask, report.events.read) for report in reports] == [(i, 0) for i in range(SUBTASKS)]
+
+
 def _counting(pipeline: Pipeline, schema: pa.Schema) -> Callable[[int, int, pa.Table], SubtaskReport]:
     def task(subtask: int, _: int, events: pa.Table) -> SubtaskReport:
         assert events.schema == schema

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.backends.entries import add_statistics, check_asked_keys, check_loaded_rows, check_write, removed_rows
+from statelib.backends.entries import add_entries, check_asked_keys, check_loaded_rows, check_write, removed_rows
 from statelib.backends.heap.column import Loads
 from statelib.backends.heap.table import HeapTable, Rows, empty_table
 from statelib.backends.key_order import as_arrow
@@ -19,7 +19,7 @@ from statelib.backends.keyed import StateScan, StateValues
 from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
-from statelib.serializers.rows import StateRows, statistics_of
+from statelib.serializers.rows import StateRows
 from statelib.serializers.values import decode_values, encode_values
 from statelib.wire.ragged import Ragged
 
@@ -51,6 +51,10 @@ class _HeapState:
             self.table = self.table.appended(keys, self.values.take())
         return self.table
 
+    def known(self) -> StateStatistics | None:
+        """The statistics of the current table, if they are known."""
+        return self.counted[1] if self.counted is not None and self.counted[0] is self.table else None
+
 
 class HeapKeyedStateBackend:
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` in memory.
@@ -61,6 +65,7 @@ class HeapKeyedStateBackend:
     def __init__(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange) -> None:
         self._schema = schema
         self._range = key_group_range
+        self._width = prefix_width(schema.max_parallelism)
         self._states = {d.name: _HeapState(empty_table(d)) for d in schema.states}
         self._closed = False
 
@@ -128,30 +133,29 @@ class HeapKeyedStateBackend:
         """The entries of ``table``; a scan that reaches the end has paid for the statistics too."""
         total = empty_statistics(self._range)
         for rows in table.batches():
-            total = self._plus(total, rows, 1)
+            total = add_entries(total, rows, self._width, 1)
             yield rows
         held.counted = (table, total)
-
-    def _plus(self, total: StateStatistics, rows: StateRows, sign: int) -> StateStatistics:
-        return add_statistics(total, statistics_of(rows, prefix_width(self._schema.max_parallelism), self._range), sign)
 
     def _counted_after(
         self, held: _HeapState, before: StateValues, values: pa.Array, gone: npt.NDArray[np.bool_]
     ) -> StateStatistics | None:
         """The statistics after a write; None where they are not known, or it changes too much."""
-        if held.counted is None or held.counted[0] is not held.table or len(gone) * _COUNTED_ANEW > len(held.table):
+        known = held.known()
+        if known is None or len(gone) * _COUNTED_ANEW > len(held.table):
             return None
         present = before.present.to_numpy(zero_copy_only=False)
-        old = _entries(held.table, before.keys, before.values, present)
-        return self._plus(self._plus(held.counted[1], old, -1), _entries(held.table, before.keys, values, ~gone), 1)
+        rest = add_entries(known, _entries(held.table, before.keys, before.values, present), self._width, -1)
+        return add_entries(rest, _entries(held.table, before.keys, values, ~gone), self._width, 1)
 
     def _statistics_of(self, held: _HeapState) -> StateStatistics:
         table = held.joined()
-        if held.counted is None or held.counted[0] is not table:
+        if held.known() is None:
             for _ in self._count_while_scanning(held, table):
                 pass
-        assert held.counted is not None
-        return held.counted[1]
+        known = held.known()
+        assert known is not None, "a scan that reaches the end has counted"
+        return known
 
 
 class HeapScan:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from rocksdict import Rdict, WriteBatch
 
-from statelib.backends.entries import add_statistics, check_asked_keys, check_loaded_rows, check_write, removed_rows
+from statelib.backends.entries import add_entries, check_asked_keys, check_loaded_rows, check_write, removed_rows
 from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import StateScan, StateValues
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint, native_checkpoint
@@ -31,7 +31,7 @@ from statelib.model.handles import StreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
-from statelib.serializers.rows import StateRows, statistics_of, windows
+from statelib.serializers.rows import StateRows, windows
 from statelib.serializers.values import decode_values, encode_values, value_arrow_type
 from statelib.storage.file_identity import KnownFile
 from statelib.wire.ragged import Ragged, from_list
@@ -281,8 +281,7 @@ class RocksDBKeyedStateBackend:
 
     def _count(self, state: str, rows: StateRows, sign: int) -> None:
         if len(rows):
-            counted = statistics_of(rows, self._width, self._range)
-            self._statistics[state] = add_statistics(self._statistics[state], counted, sign)
+            self._statistics[state] = add_entries(self._statistics[state], rows, self._width, sign)
 
 
 def _unless_gone(_: Callable[..., object], __: str, error: tuple[type[BaseException], BaseException, object]) -> None:
