@@ -106,6 +106,21 @@ def test_both_ways_are_the_same_code_with_the_same_result(stage: Stage, executio
     assert len(stage.chain.files()) == 1, "what was reported is not its own any more"
 
 
+def test_a_snapshot_that_is_over_is_no_longer_registered(stage: Stage):
+    """Requirement R146: whoever closes the registry later has nothing of this snapshot to cancel."""
+    call = stage.call()
+    call()
+    assert not stage.registry.unregister(call)
+
+    def fail(_number: int) -> None:
+        raise OSError("no space left")
+
+    failing = stage.call(fail)
+    with pytest.raises(OSError, match="no space left"):
+        failing()
+    assert not stage.registry.unregister(failing)
+
+
 @pytest.mark.parametrize("execution", BOTH)
 def test_a_cancel_in_the_middle_leaves_nothing(stage: Stage, execution: SnapshotExecutionType):
     def cancel(number: int) -> None:

@@ -145,6 +145,34 @@ def test_the_result_of_a_failed_secondary_is_remote_only(places: Places, failing
     assert places.files() == ([WHOLE], [])
 
 
+class FlippingStream:
+    """A stream that writes each piece with its first byte changed."""
+
+    def __init__(self, stream: CheckpointOutputStream) -> None:
+        self._stream = stream
+        self.position = stream.position
+        self.close = stream.close
+        self.close_and_get_handle = stream.close_and_get_handle
+
+    def write(self, data: bytes | memoryview) -> None:
+        changed = bytearray(data)
+        changed[:1] = bytes(255 - byte for byte in changed[:1])
+        self._stream.write(bytes(changed))
+
+
+def test_a_copy_with_other_bytes_of_the_same_length_is_no_copy(
+    places: Places, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Requirement R114: both streams are compared by their size and checksum before the copy is named."""
+    secondary = FlippingStream(places.secondary.create_stream(EXCLUSIVE))
+    stream = DuplicatingCheckpointOutputStream(places.primary.create_stream(EXCLUSIVE), secondary)
+    with caplog.at_level(logging.WARNING):
+        result = written(stream)
+    assert result.local_name is None
+    assert "in the local copy, found" in caplog.text
+    assert places.files()[0] == [WHOLE]
+
+
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
     """The operating system refuses to make any file larger than this."""
