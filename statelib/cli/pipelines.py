@@ -14,6 +14,7 @@ from statelib.flows import lifecycle
 from statelib.flows.fork import fork
 from statelib.flows.inspection import parse_checkpoint
 from statelib.flows.observe import telling_aborted
+from statelib.flows.validation import state_faults
 from statelib.flows.wiring import deployment, telemetry
 from statelib.model.record import PipelineHead
 
@@ -49,10 +50,21 @@ def _told(pipeline: Pipeline) -> dict[str, object]:
 
 
 @app.command(epilog="Example: statelib pipelines validate --directory dags/pipelines")
-def validate(directory: Directory = None, as_json: Json = False) -> None:
+def validate(
+    directory: Directory = None,
+    *,
+    state: Annotated[
+        bool, typer.Option("--state", help="Also judge whether each pipeline can go on from its head.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """Load every pipeline file; one line for each fault. Exit status 1 if there is one."""
     with errors(as_json):
         pipelines, faults = _load(directory)
+        if state:
+            unfit = list(state_faults(deployment(), pipelines))
+            faults += unfit
+            pipelines = [p for p in pipelines if p.path not in {fault.path for fault in unfit}]
     if as_json:
         print_json({"valid": [p.name for p in pipelines], "faults": [asdict(fault) for fault in faults]})
     else:

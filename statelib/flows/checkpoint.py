@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from statelib.catalog.admission import HEAD_MOVED
-from statelib.catalog.catalog import Catalog
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
-from statelib.flows.continuation import continuation
+from statelib.flows.continuation import continued_head
 from statelib.flows.facts import collect_facts
 from statelib.flows.forgotten import check_remembered
 from statelib.flows.gate_facts import with_checks
@@ -44,7 +43,7 @@ def begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, ow
 
     Raises InvalidRequestError: ``bad-interval``, ``interval-out-of-order`` (the state is past it),
     ``interval-gap`` (events in between would be lost; ``on_gap: allow`` accepts that), and what
-    :func:`~statelib.flows.continuation.continuation` raises for state that the pipeline cannot go on from.
+    :func:`~statelib.flows.continuation.continued_head` raises for state that the pipeline cannot go on from.
     :func:`statelib.catalog.admission.admit` raises. Nothing is recorded of such a refusal. ConflictError
     (``catalog-behind-storage``): checkpoints lie there that the catalog never heard of.
     """
@@ -67,7 +66,8 @@ def _begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, o
     done = catalog.applied(name, interval)
     if done is not None:
         return Begun(done.checkpoint_id, already_completed=True)
-    _check_order(pipeline, interval, _position(pipeline, catalog, head))
+    continued = continued_head(deployment, pipeline, head)
+    _check_order(pipeline, interval, continued.opened.position() if continued else None)
     request = BeginRequest(
         pipeline=name,
         kind=SnapshotKind.CHECKPOINT,
@@ -207,15 +207,6 @@ def _head(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHea
     if head.head is None and pipeline.renamed_from:
         return adopt_former(deployment, pipeline, owner) or head
     return head
-
-
-def _position(pipeline: Pipeline, catalog: Catalog, head: PipelineHead) -> SourcePosition | None:
-    """How far the head has come, once it is sure that the pipeline, as it is defined now, can go on from it."""
-    record = None if head.head is None else catalog.get(head.pipeline, head.head)
-    if record is None or record.state is not CheckpointState.COMPLETED:
-        return None  # a state that was discarded is refused by the catalog, with what to do
-    opened = open_checkpoint(record.directory, own=True)
-    return continuation(pipeline, opened).check().opened.position()
 
 
 def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePosition | None) -> None:

@@ -5,11 +5,13 @@ from dataclasses import dataclass, replace
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib.flows.opened import Checkpoint
+from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.flows.wiring import Deployment
 from statelib.formats.operator_id import operator_id
 from statelib.model.checkpoint import OperatorState
+from statelib.model.record import CheckpointState, PipelineHead
 from statelib.restore.evolution import Evolution, evolve
-from statelib.restore.plan import RestoreSource
+from statelib.restore.plan import RestoreSource, check_backend
 from statelib.restore.schemas import describe
 
 
@@ -19,14 +21,17 @@ class Continuation:
     that no one restores, by name."""
 
     opened: Checkpoint
+    backend: str
     evolution: Evolution
     others: tuple[str, ...]
     allow_non_restored: bool
 
     def check(self) -> "Continuation":
-        """Itself, once it is sure that all can be restored, or may be left out.
+        """Return itself, once it is sure that all can be restored, or may be left out.
 
-        Raises InvalidRequestError: ``state-schema-changed``, ``non-restored-state`` naming states or operators."""
+        Raises InvalidRequestError: ``backend-changed``, ``state-schema-changed``, ``non-restored-state`` naming states
+        or operators."""
+        check_backend(self.backend, self.opened.handles(), self.opened.directory)
         self.evolution.check(allow_non_restored=self.allow_non_restored)
         if self.others and not self.allow_non_restored:
             raise InvalidRequestError(
@@ -71,8 +76,24 @@ def continuation(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
         )
     others = tuple(opened.operator_name(o) for o in opened.operators if o is not own and _has_state(o))
     return Continuation(
-        selected, evolve(pipeline.schema(), selected.schema()), others, pipeline.allow_non_restored_state
+        selected,
+        pipeline.backend,
+        evolve(pipeline.schema(), selected.schema()),
+        others,
+        pipeline.allow_non_restored_state,
     )
+
+
+def continued_head(deployment: Deployment, pipeline: Pipeline, head: PipelineHead) -> Continuation | None:
+    """Return how the pipeline, as it is defined now, goes on from its head. None without a head, or with one that is
+    not COMPLETED: the catalog refuses to begin there, and says what to do.
+
+    Raises as :func:`continuation` and :meth:`Continuation.check`."""
+    record = None if head.head is None else deployment.catalog().get(head.pipeline, head.head)
+    if record is None or record.state is not CheckpointState.COMPLETED:
+        return None
+    opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+    return continuation(pipeline, opened).check()
 
 
 def own_operator_id(pipeline: Pipeline) -> bytes:

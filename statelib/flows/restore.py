@@ -13,11 +13,7 @@ from statelib.flows.quarantine import check_not_quarantined
 from statelib.flows.restore_estimate import newest_throughput
 from statelib.flows.snapshot import RestoreLayout, lay_out
 from statelib.flows.wiring import Deployment
-from statelib.model.handles import (
-    ByteStreamStateHandle,
-    IncrementalRemoteKeyedStateHandle,
-    materialized_parts,
-)
+from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
@@ -211,15 +207,7 @@ def _check_restorable(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
 def check_state(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
     """How the pipeline's schema and backend go on from the snapshot's state, whichever pipeline took it."""
     check_adoptable(PipelineName(pipeline.name), opened)
-    source = continuation(pipeline, opened).check()
-    parts = [part for handle in source.opened.handles() for part in materialized_parts(handle)]
-    if pipeline.backend == "heap" and any(isinstance(part, IncrementalRemoteKeyedStateHandle) for part in parts):
-        raise InvalidRequestError(
-            f"{opened.directory} holds RocksDB's files, pipeline {pipeline.name} has the backend heap",
-            kind="backend-changed",
-            hint="a canonical savepoint restores into any backend: take one with the old backend",
-        )
-    return source
+    return continuation(pipeline, opened).check()
 
 
 def _check_claim(opened: Checkpoint) -> None:

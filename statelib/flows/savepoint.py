@@ -3,6 +3,7 @@
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.checkpoint import Begun
+from statelib.flows.continuation import continued_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import PipelineName
@@ -25,7 +26,8 @@ def begin_savepoint(
 ) -> Begun:
     """Allocate a savepoint of the pipeline's head. ``key`` makes a repeated request the same savepoint.
 
-    Raises InvalidRequestError (``bad-format``), NotFoundError (``no-head``).
+    Raises InvalidRequestError (``bad-format``, and what :func:`~statelib.flows.continuation.continued_head` raises),
+    NotFoundError (``no-head``).
     """
     if format not in FORMATS:
         raise InvalidRequestError(f"savepoint format {format!r}: expected one of {FORMATS}", kind="bad-format")
@@ -38,6 +40,7 @@ def begin_savepoint(
             kind="no-head",
             hint=f"run {name}.checkpoint first",
         )
+    continued_head(deployment, pipeline, head)
     request = BeginRequest(
         pipeline=name,
         kind=SnapshotKind.SAVEPOINT,

@@ -38,7 +38,7 @@ from statelib.model.state import KeyedStateSchema, merge_statistics
 from statelib.restore.base import restored_in_place
 from statelib.restore.logged import restored_log
 from statelib.restore.operator import OperatorRestoreSource, check_operator_states
-from statelib.restore.plan import RestoreSource, refuse_heap_native
+from statelib.restore.plan import RestoreSource
 from statelib.snapshots.execution import EXPIRED
 from statelib.snapshots.previous import (
     NO_PREVIOUS,
@@ -225,16 +225,13 @@ def _is_published(storage: CheckpointStorageCoordinatorView, directory: str) -> 
 def lay_out(base: Checkpoint | None, parallelism: int, pipeline: Pipeline) -> RestoreLayout:
     """Give each new subtask those of the base's handles that hold its key groups.
 
-    Raises InvalidRequestError (``max-parallelism-changed``, ``state-schema-changed``, ``non-restored-state``,
-    ``other-operator``), UnsupportedError (``heap-native``).
+    Raises InvalidRequestError as :func:`continuation` and :meth:`Continuation.check`.
     """
     schema, ranges = pipeline.schema(), subtask_ranges(parallelism, pipeline.max_parallelism)
     states, nothing = pipeline.operator_descriptors(), ((),) * parallelism
     if base is None:
         return RestoreLayout(schema, ranges, nothing, states, nothing)
     source = continuation(pipeline, base).check()
-    if pipeline.backend == "rocksdb":
-        refuse_heap_native(source.opened.handles())
     handles = [(part.handle.key_group_range, part) for part in source.sources()]
     sources = assign(handles, parallelism, pipeline.max_parallelism)
     return RestoreLayout(schema, ranges, sources, states, _operator_sources(source.opened, parallelism, states))

@@ -27,7 +27,7 @@ from statelib.restore.check import Tally, count_entries, cut_statistics, expecte
 from statelib.restore.entries import iter_entries, rocksdb_header
 from statelib.restore.evolution import Evolution, evolution_of
 from statelib.restore.logged import logged_database, restore_logged, restored_log
-from statelib.restore.plan import RestoreSource, refuse_heap_native
+from statelib.restore.plan import RestoreSource, check_backend
 from statelib.restore.proof import damage_named
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas import check_same_schema
@@ -67,9 +67,9 @@ def restore_rocksdb(
 
     The database that holds most of the range is copied, cut to the range and
     gone on with; only entries of other sources are loaded; a changelog checkpoint's is opened as it is and its
-    log replayed. Raises as :func:`restore_heap`, and UnsupportedError (``heap-native``) for the heap's own
+    log replayed. Raises as :func:`restore_heap`, and InvalidRequestError (``backend-changed``) for the heap's own
     stream; then the directory is gone."""
-    refuse_heap_native(source.handle for source in sources)
+    check_backend("rocksdb", (source.handle for source in sources))
     for source in sources:
         evolution_of(schema, source)
     logged = logged_database(schema, key_group_range, sources)

@@ -1,12 +1,20 @@
 """What a restore reads: one old handle, and what its content must be."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from statelib.errors import UnsupportedError
-from statelib.model.handles import KeyedStateHandle, KeyGroupsStateHandle, materialized_parts
+from statelib.errors import InvalidRequestError
+from statelib.model.handles import (
+    IncrementalRemoteKeyedStateHandle,
+    KeyedStateHandle,
+    KeyGroupsStateHandle,
+    materialized_parts,
+)
 from statelib.model.state import KeyedStateSchema, StateStatistics
 from statelib.storage.views import StateReader
+
+NATIVE_BACKEND: Mapping[type, str] = {KeyGroupsStateHandle: "heap", IncrementalRemoteKeyedStateHandle: "rocksdb"}
+"""The backend that can go on from each native form; other forms are read by every backend."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +37,18 @@ class RestoreSource:
     allow_non_restored: bool = False
 
 
-def refuse_heap_native(handles: Iterable[KeyedStateHandle]) -> None:
-    """For a RocksDB backend: as in Flink, a native snapshot belongs to its backend, only the canonical
-    form is neutral. Raises UnsupportedError (``heap-native``)."""
-    if any(isinstance(part, KeyGroupsStateHandle) for handle in handles for part in materialized_parts(handle)):
-        raise UnsupportedError(
-            "backend rocksdb: expected RocksDB's own files or a canonical savepoint, found a KeyGroupsStateHandle,"
-            " the native form of the heap backend",
-            kind="heap-native",
-            hint="take a canonical savepoint with the heap backend, and restore that",
-        )
+def check_backend(backend: str, handles: Iterable[KeyedStateHandle], where: str = "the stored state") -> None:
+    """Refuse the native form of another backend: as in Flink, only the canonical form belongs to no backend.
+
+    Raises InvalidRequestError (``backend-changed``)."""
+    parts = (part for handle in handles for part in materialized_parts(handle))
+    native = next((part for part in parts if NATIVE_BACKEND.get(type(part), backend) != backend), None)
+    if native is None:
+        return
+    writer = NATIVE_BACKEND[type(native)]
+    raise InvalidRequestError(
+        f"{where}: expected the native form of the backend {backend}, which the pipeline has, or the canonical form;"
+        f" found the native form of the backend {writer} ({type(native).__name__})",
+        kind="backend-changed",
+        hint=f"set 'backend: {writer}' again, take a canonical savepoint, then change the backend and restore that",
+    )

@@ -174,7 +174,7 @@ CASES = [
         "truncated",
     ),
     Case("RocksDB's meta stream under a heap handle", "rocksdb", meta_as_heap, "heap", CorruptStateError, "truncated"),
-    Case("a heap handle into RocksDB", "heap", untouched, "rocksdb", UnsupportedError, "heap-native"),
+    Case("a heap handle into RocksDB", "heap", untouched, "rocksdb", InvalidRequestError, "backend-changed"),
     Case("RocksDB into heap", "rocksdb", untouched, "checkpoint", InvalidRequestError, "no-scratch-directory"),
     Case("an unsupported type", "canonical", UNKNOWN_TYPE, ALL, UnsupportedError, "unknown-serializer"),
     Case("an unsupported type", "heap", UNKNOWN_TYPE, "heap reading", UnsupportedError, "unknown-serializer"),

@@ -8,7 +8,7 @@ import pytest
 from flink_fixtures import ROOT
 from flink_fixtures import opened as newest
 
-from statelib.errors import CorruptStateError, StatelibError, UnsupportedError
+from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError
 from statelib.flows.opened import Checkpoint
 from statelib.formats.canonical import iter_canonical, read_header
 from statelib.formats.group_spans import ReadRange
@@ -72,9 +72,9 @@ def test_written_again_it_is_as_long_and_reads_back_equal(fixture: str) -> None:
 
 def test_rocksdb_refuses_it_by_name(tmp_path: Path) -> None:
     checkpoint = opened(KINDS[0])
-    with pytest.raises(UnsupportedError, match="KeyGroupsStateHandle") as caught:
+    with pytest.raises(InvalidRequestError, match="KeyGroupsStateHandle") as caught:
         restore_rocksdb(checkpoint.schema(), KeyGroupRange(0, 127), checkpoint.sources(), str(tmp_path / "db"), UID)
-    assert caught.value.kind == "heap-native"
+    assert caught.value.kind == "backend-changed"
     assert caught.value.hint is not None
     assert "canonical savepoint" in caught.value.hint
     assert list(tmp_path.iterdir()) == []

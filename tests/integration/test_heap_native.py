@@ -6,7 +6,7 @@ import pytest
 from shop import SALES, sales
 from worlds import checkpoint_of, new_deployment, publish_here
 
-from statelib.errors import UnsupportedError
+from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint import check, register
 from statelib.flows.inspection import export_lines, verify
 from statelib.flows.opened import Checkpoint, open_checkpoint
@@ -75,9 +75,9 @@ def test_a_native_savepoint_cannot_move_to_rocksdb_a_canonical_one_can(tmp_path:
     canonical = savepoint(heap, "canonical")
     here = world(tmp_path, SALES.replace("backend: heap", "backend: rocksdb"))
     pipeline = here.pipeline("sales")
-    with pytest.raises(UnsupportedError, match="KeyGroupsStateHandle") as caught:
+    with pytest.raises(InvalidRequestError, match="KeyGroupsStateHandle") as caught:
         plan_restore(here, pipeline, "1", None, ClaimMode.NO_CLAIM)
-    assert caught.value.kind == "heap-native"
+    assert caught.value.kind == "backend-changed"
     assert "canonical savepoint" in str(caught.value.hint)
     plan = plan_restore(here, pipeline, str(canonical), None, ClaimMode.NO_CLAIM)
     apply_restore(here, pipeline, plan, "test")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
+from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind
@@ -122,9 +122,9 @@ def test_a_native_heap_snapshot_restores_into_the_heap_only(
     assert all_entries(restore_heap(sample_schema(), KEY_GROUPS, [stored.source])) == stored.entries
     part = all_entries(restore_heap(sample_schema(), KeyGroupRange(17, 63), [stored.source]))
     assert part == {name: {k: v for k, v in e.items() if 17 <= k[0] <= 63} for name, e in stored.entries.items()}
-    with pytest.raises(UnsupportedError, match="KeyGroupsStateHandle") as caught:
+    with pytest.raises(InvalidRequestError, match="KeyGroupsStateHandle") as caught:
         restore_rocksdb(sample_schema(), KEY_GROUPS, [stored.source], str(tmp_path / "restored"), UID)
-    assert caught.value.kind == "heap-native"
+    assert caught.value.kind == "backend-changed"
     assert not (tmp_path / "restored").exists()
 
 
