@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, insert, select, 
 from statelib.catalog import admission, gate, holdings, leases, queries
 from statelib.catalog.browsing import Browsing
 from statelib.catalog.cleanup import Cleanup
-from statelib.catalog.engine import open_engine, transaction
+from statelib.catalog.engine import file_stamp, open_engine, transaction
 from statelib.catalog.history import History
 from statelib.catalog.migration import check_revision, is_empty, migrate
 from statelib.catalog.rebuilding import Rebuilding
@@ -47,18 +47,20 @@ class Catalog:
         self._engine = open_engine(url)
         self._clock = clock
         self._checked = False
+        self._created: tuple[int, ...] | None = None
 
     def migrate(self) -> None:
         """Create the tables, or bring them to this version's schema; does nothing when they are."""
         migrate(self._engine)
-        self._checked = True
 
     def create_if_empty(self) -> None:
         """Create the tables where there are none. Raises, as every method, for those of another version."""
+        if self._created == file_stamp(self._engine):
+            return
         if is_empty(self._engine):
             self.migrate()
-        check_revision(self._engine)
-        self._checked = True
+        with self._transaction(read_only=True):
+            self._created = file_stamp(self._engine)
 
     def begin(self, request: BeginRequest, locate: Locate) -> CheckpointRecord:
         """Allocate the checkpoint or savepoint asked for, or return the one that did this work before.
@@ -368,10 +370,11 @@ class Catalog:
 
     @contextmanager
     def _transaction(self, writes: str = "", *, read_only: bool = False) -> Iterator[Connection]:
-        if not self._checked:
-            check_revision(self._engine)
-            self._checked = True
         with transaction(self._engine, writes, read_only=read_only) as connection:
+            # A server's tables stay what they were found to be; a file may be replaced while this process lives.
+            if not self._checked or connection.dialect.name == "sqlite":
+                check_revision(connection)
+                self._checked = True
             yield connection
 
 

@@ -25,9 +25,9 @@ from statelib.errors import ConflictError, CorruptStateError, InvalidRequestErro
 
 BUSY_TIMEOUT_MS = 30_000
 """How long a transaction waits for another one's, on either kind of database."""
-IDLE_TIMEOUT_MS = 120_000
-"""PostgreSQL ends a transaction whose process says nothing for so long, because it is stopped or cut off: it holds the
-pipeline's row, and nobody could take over."""
+IDLE_TIMEOUT_MS = 20_000
+"""How long PostgreSQL lets a process that holds a pipeline's row stay silent, because it is stopped or cut off. Shorter
+than :data:`BUSY_TIMEOUT_MS`, so that whoever waits for the row gets it at its first try."""
 _DENIED = (InvalidRequestError, "catalog-denied", "check the owner and mode of the file and of its directory")
 _DAMAGED = (CorruptStateError, "catalog-damaged", "restore a backup, or move it away: statelib catalog rebuild")
 _SQLITE: dict[int, tuple[type[StatelibError], str, str]] = {
@@ -74,9 +74,21 @@ def open_engine(url: str) -> Engine:
 
 
 def database_file(url: str) -> str | None:
-    """The path of a SQLite catalog, None for a server's; raises as :func:`open_engine`."""
-    parsed = _parse(url)
-    return parsed.database if parsed.get_backend_name() == "sqlite" else None
+    """Return the path of a SQLite catalog, None for a server's; raises as :func:`open_engine`."""
+    return _file_of(_parse(url))
+
+
+def file_stamp(engine: Engine) -> tuple[int, ...]:
+    """Return which file a SQLite catalog is at present: a different value once it was replaced, emptied or removed.
+    The stamp of a server's catalog is always the same."""
+    path = _file_of(engine.url)
+    if path is None:
+        return ()
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (0,)
+    return found.st_dev, found.st_ino, int(found.st_size > 0)
 
 
 def check_whole(connection: Connection) -> None:
@@ -98,6 +110,10 @@ def shown(url: URL) -> str:
     return url.set(query={}).render_as_string(hide_password=True)
 
 
+def _file_of(url: URL) -> str | None:
+    return (url.database or "").removeprefix("file:") if url.get_backend_name() == "sqlite" else None
+
+
 def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
@@ -110,6 +126,13 @@ def _parse(url: str) -> URL:
     if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise InvalidRequestError(
             f"catalog URL is for a database in memory, which ends with each task: {_EXPECTED}", kind="bad-catalog-url"
+        )
+    if not os.path.isabs(_file_of(parsed) or "/"):
+        raise InvalidRequestError(
+            f"catalog URL {shown(parsed)}: {parsed.database!r} is relative, and would be another file in each "
+            f"directory that a process runs in: {_EXPECTED}",
+            kind="bad-catalog-url",
+            hint="write four slashes and the whole path",
         )
     if backend != "sqlite" and url.count("@") > 1:
         # The rest of a password would be taken for a host, and shown as one.
@@ -127,7 +150,10 @@ def _prepare_sqlite(connection: object, _record: object) -> None:
     connection.isolation_level = None  # type: ignore[attr-defined]
     cursor = connection.cursor()  # type: ignore[attr-defined]
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-    cursor.execute("PRAGMA synchronous=FULL")
+    # FULL would leave the removal of the journal, which is the commit, to the file system: after a power cut the
+    # journal may be there again, and undoes what was acknowledged. EXTRA syncs the directory as well. The journal
+    # stays one to roll back: a write-ahead log needs memory that NFS does not share, and more than one file to copy.
+    cursor.execute("PRAGMA synchronous=EXTRA")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
 

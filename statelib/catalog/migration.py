@@ -12,6 +12,7 @@ REVISION = "0005"
 """The newest migration; a test holds it equal to the newest file in ``migrations/versions``."""
 _KNOWN = ("0001", "0002", "0003", "0004", REVISION)
 _LOCK = 0x57A7E11B
+_HAS_VERSION = text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'")
 _ONE_THREAD = threading.Lock()
 
 
@@ -45,17 +46,16 @@ def is_empty(engine: Engine) -> bool:
         return _revision(connection) is None
 
 
-def check_revision(engine: Engine) -> None:
+def check_revision(connection: Connection) -> None:
     """Raise unless the schema is exactly this version's: InvalidRequestError
     (``catalog-not-migrated``) where it is absent or older, UnsupportedError
     (``catalog-schema-unknown``) where it is not one of ours, CorruptStateError (``catalog-damaged``)
     where its file was cut."""
-    with transaction(engine, read_only=True) as connection:
-        found = _revision(connection)
-        check_whole(connection)
-    _refuse_unknown(engine, found)
+    found = _revision(connection)
+    check_whole(connection)
+    _refuse_unknown(connection.engine, found)
     if found != REVISION:
-        where = shown(engine.url)
+        where = shown(connection.engine.url)
         raise InvalidRequestError(
             f"catalog {where}: expected schema {REVISION}, found {found or 'none'}",
             kind="catalog-not-migrated",
@@ -64,7 +64,12 @@ def check_revision(engine: Engine) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("alembic_version"):
+    if connection.dialect.name == "sqlite":
+        # Asked in every transaction, and in a tenth of the inspector's time.
+        there = bool(connection.execute(_HAS_VERSION).first())
+    else:
+        there = inspect(connection).has_table("alembic_version")
+    if not there:
         return None
     row = connection.execute(text("SELECT version_num FROM alembic_version")).first()
     return None if row is None else str(row[0])

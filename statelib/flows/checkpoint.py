@@ -17,6 +17,7 @@ from statelib.flows.forgotten import check_remembered
 from statelib.flows.gate_facts import with_checks
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.quarantine import set_aside
+from statelib.flows.storage_sample import note_storage_use
 from statelib.flows.wiring import PLACES, Deployment, now_ms
 from statelib.model.checkpoint import DataInterval, FileRecord, SnapshotKind, SourcePosition
 from statelib.model.failure import CheckpointFailureReason
@@ -156,7 +157,7 @@ def register(
         )
     opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
     committed = catalog.commit(record.pipeline, checkpoint_id, record.epoch, commit_facts(opened, report_uri))
-    catalog.browsing.storage.sample(record.pipeline)
+    note_storage_use(catalog, record.pipeline)
     return committed
 
 

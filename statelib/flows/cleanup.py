@@ -17,6 +17,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError
 from statelib.flows.forgotten import check_before_deleting
 from statelib.flows.lifecycle import status_of
+from statelib.flows.storage_sample import note_storage_use
 from statelib.flows.wiring import PLACES, Deployment, new_attempt
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
@@ -130,7 +131,7 @@ def _collect(deployment: Deployment, name: PipelineName, at: Point) -> Collected
     plan = discard_plan(name, doomed.checkpoints, doomed.files, doomed.referenced)
     report = _report(deployment, plan)
     _delete(deployment, plan, report, run_id, at)
-    deployment.catalog().browsing.storage.sample(name)
+    note_storage_use(deployment.catalog(), name)
     return report
 
 

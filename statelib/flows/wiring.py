@@ -84,20 +84,12 @@ def new_attempt() -> AttemptId:
 
 
 @cache
-def _catalog(url: str) -> "Catalog":
-    """One a process, for those who write and those who only look; connects to nothing yet."""
+def catalog_at(url: str) -> "Catalog":
+    """Return the catalog at ``url``, one object per process for those who write and those who only look. It connects
+    to nothing yet, and keeps nothing of a SQLite file that may be replaced."""
     from statelib.catalog.catalog import Catalog  # here, so that Spark's workers start without SQLAlchemy
 
     return Catalog(url, now_ms)
-
-
-@cache
-def opened_catalog(url: str) -> "Catalog":
-    """One a process: its schema is looked at once. A refusal is not remembered, so that what was refused works as
-    soon as somebody has migrated it."""
-    catalog = _catalog(url)
-    catalog.create_if_empty()
-    return catalog
 
 
 @dataclass(frozen=True)
@@ -120,19 +112,21 @@ class Deployment:
         :meth:`migrate_catalog`, because runs of that version may be under way.
 
         Raises InvalidRequestError (``catalog-not-migrated``), UnsupportedError (``catalog-schema-unknown``)."""
-        return opened_catalog(self.catalog_url)
+        catalog = catalog_at(self.catalog_url)
+        catalog.create_if_empty()
+        return catalog
 
     def migrate_catalog(self) -> None:
         """Bring the catalog to this version's schema; does nothing if it is there. Raises UnsupportedError."""
-        _catalog(self.catalog_url).migrate()
+        catalog_at(self.catalog_url).migrate()
 
     def for_workers(self) -> "Deployment":
         """What Spark's executors get of it: all but the catalog, which only the driver talks to."""
         return replace(self, catalog_url="")
 
     def existing_catalog(self) -> "Catalog":
-        """The catalog as it is, for those who only look: nothing is made or migrated, and its schema is checked once
-        a process. Raises InvalidRequestError (``catalog-not-migrated``) where there is none."""
+        """The catalog as it is, for those who only look: nothing is made or migrated. Raises InvalidRequestError
+        (``catalog-not-migrated``) where there is none."""
         from statelib.catalog.engine import database_file
 
         file = database_file(self.catalog_url)
@@ -142,7 +136,7 @@ class Deployment:
                 kind="catalog-not-migrated",
                 hint="run a pipeline, or statelib catalog migrate",
             )
-        return _catalog(self.catalog_url)
+        return catalog_at(self.catalog_url)
 
     def scratch(self) -> str:
         """The work directory of whichever host this is asked on; made if it is not there.

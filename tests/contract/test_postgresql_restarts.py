@@ -14,6 +14,7 @@ from extent import rounds
 from figures import record
 from sqlalchemy import make_url
 
+from statelib.catalog import engine, leases
 from statelib.catalog.catalog import Catalog
 from statelib.errors import RetryableError
 from statelib.model.record import CheckpointState
@@ -147,3 +148,23 @@ def test_a_commit_in_flight_is_settled_truthfully(server: str) -> None:
     print(dict(seen))
     assert any(said.startswith("commit-unknown") for said in seen)
     record("G6", "commits during which PostgreSQL went away", ROUNDS)
+
+
+def test_who_waits_for_a_coordinator_that_sleeps_gets_its_turn_at_the_first_try(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped in the middle of a transaction, it holds the pipeline's row. The two times are shorter here, in
+    proportion: PostgreSQL ends the sleeper before the one that waits gives up."""
+    idle_ms = 3000 * engine.IDLE_TIMEOUT_MS // engine.BUSY_TIMEOUT_MS
+    monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 3000)
+    monkeypatch.setattr(engine, "IDLE_TIMEOUT_MS", idle_ms)
+    url = new_database(server)
+    catalog = Catalog(url, clock)
+    catalog.migrate()
+    sleeper = engine.open_engine(url)
+    with pytest.raises(RetryableError) as ended, engine.transaction(sleeper) as connection:  # noqa: PT012
+        leases.lock(connection, PIPE, 0)
+        begun = catalog.begin(request(1), locate)
+        leases.take_id(connection, PIPE)
+    assert ended.value.kind == "catalog-unavailable", "the sleeper wakes up to find its transaction gone"
+    assert (begun.checkpoint_id, begun.state) == (1, CheckpointState.PENDING)

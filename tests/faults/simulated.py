@@ -160,7 +160,6 @@ class SimulatedCatalog(Catalog):
     def __init__(self, world: World) -> None:
         super().__init__("sqlite:////simulated/nothing-is-written-here.db", world.clock)
         self._engine = world.engine
-        self._checked = True
         self._world = world
 
     def begin(self, request: BeginRequest, locate: Callable[[Any], str]) -> CheckpointRecord:

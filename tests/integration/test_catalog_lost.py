@@ -18,7 +18,6 @@ from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.catalog import engine
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, RetryableError, StatelibError
-from statelib.flows import wiring
 from statelib.flows.checkpoint import begin, register
 from statelib.flows.cleanup import collect_garbage, dispose, retire
 from statelib.flows.fork import fork
@@ -49,11 +48,6 @@ def here(tmp_path: Path) -> Deployment:
     return tally(tmp_path)
 
 
-def another_process() -> None:
-    """What a process remembers of catalogs is forgotten."""
-    wiring.opened_catalog.cache_clear()
-
-
 def whole(here: Deployment, directories: list[str]) -> None:
     for directory in directories:
         assert verify_at(directory, own=True, storage_root=here.storage_root).problems == ()
@@ -79,7 +73,6 @@ def test_a_pipeline_whose_catalog_is_lost_does_not_begin_from_nothing(
     (tmp_path / "catalog.db").unlink()
     if left != "nothing":
         (tmp_path / "catalog.db").touch()
-    another_process()
     with pytest.raises(ConflictError, match="catalog rebuild --merge -p tally") as refusal:
         days(here, 5, 5)
     assert refusal.value.kind == "catalog-behind-storage"
@@ -107,7 +100,6 @@ def test_an_old_backup_neither_deletes_nor_begins(tmp_path: Path, behind: int) -
         collect_garbage(here)
     before, there = stored(here), completed(here, "tours")
     shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
-    another_process()
     for act in (*DELETING, lambda h: begin(h, h.pipeline("tours"), day(7), "test")):
         with pytest.raises(ConflictError) as refusal:
             act(here)
@@ -129,7 +121,6 @@ def test_a_fork_that_the_backup_has_never_heard_of_keeps_its_files(here: Deploym
     (tmp_path / "pipelines" / "branch.yaml").write_text(TALLY.replace("name: tally", "name: branch"))
     forked = fork(here, here.pipeline("branch"), here.catalog().get(NAME, CheckpointId(1)), "test")
     shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
-    another_process()
     days(here, 2, 4)
     for delete in DELETING:
         with pytest.raises(ConflictError, match="branch/chk-1") as refusal:
@@ -149,7 +140,6 @@ def test_a_savepoint_is_not_disposed_of_by_an_old_catalog(here: Deployment, tmp_
     days(here, 2, 2)
     before = stored(here)
     shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
-    another_process()
     with pytest.raises(ConflictError):
         dispose(here, NAME, CheckpointId(saved))
     assert stored(here) == before
@@ -163,14 +153,12 @@ def test_a_damaged_catalog_is_said_and_nothing_is_touched(here: Deployment, tmp_
     for number in range(1, CUTS + 1):
         length = len(data) * number // (CUTS + 1)
         file.write_bytes(bytes(length) if garbage else data[:length])
-        another_process()
         for act in (begins, *DELETING):
             with pytest.raises(CorruptStateError, match="catalog rebuild") as damage:
                 act(here)
             assert damage.value.kind == "catalog-damaged"
         assert stored(here) == before
     file.write_bytes(data)
-    another_process()
     days(here, 4, 4)
     record("G3", "damaged catalogs that were said", CUTS)
 
@@ -217,6 +205,47 @@ def test_a_read_only_catalog_can_be_read_and_says_what_is_wrong(here: Deployment
     assert stored(here) == before
 
 
+def test_a_replaced_catalog_is_noticed_by_a_process_that_lives_on(here: Deployment, tmp_path: Path) -> None:
+    """By one that somebody emptied, one of an older statelib, and one without tables of ours."""
+    days(here, 1, 2)
+    kept = here.catalog()
+    file = tmp_path / "catalog.db"
+    shutil.copy(file, tmp_path / "backup.db")
+    file.write_bytes(b"")
+    with pytest.raises(InvalidRequestError) as refusal:
+        kept.head(NAME)
+    assert refusal.value.kind == "catalog-not-migrated"
+    assert here.catalog().list() == [], "an empty catalog gets its tables"
+    with sqlite3.connect(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        other.execute("INSERT INTO alembic_version VALUES ('0001')")
+    other.close()
+    (tmp_path / "other.db").replace(file)
+    for catalog in (lambda: kept.head(NAME), here.catalog):
+        with pytest.raises(InvalidRequestError, match="expected schema 0005, found 0001"):
+            catalog()
+    (tmp_path / "backup.db").replace(file)
+    assert here.catalog().head(NAME).head == kept.head(NAME).head == 2
+
+
+def test_a_checkpoint_is_registered_though_its_statistics_cannot_be_written(
+    here: Deployment, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    days(here, 1, 1)
+    with sqlite3.connect(tmp_path / "catalog.db") as file:
+        file.execute("CREATE TRIGGER full BEFORE INSERT ON storage_sample BEGIN SELECT RAISE(ABORT, 'full'); END")
+    days(here, 2, 4)
+    retire(here)
+    assert [each.checkpoints for each in collect_garbage(here)] == [(1, 2)]
+    assert here.catalog().head(NAME).head == 4
+    assert "tally: the storage in use could not be noted" in caplog.text
+    file.execute("DROP TRIGGER full")
+    file.close()
+    before = here.catalog().browsing.storage.samples(NAME)
+    days(here, 5, 5)
+    assert len(here.catalog().browsing.storage.samples(NAME)) == len(before) + 1
+
+
 @pytest.mark.parametrize("revision", ["0004", "9999"])
 def test_a_catalog_of_another_version_in_the_middle_of_a_run(here: Deployment, tmp_path: Path, revision: str) -> None:
     """Published, and then the next task finds a catalog that another statelib has migrated."""
@@ -227,13 +256,11 @@ def test_a_catalog_of_another_version_in_the_middle_of_a_run(here: Deployment, t
     file = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
     (own,) = file.execute("SELECT version_num FROM alembic_version").fetchone()
     file.execute("UPDATE alembic_version SET version_num = ?", [revision])
-    another_process()
     for act in (lambda h: register(h, h.pipeline("tally"), begun), *DELETING):
         with pytest.raises(StatelibError, match="expected schema"):
             act(here)
     assert stored(here) == before
     file.execute("UPDATE alembic_version SET version_num = ?", [own])
     file.close()
-    another_process()
     assert register(here, here.pipeline("tally"), begun).state is CheckpointState.COMPLETED
     assert len(completed(here)) == 2

@@ -15,7 +15,7 @@ from statelib.flows.checkpoint import abort, begin, register
 from statelib.flows.inspection import resolve, verify
 from statelib.flows.restore import apply_restore, plan_restore, rehearsal_layout
 from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.wiring import Deployment, opened_catalog
+from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.record import ClaimMode
 from statelib.storage.views import LinkingReader
@@ -206,7 +206,6 @@ def test_a_copy_of_another_history_is_not_used(here: Deployment) -> None:
     shutil.rmtree(here.storage_root)
     Path(here.storage_root).mkdir()
     Path(here.catalog_url.removeprefix("sqlite:///")).unlink()
-    opened_catalog.cache_clear()
     stale = local(here).rename(local(here).with_name("stale"))
     run(here, 1)
     shutil.rmtree(local(here))

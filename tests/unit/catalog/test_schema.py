@@ -146,7 +146,7 @@ def test_sqlite_waits_syncs_and_keeps_its_references(tmp_path: Path):
         found = [
             connection.execute(text(f"PRAGMA {p}")).scalar() for p in ("busy_timeout", "synchronous", "foreign_keys")
         ]
-    assert found == [30_000, 2, 1]
+    assert found == [30_000, 3, 1]
 
 
 @pytest.mark.parametrize(
@@ -157,6 +157,10 @@ def test_sqlite_waits_syncs_and_keeps_its_references(tmp_path: Path):
         ("nonsense+driver://x", "bad-catalog-url"),
         ("sqlite://", "bad-catalog-url"),
         ("sqlite:///:memory:", "bad-catalog-url"),
+        ("sqlite:///catalog.db", "bad-catalog-url"),
+        ("sqlite:///./state/catalog.db", "bad-catalog-url"),
+        ("sqlite:///~/catalog.db", "bad-catalog-url"),
+        ("sqlite:///file:catalog.db?mode=ro&uri=true", "bad-catalog-url"),
         ("postgresql+nodriver://u:hunter2@host/db", "bad-catalog-url"),
         ("postgresql+psycopg://u:p@hunter2@host/db", "bad-catalog-url"),
         ("postgresql+psycopg://u:p@h:hunter2@host/db", "bad-catalog-url"),
