@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from statelib.definition.durations import milliseconds
 from statelib.definition.problems import did_you_mean
+from statelib.functions.aggregates import Nulls
 from statelib.model.key_groups import MAX_MAX_PARALLELISM
 from statelib.model.termination import CheckpointRetentionPolicy
 
@@ -94,12 +95,14 @@ class Source(Part):
 
 class FieldDefinition(Part):
     """What a state, or one field of it, holds: an aggregate (``agg``), or just a ``type`` where a
-    user function computes it. A field of text is short for its type. ``renamed_from``: what the field
-    was called in older checkpoints."""
+    user function computes it. A field of text is short for its type. ``of`` with several columns: ``first`` or
+    ``last`` takes all of them from one event. ``nulls``: whether ``first`` and ``last`` keep a null as a value.
+    ``renamed_from``: what the field was called in older checkpoints."""
 
     agg: str | None = None
-    of: str | None = None
+    of: str | tuple[str, ...] | None = None
     by: Names = ()
+    nulls: Nulls | None = None
     bounds: tuple[Annotated[float, Field(allow_inf_nan=False)], ...] = ()
     type: str | None = None
     renamed_from: Names = ()
@@ -108,6 +111,16 @@ class FieldDefinition(Part):
     @classmethod
     def _from_text(cls, data: object) -> object:
         return {"type": data} if isinstance(data, str) else data
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The columns that are taken from one event; none where ``of`` is one column."""
+        return self.of if isinstance(self.of, tuple) else ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of ``of``."""
+        return (self.of,) if isinstance(self.of, str) else self.together
 
 
 class Sliding(Part):

@@ -112,8 +112,11 @@ DESCRIPTIONS = {
     "states.<name>.fields": "What the state holds, where it is a row: aggregates or types, by name.",
     "states.<name>.fields.<name>.agg": "The aggregate: `count`, `sum`, `min`, `max`, `avg`, `first`, `last`, "
     "`collect`, `distinct`, `histogram`.",
-    "states.<name>.fields.<name>.of": "The column that is aggregated.",
+    "states.<name>.fields.<name>.of": "The column that is aggregated. Of `first` and `last` also a list: all columns "
+    "are taken from one and the same event, nulls included.",
     "states.<name>.fields.<name>.by": "Of `first` and `last`: the columns that say which event was first.",
+    "states.<name>.fields.<name>.nulls": "Of `first` and `last`: `skip` (the default) takes the first or last value "
+    "that is not null; `keep` takes that of the first or last event, null if it is null there.",
     "states.<name>.fields.<name>.bounds": "Of `histogram`: the upper bounds of its buckets.",
     "states.<name>.fields.<name>.type": "Instead of `agg`, where a function computes it; `name: long` is short for it.",
     "states.<name>.fields.<name>.renamed_from": "What the field was called in older checkpoints.",

@@ -8,7 +8,7 @@ from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.definition.time_checks import check_time, is_reference, not_declared
 from statelib.definition.types import KEY_TYPES, Columns, is_key_type, type_of
 from statelib.errors import StatelibError
-from statelib.functions.aggregates import AGGREGATES, Column, accepts
+from statelib.functions.aggregates import AGGREGATES, Column, Nulls, accepts
 from statelib.model.types import VOID, WINDOWS, Scalar
 
 AGGREGATES_OF_KIND = {"reducing": ("count", "sum", "min", "max"), "list": ("collect", "distinct")}
@@ -94,6 +94,7 @@ def _check_aggregate(
             yield Problem((*where, "type"), "follows from the aggregate; leave it out")
         yield from _check_of(field, field.agg, columns, where)
         yield from _check_by(field, field.agg, columns, where)
+        yield from _check_nulls(field, field.agg, where)
         yield from _check_bounds(field, field.agg, where)
 
 
@@ -103,13 +104,34 @@ def _check_of(field: FieldDefinition, agg: str, columns: Columns, where: Where) 
             yield Problem(where, f"{agg} needs 'of': the column it is computed from")
         return
     where = (*where, "of")
-    if field.of not in columns:
-        yield not_declared(field.of, columns, where)
-        return
-    type_ = columns[field.of]
-    if type_ is not None and not accepts(agg, type_):
-        takes = ", ".join(AGGREGATES[agg].inputs)
-        yield Problem(where, f"{agg} takes a column of type {takes}; {field.of} is {type_}")
+    if field.together or not field.columns:
+        yield from _check_together(field, agg, where)
+    for name in field.columns:
+        if name not in columns:
+            yield not_declared(name, columns, where)
+            continue
+        type_ = columns[name]
+        if type_ is not None and not accepts(agg, type_):
+            takes = ", ".join(AGGREGATES[agg].inputs)
+            yield Problem(where, f"{agg} takes a column of type {takes}; {name} is {type_}")
+
+
+def _check_together(field: FieldDefinition, agg: str, where: Where) -> Iterator[Problem]:
+    """Several columns of one event."""
+    if not AGGREGATES[agg].takes_by:
+        yield Problem(where, f"{agg} takes one column; several columns of one event belong to first and last")
+    elif not field.together:
+        yield Problem(where, "expected a column, or several in brackets, found none")
+    elif len(set(field.together)) < len(field.together):
+        yield Problem(where, f"expected each column once, found {', '.join(field.together)}")
+
+
+def _check_nulls(field: FieldDefinition, agg: str, where: Where) -> Iterator[Problem]:
+    where = (*where, "nulls")
+    if field.nulls is not None and not AGGREGATES[agg].takes_by:
+        yield Problem(where, f"{agg} skips nulls; 'nulls' belongs to first and last")
+    elif field.nulls is Nulls.SKIP and field.together:
+        yield Problem(where, "several columns of one event keep their nulls; name one column in 'of' to skip them")
 
 
 def _check_by(field: FieldDefinition, agg: str, columns: Columns, where: Where) -> Iterator[Problem]:

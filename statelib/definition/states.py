@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from statelib.definition.durations import milliseconds
 from statelib.definition.model import FieldDefinition, OperatorStateDefinition, StateDefinition, Window
 from statelib.definition.types import type_of
-from statelib.functions.aggregates import AggregateSpec
+from statelib.functions.aggregates import AggregateSpec, Nulls
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.state import (
     EVENT_TIMERS,
@@ -58,7 +58,10 @@ def descriptor_of(name: str, state: StateDefinition, columns: Types) -> StateDes
 def _meanings(state: StateDefinition) -> Iterator[FieldMeaning]:
     fields = state.fields if state.value is None else {"": state.value}
     for name, field in fields.items():
-        yield FieldMeaning(name, field.agg or "", field.of, field.by, field.bounds, field.renamed_from)
+        of = field.of if isinstance(field.of, str) else None
+        keeps_nulls = field.nulls is Nulls.KEEP
+        agg = field.agg or ""
+        yield FieldMeaning(name, agg, of, field.by, field.bounds, field.renamed_from, keeps_nulls, bool(field.together))
 
 
 def timers_of(name: str, state: StateDefinition) -> tuple[StateDescriptor, ...]:
@@ -123,5 +126,6 @@ def _field_type(field: FieldDefinition, columns: Types) -> StateType:
 
 def _spec(field: FieldDefinition, columns: Types) -> AggregateSpec:
     assert field.agg is not None, "an aggregate without a name passed the checks"
-    of = (field.of, columns[field.of]) if field.of is not None else None
-    return AggregateSpec(field.agg, of, tuple((name, columns[name]) for name in field.by), field.bounds)
+    of = (field.of, columns[field.of]) if isinstance(field.of, str) else None
+    by, together = (tuple((name, columns[name]) for name in names) for names in (field.by, field.together))
+    return AggregateSpec(field.agg, of, by, field.bounds, field.nulls or Nulls.SKIP, together)

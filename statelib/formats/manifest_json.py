@@ -150,6 +150,9 @@ def _state_from_json(o: "_Object") -> StateDescriptor:
     )
 
 
+_MEANING_FLAGS = ("keeps_nulls", "together")
+
+
 def _meaning_to_json(meaning: FieldMeaning) -> _Json:
     """Without the earlier names: those are for the pipeline file that reads older snapshots."""
     return {
@@ -158,11 +161,20 @@ def _meaning_to_json(meaning: FieldMeaning) -> _Json:
         "of": meaning.of,
         "by": list(meaning.by),
         "bounds": list(meaning.bounds),
+        **{name: True for name in _MEANING_FLAGS if getattr(meaning, name)},
     }
 
 
 def _meaning_from_json(o: "_Object") -> FieldMeaning:
-    return FieldMeaning(o.text("field"), o.text("agg"), o.optional_text("of"), o.texts("by"), o.numbers("bounds"))
+    flags = (o.has(name) and o.value(name) is True for name in _MEANING_FLAGS)  # came later, written where true
+    field, agg, of, by, bounds = (
+        o.text("field"),
+        o.text("agg"),
+        o.optional_text("of"),
+        o.texts("by"),
+        o.numbers("bounds"),
+    )
+    return FieldMeaning(field, agg, of, by, bounds, (), *flags)
 
 
 def _position_to_json(position: SourcePosition) -> _Json:

@@ -3,7 +3,7 @@
 Everything works on whole columns. ``aggregates.py`` says what the results mean.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,12 +17,11 @@ from statelib.functions.aggregates import AggregateSpec
 from statelib.functions.grouping import (
     Grouping,
     Rows,
-    nullable_rows,
     one_array,
-    pick_rows,
     reduce_groups,
     valid_rows,
 )
+from statelib.functions.picks import Pick, better, clean
 
 LONG_LIMIT = 2.0**63
 
@@ -79,7 +78,7 @@ class Extreme:
         return reduce_groups(values, codes, grouping.size, self.spec.agg)
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        return _better(before, more, [(before, more)], self.spec.agg)
+        return better(before, more, [(before, more)], self.spec.agg)
 
 
 @dataclass(frozen=True)
@@ -96,31 +95,6 @@ class Average:
         fields = zip(before.flatten(), more.flatten(), strict=True)
         sums, counts = (_add(a, b, self.spec) for a, b in fields)
         return _sum_and_count(sums, counts, pc.and_(before.is_null(), more.is_null()))
-
-
-@dataclass(frozen=True)
-class Pick:
-    """``first`` and ``last`` by some columns, which are kept beside the value to go on comparing."""
-
-    spec: AggregateSpec
-
-    @property
-    def how(self) -> str:
-        return "min" if self.spec.agg == "first" else "max"
-
-    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
-        order = [name for name, _ in self.spec.by]
-        columns = [_clean(one_array(events[name])) for name in (*order, self.spec.column)]
-        rows, codes = valid_rows(columns), grouping.codes
-        if len(rows) < len(codes):
-            columns, codes = [column.take(pa.array(rows)) for column in columns], codes[rows]
-        picked = pick_rows(columns, codes, grouping.size, self.how)
-        names = ["value", *(f"by_{name}" for name in order)]
-        return pa.StructArray.from_arrays([columns[-1], *columns[:-1]], names).take(nullable_rows(picked))
-
-    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        value, *order = zip(before.flatten(), more.flatten(), strict=True)
-        return _better(before, more, [*order, value], self.how)
 
 
 @dataclass(frozen=True)
@@ -210,19 +184,11 @@ def accumulator_of(spec: AggregateSpec) -> Accumulator:
 
 def _inputs(events: pa.Table, column: str, codes: Rows) -> tuple[pa.Array, Rows]:
     """The non-null values of a column, and the groups of their rows."""
-    values = _clean(one_array(events[column]))
+    values = clean(one_array(events[column]))
     if not values.null_count:
         return values, codes
     rows = valid_rows([values])
     return values.take(pa.array(rows)), codes[rows]
-
-
-def _clean(values: pa.Array) -> pa.Array:
-    """NaN becomes null and -0.0 becomes 0.0: otherwise results would depend on the order of events."""
-    if not pa.types.is_floating(values.type):
-        return values
-    values = pc.add(values, pa.scalar(0.0, values.type))
-    return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
 
 
 def _stack(before: pa.Array, more: pa.Array) -> tuple[pa.Array, Rows]:
@@ -230,28 +196,6 @@ def _stack(before: pa.Array, more: pa.Array) -> tuple[pa.Array, Rows]:
     both = pa.concat_arrays([before, more])
     rows = valid_rows([both])
     return both.take(pa.array(rows)), rows % max(len(before), 1)
-
-
-def _better(before: pa.Array, more: pa.Array, columns: Iterable[tuple[pa.Array, pa.Array]], how: str) -> pa.Array:
-    """Row by row one of both: that whose ``columns``, compared one after the other, are the less (``min``) or the
-    greater (``max``); the other one where one is null."""
-    old, new = _mask(before.is_valid()), _mask(more.is_valid())
-    wins, tied = new & ~old, old & new
-    for left, right in columns:
-        if not tied.any():
-            break
-        wins |= tied & _mask((pc.less if how == "min" else pc.greater)(right, left))
-        tied &= _mask(pc.equal(right, left))
-    if wins.all() or not wins.any():
-        return more if wins.any() else before
-    rows = np.arange(len(before), dtype=np.int64)
-    rows[wins] += len(before)
-    return pa.concat_arrays([before, more]).take(pa.array(rows))
-
-
-def _mask(found: pa.BooleanArray) -> npt.NDArray[np.bool_]:
-    """Null is false."""
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _add(before: pa.Array, more: pa.Array, spec: AggregateSpec) -> pa.Array:

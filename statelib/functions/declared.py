@@ -103,7 +103,7 @@ class AggregateFunction:
     @property
     def columns(self) -> set[str]:
         """The columns that it reads, besides those of the key."""
-        read = {name for _, spec in self.fields for name, _ in (*spec.by, *([spec.of] if spec.of else []))}
+        read = {name for _, spec in self.fields for name, _ in spec.columns}
         return read if self.user_key is None else read | {self.user_key}
 
     @property

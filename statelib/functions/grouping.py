@@ -81,7 +81,7 @@ def reduce_groups(values: pa.Array, codes: Rows, size: int, how: str) -> pa.Arra
 
 def pick_rows(columns: Sequence[pa.Array], codes: Rows, size: int, how: str) -> Rows:
     """The row of each group whose ``columns``, compared one after the other, are the least
-    (``min``) or the greatest (``max``); -1 for a group without rows. Columns without nulls.
+    (``min``) or the greatest (``max``), null before all values; -1 for a group without rows.
 
     Rows that are left at the end are equal in every column, so it does not matter which is taken.
     """
@@ -99,6 +99,16 @@ def pick_rows(columns: Sequence[pa.Array], codes: Rows, size: int, how: str) -> 
 
 
 def _is_best(values: pa.Array, codes: Rows, size: int, how: str) -> npt.NDArray[np.bool_]:
+    if not values.null_count:
+        return _is_best_value(values, codes, size, how)
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    best = _is_best_value(pa.array(valid.astype(np.int8)), codes, size, how)
+    at = np.flatnonzero(best & valid)
+    best[at] = _is_best_value(values.take(pa.array(at)), codes[at], size, how)
+    return best
+
+
+def _is_best_value(values: pa.Array, codes: Rows, size: int, how: str) -> npt.NDArray[np.bool_]:
     if _is_number(values.type):
         numbers = values.to_numpy()
         return np.asarray(numbers == _reduced(numbers, codes, size, how)[codes], np.bool_)

@@ -37,7 +37,8 @@ class FieldMeaning:
 
     ``agg``: the aggregate whose accumulator it holds, '' where a user function computes it; ``of``,
     ``by``: the columns it reads; ``bounds``: of a histogram. ``renamed_from``: names that the field
-    had in older snapshots."""
+    had in older snapshots. ``keeps_nulls``: a null is a value of ``first`` or ``last``; ``together``: its
+    accumulator holds several columns of one event."""
 
     field: str
     agg: str = ""
@@ -45,6 +46,8 @@ class FieldMeaning:
     by: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
     renamed_from: tuple[str, ...] = ()
+    keeps_nulls: bool = False
+    together: bool = False
 
 
 @dataclass(frozen=True)

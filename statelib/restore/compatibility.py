@@ -60,22 +60,29 @@ def _outside(descriptor: StateDescriptor) -> tuple[object, ...]:
 
 @dataclass(frozen=True)
 class Evolving:
-    """Which Rows of a value may change their fields. ``closed``: none; ``closed_fields``: of the
-    outermost Row, the fields whose own type may not; ``earlier``: of that Row's fields."""
+    """Which Rows of a value may change their fields. ``closed``: not this one, nor those within; ``fields``: the fields
+    of this Row to which something else applies; ``earlier``: of its fields."""
 
     closed: bool = False
-    closed_fields: frozenset[str] = frozenset()
+    fields: "Mapping[str, Evolving]" = dataclasses.field(default_factory=dict)
     earlier: EarlierNames = dataclasses.field(default_factory=dict)
 
     def within(self, name: str) -> "Evolving":
-        return Evolving(self.closed or name in self.closed_fields)
+        return self.fields.get(name) or Evolving(self.closed)
 
 
 def evolving(wanted: StateDescriptor) -> Evolving:
-    """What may change in the values of a state: accumulators of aggregates may not."""
-    aggregates = {meaning.field for meaning in wanted.meanings if meaning.agg}
+    """What may change in the values of a state."""
+    aggregates = {meaning.field: _accumulator(meaning) for meaning in wanted.meanings if meaning.agg}
+    if "" in aggregates:
+        return aggregates[""]
     earlier = {meaning.field: meaning.renamed_from for meaning in wanted.meanings}
-    return Evolving("" in aggregates or wanted.kind is StateKind.LIST, frozenset(aggregates), earlier)
+    return Evolving(wanted.kind is StateKind.LIST, aggregates, earlier)
+
+
+def _accumulator(meaning: FieldMeaning) -> Evolving:
+    """Nothing in it may change, except that the columns of one event may come and go."""
+    return Evolving(closed=True, fields={"value": Evolving()} if meaning.together else {})
 
 
 def _types(found: StateType, wanted: StateType, where: str, rule: Evolving) -> Iterator[Difference]:
@@ -168,6 +175,9 @@ def _meanings(found: StateDescriptor, wanted: StateDescriptor) -> Iterator[Diffe
                 f"{where}: {meaning.agg} of {old.of or 'events'} goes on as {meaning.agg} of {meaning.of or 'events'}"
             )
             yield Difference(Compatibility.AS_IS, text)
+        if old.keeps_nulls != meaning.keeps_nulls:
+            now = "a null is a value" if meaning.keeps_nulls else "nulls are skipped, those that were kept too"
+            yield Difference(Compatibility.AS_IS, f"{where}: from now on {now}")
 
 
 def _accumulates(meaning: FieldMeaning) -> tuple[object, ...]:

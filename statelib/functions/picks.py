@@ -1,0 +1,98 @@
+"""``first`` and ``last``: the value of the event that comes first or last, or the values of several of its columns."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from statelib.functions.aggregates import AggregateSpec, Nulls
+from statelib.functions.grouping import Grouping, nullable_rows, one_array, pick_rows, valid_rows
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Pick:
+    """``first`` and ``last`` by some columns, which are kept beside the value to go on comparing."""
+
+    spec: AggregateSpec
+
+    @property
+    def how(self) -> str:
+        return "min" if self.spec.agg == "first" else "max"
+
+    @property
+    def _skips_nulls(self) -> bool:
+        return self.spec.nulls is Nulls.SKIP and not self.spec.together
+
+    def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
+        names = [name for name, _ in self.spec.columns]
+        columns = [clean(one_array(events[name])) for name in names]
+        order = len(self.spec.by)
+        rows, codes = valid_rows(columns if self._skips_nulls else columns[:order]), grouping.codes
+        if len(rows) < len(codes):
+            columns, codes = [column.take(pa.array(rows)) for column in columns], codes[rows]
+        picked = pick_rows(columns, codes, grouping.size, self.how)
+        value = pa.StructArray.from_arrays(columns[order:], names[order:]) if self.spec.together else columns[-1]
+        fields = ["value", *(f"by_{name}" for name in names[:order])]
+        return pa.StructArray.from_arrays([value, *columns[:order]], fields).take(nullable_rows(picked))
+
+    def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
+        if self._skips_nulls:
+            before = _without_nulls(before)
+        values, *order = zip(before.flatten(), more.flatten(), strict=True)
+        compared = list(zip(*(side.flatten() for side in values), strict=True)) if self.spec.together else [values]
+        return better(before, more, [*order, *compared], self.how)
+
+
+def _without_nulls(accumulators: pa.Array) -> pa.Array:
+    """The accumulators, without those of a null that was kept while the field said ``nulls: keep``."""
+    value = accumulators.field(0)
+    if value.null_count <= accumulators.null_count:
+        return accumulators
+    return accumulators.take(nullable_rows(np.where(_mask(value.is_valid()), np.arange(len(value)), -1)))
+
+
+def clean(values: pa.Array) -> pa.Array:
+    """NaN becomes null and -0.0 becomes 0.0: otherwise results would depend on the order of events."""
+    if not pa.types.is_floating(values.type):
+        return values
+    values = pc.add(values, pa.scalar(0.0, values.type))
+    return pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+
+
+def better(before: pa.Array, more: pa.Array, columns: Iterable[tuple[pa.Array, pa.Array]], how: str) -> pa.Array:
+    """Row by row one of both: that whose ``columns``, compared one after the other, are the less (``min``) or the
+    greater (``max``), null before all values; the other one where one is null."""
+    old, new = _mask(before.is_valid()), _mask(more.is_valid())
+    wins, tied = new & ~old, old & new
+    for left, right in columns:
+        if not tied.any():
+            break
+        is_better, is_equal = _compared(left, right, how)
+        wins |= tied & is_better
+        tied &= is_equal
+    if wins.all() or not wins.any():
+        return more if wins.any() else before
+    rows = np.arange(len(before), dtype=np.int64)
+    rows[wins] += len(before)
+    return pa.concat_arrays([before, more]).take(pa.array(rows))
+
+
+def _compared(left: pa.Array, right: pa.Array, how: str) -> tuple[Mask, Mask]:
+    """Whether each value on the right is better than that on the left, and whether it is equal."""
+    is_better = _mask((pc.less if how == "min" else pc.greater)(right, left))
+    is_equal = _mask(pc.equal(right, left))
+    if left.null_count or right.null_count:
+        old, new = _mask(left.is_valid()), _mask(right.is_valid())
+        is_better |= (old & ~new) if how == "min" else (new & ~old)
+        is_equal |= ~(old | new)
+    return is_better, is_equal
+
+
+def _mask(found: pa.BooleanArray) -> Mask:
+    """Null is false."""
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
