@@ -174,7 +174,7 @@ def _meaning_from_json(o: "_Object") -> FieldMeaning:
         o.texts("by"),
         o.numbers("bounds"),
     )
-    return FieldMeaning(field, agg, of, by, bounds, (), *flags)
+    return FieldMeaning(field, agg, of, o.texts("by"), o.numbers("bounds"), (), *flags)
 
 
 def _position_to_json(position: SourcePosition) -> _Json:
