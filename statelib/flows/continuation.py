@@ -2,6 +2,7 @@
 becomes of each state."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
@@ -9,8 +10,10 @@ from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.formats.operator_id import operator_id
 from statelib.model.checkpoint import OperatorState
+from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.record import CheckpointState, PipelineHead
 from statelib.restore.evolution import Evolution, evolve
+from statelib.restore.operator import OperatorEvolution, OperatorRestoreSource, evolve_operator
 from statelib.restore.plan import RestoreSource, check_backend
 from statelib.restore.schemas import describe
 
@@ -25,6 +28,15 @@ class Continuation:
     evolution: Evolution
     others: tuple[str, ...]
     allow_non_restored: bool
+    operator_states: tuple[OperatorStateDescriptor, ...] = ()
+
+    @cached_property
+    def operator_evolution(self) -> OperatorEvolution:
+        """What becomes of each operator state; the headers of the stored streams are read once."""
+        reader, subtasks = self.opened.reader(), self.opened.keyed_operator().subtasks
+        handles = (state.operator for _, state in subtasks if state.operator is not None)
+        streams = (OperatorRestoreSource(handle, reader).open() for handle in handles)
+        return evolve_operator(self.operator_states, streams)
 
     def check(self) -> "Continuation":
         """Return itself, once it is sure that all can be restored, or may be left out.
@@ -33,6 +45,7 @@ class Continuation:
         or operators."""
         check_backend(self.backend, self.opened.handles(), self.opened.directory)
         self.evolution.check(allow_non_restored=self.allow_non_restored)
+        self.operator_evolution.check(allow_non_restored=self.allow_non_restored)
         if self.others and not self.allow_non_restored:
             raise InvalidRequestError(
                 f"{self.opened.directory}: state of the operators {', '.join(self.others)} belongs to no state of the"
@@ -47,17 +60,17 @@ class Continuation:
         return tuple(replace(s, allow_non_restored=self.allow_non_restored) for s in self.opened.sources())
 
     def resolutions(self) -> tuple[str, ...]:
-        """One line a state of the pipeline."""
-        return tuple(map(str, self.evolution.resolutions))
+        """Return one line per state of the pipeline."""
+        return (*map(str, self.evolution.resolutions), *self.operator_evolution.resolutions())
 
     def non_restored(self) -> tuple[str, ...]:
-        """One line a state or operator that is left out, with its entries where they are known."""
+        """Return one line per state or operator that is left out, with its entries where they are known."""
         schema, manifest = self.evolution.found, self.opened.manifest
         entries = {} if manifest is None else {
             d.name: f", {s.total_entries:,} entries" for d, s in zip(schema.states, manifest.statistics, strict=True)
         }  # fmt: skip
         states = (f"state {n!r} ({describe(schema.state(n))}){entries.get(n, '')}" for n in self.evolution.non_restored)
-        return (*states, *(f"operator {name}" for name in self.others))
+        return (*states, *self.operator_evolution.non_restored(), *(f"operator {name}" for name in self.others))
 
 
 def continuation(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
@@ -81,6 +94,7 @@ def continuation(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
         evolve(pipeline.schema(), selected.schema()),
         others,
         pipeline.allow_non_restored_state,
+        pipeline.operator_descriptors(),
     )
 
 

@@ -12,7 +12,7 @@ from statelib.coordinator.state_assignment import assign
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, NotFoundError, StatelibError
-from statelib.flows.continuation import continuation, own_operator_id, own_uid
+from statelib.flows.continuation import Continuation, continuation, own_operator_id, own_uid
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import Deployment, new_attempt, now_ms
 from statelib.formats.manifest import append_manifest, read_checkpoint_file
@@ -37,7 +37,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner, why
 from statelib.model.state import KeyedStateSchema, merge_statistics
 from statelib.restore.base import restored_in_place
 from statelib.restore.logged import restored_log
-from statelib.restore.operator import OperatorRestoreSource, check_operator_states
+from statelib.restore.operator import OperatorRestoreSource
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.execution import EXPIRED
 from statelib.snapshots.previous import (
@@ -234,20 +234,16 @@ def lay_out(base: Checkpoint | None, parallelism: int, pipeline: Pipeline) -> Re
     source = continuation(pipeline, base).check()
     handles = [(part.handle.key_group_range, part) for part in source.sources()]
     sources = assign(handles, parallelism, pipeline.max_parallelism)
-    return RestoreLayout(schema, ranges, sources, states, _operator_sources(source.opened, parallelism, states))
+    return RestoreLayout(schema, ranges, sources, states, _operator_sources(source, parallelism))
 
 
-def _operator_sources(
-    base: Checkpoint, parallelism: int, states: Sequence[OperatorStateDescriptor]
-) -> tuple[tuple[OperatorRestoreSource, ...], ...]:
-    reader, operator = base.reader(), base.keyed_operator()
+def _operator_sources(source: Continuation, parallelism: int) -> tuple[tuple[OperatorRestoreSource, ...], ...]:
+    base = source.opened
+    reader, operator, dropped = base.reader(), base.keyed_operator(), source.operator_evolution.dropped
     old = dict(operator.subtasks)
     handles = [old[i].operator if i in old else None for i in range(operator.parallelism)]
-    for handle in handles:
-        if handle is not None:
-            check_operator_states(states, OperatorRestoreSource(handle, reader).open())
     shared = redistribute(handles, parallelism)
-    return tuple(tuple(OperatorRestoreSource(handle, reader) for handle in part) for part in shared)
+    return tuple(tuple(OperatorRestoreSource(handle, reader, dropped) for handle in part) for part in shared)
 
 
 def publish(

@@ -167,14 +167,9 @@ def _meaning_to_json(meaning: FieldMeaning) -> _Json:
 
 def _meaning_from_json(o: "_Object") -> FieldMeaning:
     flags = (o.has(name) and o.value(name) is True for name in _MEANING_FLAGS)  # came later, written where true
-    field, agg, of, by, bounds = (
-        o.text("field"),
-        o.text("agg"),
-        o.optional_text("of"),
-        o.texts("by"),
-        o.numbers("bounds"),
+    return FieldMeaning(
+        o.text("field"), o.text("agg"), o.optional_text("of"), o.texts("by"), o.numbers("bounds"), (), *flags
     )
-    return FieldMeaning(field, agg, of, o.texts("by"), o.numbers("bounds"), (), *flags)
 
 
 def _position_to_json(position: SourcePosition) -> _Json:

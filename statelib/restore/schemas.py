@@ -67,10 +67,13 @@ def without_field_names(type: StateType) -> StateType:  # noqa: A002 - the noun 
             return type
 
 
-def changed(what: str, expected: str, found: str) -> InvalidRequestError:
-    """The error of a state that the pipeline no longer wants as it was stored."""
+_CHANGED_HINT = "restore with the definition that wrote the state, or start a new pipeline"
+
+
+def changed(what: str, expected: str, found: str, hint: str = _CHANGED_HINT) -> InvalidRequestError:
+    """Return the error of a state that the pipeline no longer wants as it was stored."""
     return InvalidRequestError(
         f"{what}: the pipeline expects {expected}, the stored state has {found}",
         kind="state-schema-changed",
-        hint="restore with the definition that wrote the state, or start a new pipeline",
+        hint=hint,
     )

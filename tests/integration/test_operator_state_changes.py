@@ -1,0 +1,96 @@
+"""Operator state whose declaration changes: every way in judges that alike, by name and before it writes."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from shop_cli import call
+from test_operator_state_flow import VISITS, events, held, here, rescale
+from worlds import checkpoint_of, day
+
+from statelib.errors import InvalidRequestError
+from statelib.flows.checkpoint import begin
+from statelib.flows.inspection import resolve
+from statelib.flows.opened import Checkpoint
+from statelib.flows.restore import plan_restore
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.snapshot import lay_out
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
+from statelib.model.record import ClaimMode
+
+__all__ = ["here"]
+
+WEIGHTS = "  weights: {mode: broadcast, key: string, value: double}\n"
+CHANGES = {
+    "taken out": ("", "stored operator state 'weights'", "non-restored-state"),
+    "another type": (WEIGHTS.replace("double", "long"), "operator state 'weights'", "state-schema-changed"),
+    "another key": (WEIGHTS.replace("key: string", "key: long"), "operator state 'weights'", "state-schema-changed"),
+    "another mode": ("  weights: {mode: list, element: double}\n", "operator state 'weights'", "state-schema-changed"),
+}  # fmt: skip
+
+
+def opened(deployment: Deployment, number: int = 1) -> Checkpoint:
+    return resolve(deployment, f"visits/{number}")
+
+
+def change(deployment: Deployment, text: str, more: str = "") -> None:
+    written = VISITS.replace("THRESHOLD", "0").replace(WEIGHTS, text).replace(":update", ":quiet") + more
+    Path(deployment.pipelines_directory, "visits.yaml").write_text(written)
+
+
+def written(deployment: Deployment) -> tuple[list[Path], int]:
+    """All files, and the number of rows of checkpoints."""
+    files = sorted(Path(deployment.storage_root).rglob("*"))
+    return files, len(deployment.catalog().list(PipelineName("visits")))
+
+
+@pytest.fixture(autouse=True)
+def _a_function_without_operator_state(here: Deployment) -> None:
+    def quiet(_: object, state: object) -> object:
+        return state
+
+    sys.modules["statelib_test_operator_functions"].quiet = quiet  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_way_in_refuses_what_would_be_lost(here: Deployment, name: str) -> None:
+    text, message, kind = CHANGES[name]
+    checkpoint_of(here, "visits", 1, events(1))
+    change(here, text)
+    pipeline = here.pipeline("visits")
+    ways = {
+        "begin": lambda: begin(here, pipeline, day(2), "test"),
+        "savepoint": lambda: begin_savepoint(
+            here, pipeline, format="native", target=None, note="", owner="test", key="k"
+        ),
+        "restore by id": lambda: plan_restore(here, pipeline, "1", None, ClaimMode.NO_CLAIM),
+        "restore by path": lambda: plan_restore(here, pipeline, opened(here).directory, 3, ClaimMode.NO_CLAIM),
+        "layout": lambda: lay_out(opened(here), 2, pipeline),
+    }
+    before = written(here)
+    for way, judge in ways.items():
+        with pytest.raises(InvalidRequestError) as caught:
+            judge()
+        assert (caught.value.kind, message in caught.value.message) == (kind, True), way
+        assert "allow_non_restored_state: true" in caught.value.hint, way
+    result = call(here, "pipelines", "validate", "--state")
+    assert result.exit_code == 1
+    assert "operator state 'weights'" in result.stderr
+    assert written(here) == before
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("parallelism", [1, 2, 3])
+def test_what_may_be_lost_is_left_out_and_the_rest_goes_on(here: Deployment, name: str, parallelism: int) -> None:
+    checkpoint_of(here, "visits", 1, events(1))
+    before = held(opened(here))
+    change(here, CHANGES[name][0], "allow_non_restored_state: true\n")
+    assert call(here, "pipelines", "validate", "--state").exit_code == 0
+    plan = plan_restore(here, here.pipeline("visits"), "1", None, ClaimMode.NO_CLAIM)
+    assert [line for line in plan.non_restored if "operator state 'weights' (broadcast<string, double>)" in line]
+    rescale(here, "1", parallelism)
+    moved = checkpoint_of(here, "visits", 2, events(2))
+    after = held(opened(here, moved))
+    assert sorted(after["guests"]) == sorted(before["guests"])
+    assert after.get("weights", []) == []
