@@ -3,16 +3,20 @@
 Source: flink-acceptance.md section 2 (T11, T25 to T29, T40); flink-formats.md section 11.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.checkpoint import OperatorState, OperatorSubtaskState
 from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange, check_parallelism, subtask_range
 
+Subtask = tuple[bytes, int]
+"""An operator's id and the index of one of its subtasks."""
 
-def check_whole(operators: Sequence[OperatorState]) -> None:
+
+def check_whole(operators: Sequence[OperatorState], unregistered: Collection[Subtask] = ()) -> None:
     """Every operator once; every subtask of those with keyed state, with exactly the key groups it owns.
+    ``unregistered``: subtasks that need not have any, because a job of Flink's registers state when it first uses it.
 
     Raises CorruptStateError (``missing-subtask``, ``wrong-key-groups``, ``bad-offsets``), InvalidRequestError
     (``duplicate-operator``, ``not-canonical``, ``bad-parallelism``, ``bad-max-parallelism``)."""
@@ -21,10 +25,10 @@ def check_whole(operators: Sequence[OperatorState]) -> None:
         twice = next(one for one in ids if ids.count(one) > 1)
         raise InvalidRequestError(f"operator {twice.hex()} is there twice", kind="duplicate-operator")
     for operator in operators:
-        _check_operator(operator)
+        _check_operator(operator, {index for one, index in unregistered if one == operator.operator_id})
 
 
-def _check_operator(operator: OperatorState) -> None:
+def _check_operator(operator: OperatorState, unregistered: set[int]) -> None:
     subtasks = dict(operator.subtasks)
     keyed = {index: state for index, state in subtasks.items() if state.keyed is not None}
     if not keyed:
@@ -32,6 +36,8 @@ def _check_operator(operator: OperatorState) -> None:
     name = f"operator {operator.uid or operator.operator_id.hex()}"
     check_parallelism(operator.parallelism, operator.max_parallelism)
     for index in range(operator.parallelism):
+        if index in unregistered and index not in keyed:
+            continue
         if index not in keyed:
             raise CorruptStateError(
                 f"{name}: subtask {index} of {operator.parallelism} has no keyed state, the others have",
@@ -43,7 +49,7 @@ def _check_operator(operator: OperatorState) -> None:
             keyed[index],
             subtask_range(index, operator.parallelism, operator.max_parallelism),
         )
-    if len(keyed) != operator.parallelism:
+    if max(keyed) >= operator.parallelism:
         raise CorruptStateError(f"{name}: more subtasks than its {operator.parallelism}", kind="missing-subtask")
 
 

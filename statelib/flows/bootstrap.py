@@ -19,6 +19,7 @@ from statelib.model.key_groups import KeyGroupRange, assign_key_groups
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import Pojo, Row, StateType, Ttl, Tuple
+from statelib.serializers.columns import struct_column
 from statelib.serializers.entry_columns import encode_entries
 from statelib.serializers.registry import codec_of
 from statelib.serializers.rows import NO_ROWS, StateRows, join_rows
@@ -100,7 +101,7 @@ def made_of(type_: StateType, of: Of, rows: pa.Table, what: str) -> pa.Array:
         )
     wanted = codec_of(type_).arrow_type
     arrays = [_part(parts[name], wanted.field(name).type, named[name], rows, f"{what}.{name}") for name in parts]
-    return pa.StructArray.from_arrays(arrays, fields=[wanted.field(name) for name in parts])
+    return struct_column(arrays, pa.struct([wanted.field(name) for name in parts]), len(rows))
 
 
 def _part(type_: StateType | None, arrow: pa.DataType, of: Of, rows: pa.Table, what: str) -> pa.Array:

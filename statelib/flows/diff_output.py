@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.inspection import file_name, writing
+from statelib.flows.parquet_tables import storable
 
 
 class ChangeFiles:
@@ -26,7 +27,7 @@ class ChangeFiles:
         return self
 
     def add(self, state: str, table: pa.Table) -> None:
-        path = self._directory / file_name(state)
+        path, table = self._directory / file_name(state), storable(table)
         with writing(path):
             if path not in self._writers:
                 path.open("xb").close()

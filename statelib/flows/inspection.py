@@ -11,6 +11,7 @@ from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundErro
 from statelib.flows.facts import read_statistics
 from statelib.flows.opened import Checkpoint, located, open_checkpoint
 from statelib.flows.operator_content import OperatorLines, export_operator_lines, unreadable
+from statelib.flows.parquet_tables import storable
 from statelib.flows.sampling import Sample
 from statelib.flows.wiring import PLACES, Deployment
 from statelib.formats import natural_json, typed_json
@@ -282,7 +283,7 @@ def export_parquet(opened: Checkpoint, state: str | None, target: Path, scratch:
     with writing(target):
         target.mkdir(parents=True, exist_ok=True)
     for name, path in paths.items():
-        table = opened.to_arrow(name, scratch)
+        table = storable(opened.to_arrow(name, scratch))
         with writing(path), path.open("xb") as file:
             pq.write_table(table, file, compression="zstd")
     return list(paths.values())

@@ -3,8 +3,8 @@
 It is Flink's in every respect: metadata of version 3, no manifest of statelib behind it (DECISIONS 60).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
@@ -12,9 +12,9 @@ from typing import Self
 import numpy as np
 import pyarrow as pa
 
-from statelib.coordinator.whole_savepoint import check_whole
-from statelib.errors import ConflictError, InvalidRequestError
-from statelib.flows.wiring import PLACES, new_attempt
+from statelib.coordinator.whole_savepoint import Subtask, check_whole
+from statelib.errors import ConflictError, InvalidRequestError, StatelibError
+from statelib.flows.wiring import PLACES, RETRIES, new_attempt
 from statelib.formats.canonical_chunks import Chunk
 from statelib.formats.metadata import encode_metadata
 from statelib.formats.operator_id import operator_id
@@ -32,6 +32,7 @@ from statelib.snapshots.operator_writer import write_operator_states
 from statelib.snapshots.uploads import Uploads
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem import DEFAULT_INLINE_THRESHOLD_BYTES
+from statelib.storage.placed_removal import PlacedRemover, parent_of
 from statelib.storage.places import CheckpointStorage, StorageSettings
 from statelib.storage.views import CheckpointStreamFactory, StorageReference
 
@@ -56,6 +57,19 @@ class NewSavepoint:
     def claim(self) -> StorageReference:
         """Make the directory; ConflictError (``location-taken``) if a savepoint was published there."""
         return self.storage().initialize_savepoint_location(CheckpointId(self.savepoint_id), self.target)
+
+    @contextmanager
+    def claimed(self) -> Iterator[StorageReference]:
+        """A context with the directory of :meth:`claim`. When its body fails, the directory is gone again, unless
+        something lies in it."""
+        reference = self.claim()
+        try:
+            yield reference
+        except BaseException:
+            with suppress(StatelibError):  # what went wrong before is what the caller has to know
+                directory = reference.directory
+                PlacedRemover(directory, RETRIES).remove_directory(directory, (parent_of(directory),))
+            raise
 
     def streams(
         self,
@@ -82,11 +96,13 @@ class NewSavepoint:
         """What is written in this context is discarded unless it is completed; as :meth:`streams`."""
         return Uploads(self.streams(reference, number, attempt=attempt, inline=inline), CloseableRegistry())
 
-    def publish(self, reference: StorageReference, operators: Sequence[OperatorState]) -> str:
+    def publish(
+        self, reference: StorageReference, operators: Sequence[OperatorState], unregistered: Collection[Subtask] = ()
+    ) -> str:
         """Write ``_metadata``, once all data is durable; the directory's URI.
 
         Raises what :func:`check_whole` raises; ConflictError (``location-taken``) if somebody was faster."""
-        check_whole(operators)
+        check_whole(operators, unregistered)
         data = encode_metadata(CheckpointMetadata(self.savepoint_id, tuple(operators)))
         if self.storage().publish_metadata(reference, data) != data:
             raise ConflictError(
@@ -102,12 +118,13 @@ class SavepointWriter:
 
     def __init__(self, place: NewSavepoint) -> None:
         self._place = place
-        self._reference = place.claim()
         self._stack = ExitStack()
+        self._reference = self._stack.enter_context(place.claimed())
         self.uploads = self._stack.enter_context(place.uploads(self._reference, 0))
         self.copies = self._stack.enter_context(place.uploads(self._reference, 1, inline=0))
         """Streams for what is carried over: files, however small."""
         self._operators: list[OperatorState] = []
+        self._unregistered: set[Subtask] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -153,13 +170,15 @@ class SavepointWriter:
     ) -> list[OperatorStreamStateHandle]:
         return write_operator_states(self.uploads, contents, parallelism) if contents else []
 
-    def put(self, operator: OperatorState) -> None:
-        """An operator whose handles lie in this savepoint already."""
+    def put(self, operator: OperatorState, unregistered: Collection[int] = ()) -> None:
+        """An operator whose handles lie in this savepoint already. ``unregistered``: subtasks without keyed state
+        where the others have some, because their code registered none yet."""
         if operator.operator_id in {o.operator_id for o in self._operators}:
             raise InvalidRequestError(
                 f"operator {operator.uid or operator.operator_id.hex()} was added already", kind="duplicate-operator"
             )
         self._operators.append(operator)
+        self._unregistered |= {(operator.operator_id, index) for index in unregistered}
 
     @property
     def compressed(self) -> bool:
@@ -167,10 +186,10 @@ class SavepointWriter:
 
     def publish(self) -> str:
         """The directory's URI. Raises as :meth:`NewSavepoint.publish`."""
-        check_whole(self._operators)
+        check_whole(self._operators, self._unregistered)
         self.uploads.complete()
         self.copies.complete()
-        return self._place.publish(self._reference, self._operators)
+        return self._place.publish(self._reference, self._operators, self._unregistered)
 
 
 def keyed_operator_state(operator: KeyedOperator, handles: Sequence[KeyGroupsSavepointStateHandle]) -> OperatorState:

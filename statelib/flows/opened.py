@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,16 +11,12 @@ import pyarrow as pa
 
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError, UnsupportedError
 from statelib.flows.wiring import PLACES
-from statelib.formats.canonical import read_header
-from statelib.formats.keyed_header import decode_keyed_header
 from statelib.formats.manifest import read_checkpoint_file
 from statelib.formats.operator_id import operator_id
 from statelib.formats.raw_timers import RawTimers, is_empty, read_raw_timers
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, OperatorState, Origin, SourcePosition
 from statelib.model.handles import (
     ByteStreamStateHandle,
-    ChangelogStateBackendHandleImpl,
-    IncrementalRemoteKeyedStateHandle,
     KeyedStateHandle,
     KeyGroupsStateHandle,
     StreamStateHandle,
@@ -30,9 +26,11 @@ from statelib.model.handles import (
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.model.types import StateType
-from statelib.restore.change_log import schema_of_log, with_whole_files
+from statelib.restore.change_log import with_whole_files
 from statelib.restore.entries import iter_entries
 from statelib.restore.plan import RestoreSource
+from statelib.restore.recognised import recognised
+from statelib.restore.union_schema import union_schema
 from statelib.serializers.keys import decode_keys
 from statelib.serializers.rows import NO_ROWS, StateRows
 from statelib.serializers.values import decode_values
@@ -118,8 +116,17 @@ class Checkpoint:
         )
 
     def handles(self) -> tuple[KeyedStateHandle, ...]:
-        handles = tuple(s.keyed for _, s in self.keyed_operator().subtasks if s.keyed is not None)
-        return handles if self.manifest else tuple(map(with_whole_files, handles))
+        return tuple(self.keyed_handles.values())
+
+    @cached_property
+    def keyed_handles(self) -> dict[int, KeyedStateHandle]:
+        """The handles of the selected operator's keyed state by subtask; those of Flink's own as their bytes show
+        them to be."""
+        held = {index: state.keyed for index, state in self.keyed_operator().subtasks if state.keyed is not None}
+        if self.manifest:
+            return held
+        reader = self.reader()
+        return {index: with_whole_files(recognised(reader, handle)) for index, handle in held.items()}
 
     def streams(self) -> tuple[StreamStateHandle, ...]:
         """All that the state of all operators lies in."""
@@ -143,30 +150,25 @@ class Checkpoint:
         return PLACES.kind(self.directory).reader(self.directory, self.checksums(), self.allowed_root)
 
     def schema(self) -> KeyedStateSchema:
-        """Of the manifest, with field names; from the stream's own header where there is none. Timers in raw keyed
-        state are states behind those that the header names."""
-        managed, raw = self._managed_schema(), self.raw_timers
+        """The schema in the manifest, with field names; without one, the union of what the headers of all handles name.
+        Timers in raw keyed state are states behind those."""
+        managed, raw = self.managed_schema, self.raw_timers
         if managed is None and not raw:
             raise NotFoundError(f"{self.directory}: no operator with keyed state", kind="no-operator")
         managed = managed or KeyedStateSchema(raw[0].key_type, self.keyed_operator().max_parallelism, ())
         states = {state.name: state for state in (*managed.states, *(part.descriptor for part in raw))}
         return replace(managed, states=tuple(states.values()))
 
-    def _managed_schema(self) -> KeyedStateSchema | None:
+    @cached_property
+    def managed_schema(self) -> KeyedStateSchema | None:
+        """The schema without timers in raw keyed state; None where there is no other keyed state."""
         if self.manifest:
             return self.manifest.schema
-        operator, handles = self.keyed_operator(), self.handles()
-        if not handles:
+        if not self.keyed_handles:
             return None
-        handle, reader = handles[0], self.reader()
+        operator = self.keyed_operator()
         what = f"{self.directory}: keyed state of operator {self.operator_name(operator)}"
-        if isinstance(handle, ChangelogStateBackendHandleImpl):
-            if not handle.materialized:
-                return schema_of_log(reader, handle, operator.max_parallelism, self.key_type)
-            handle = handle.materialized[0]
-        if isinstance(handle, IncrementalRemoteKeyedStateHandle):
-            return decode_keyed_header(reader.read(handle.meta), operator.max_parallelism, what).schema
-        return read_header(partial(reader.read_range, handle.stream), handle, operator.max_parallelism, what).schema
+        return union_schema(self.reader(), self.keyed_handles, operator.max_parallelism, what, self.key_type)
 
     @cached_property
     def raw_timers(self) -> tuple[RawTimers, ...]:
@@ -195,11 +197,18 @@ class Checkpoint:
         return self._managed_sources()
 
     def _managed_sources(self) -> tuple[RestoreSource, ...]:
-        schema, reader = self._managed_schema(), self.reader()
+        schema, reader = self.managed_schema, self.reader()
         if schema is None:
             return ()
         return tuple(
-            RestoreSource(handle, reader, schema, self.statistics(handle.key_group_range), self._checksummed(handle))
+            RestoreSource(
+                handle,
+                reader,
+                schema,
+                self.statistics(handle.key_group_range),
+                self._checksummed(handle),
+                partial=self.manifest is None,
+            )
             for handle in self.handles()
         )
 

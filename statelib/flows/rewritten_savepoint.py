@@ -3,7 +3,7 @@
 Source: flink-formats.md section 11. The original stays as it is.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -25,13 +25,13 @@ from statelib.model.handles import (
     OperatorStreamStateHandle,
     StreamStateHandle,
 )
-from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width, subtask_range
 from statelib.model.key_hash import FieldsHash
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.restore.proof import ProvenStream, prove
 from statelib.serializers.entry_columns import encode_entries
-from statelib.serializers.rows import StateRows, join_rows
+from statelib.serializers.rows import NO_ROWS, StateRows, join_rows
 from statelib.snapshots.keyed_writer import chunk_of, write_subtask
 from statelib.storage.views import StateReader
 
@@ -56,25 +56,68 @@ def rewrite(
     *,
     drop_operators: Sequence[str] = (),
     changes: Mapping[str, OperatorChange] | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> str:
-    """Write ``source``, without some operators and with others changed (by uid or hex id), to a new place; its URI.
+    """Write ``source``, without some operators, with others changed or ``renamed`` to another uid (each by its uid or
+    hex id), to a new place; its URI.
 
     Raises NotFoundError (``no-operator``), InvalidRequestError (``unknown-state``, ``not-canonical``,
-    ``master-state``, ``bad-change``), and what writing raises."""
-    named = changes or {}
+    ``master-state``, ``bad-change``, ``duplicate-operator``), and what writing raises; then nothing is left of it."""
     dropped = {_operator(source, name).operator_id for name in drop_operators}
-    changed = {_operator(source, name).operator_id: change for name, change in named.items()}
-    if dropped & set(changed):
+    changed = {_operator(source, name).operator_id: change for name, change in (changes or {}).items()}
+    uids = {_operator(source, name).operator_id: uid for name, uid in (renamed or {}).items()}
+    if dropped & {*changed, *uids}:
         raise InvalidRequestError("an operator is to be dropped and to be changed", kind="bad-change")
+    _check_uids(uids)
     _check_master_states(source)
     with located(source.directory), SavepointWriter(place) as writer:
-        copied: dict[StreamStateHandle, StreamStateHandle] = {}
+        copied: Copied = {}
         for operator in source.operators:
+            if operator.operator_id in dropped:
+                continue
+            part = _Part.of(source, operator)
             if operator.operator_id in changed:
-                writer.put(_changed(source, operator, changed[operator.operator_id], writer, copied))
-            elif operator.operator_id not in dropped:
-                writer.put(_carried(source.reader(), operator, writer, copied))
+                written = _changed(part, changed[operator.operator_id], writer, copied)
+            else:
+                written = _carried(part.reader, part.operator, writer, copied)
+            uid = uids.get(operator.operator_id)
+            named = written if uid is None else replace(written, operator_id=operator_id(uid), uid=uid)
+            lacking = {index for index, state in named.subtasks if state.keyed is None} & part.unregistered
+            writer.put(named, lacking)
         return writer.publish()
+
+
+def _check_uids(uids: Mapping[bytes, str]) -> None:
+    if not all(uids.values()):
+        raise InvalidRequestError("an operator's new uid is empty", kind="bad-change")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An operator to be written again: its keyed handles are what their bytes show them to be."""
+
+    source: Checkpoint
+    operator: OperatorState
+
+    @classmethod
+    def of(cls, source: Checkpoint, operator: OperatorState) -> "_Part":
+        selected = replace(source, selected=operator.operator_id)
+        handles = selected.keyed_handles if any(state.keyed for _, state in operator.subtasks) else {}
+        subtasks = tuple((i, replace(state, keyed=handles.get(i))) for i, state in operator.subtasks)
+        return cls(selected, replace(operator, subtasks=subtasks))
+
+    @property
+    def reader(self) -> StateReader:
+        return self.source.reader()
+
+    @property
+    def unregistered(self) -> set[int]:
+        """The subtasks that took part in the snapshot without any keyed state."""
+        return {index for index, state in self.operator.subtasks if state.keyed is None and not state.finished}
+
+    @property
+    def name(self) -> str:
+        return self.source.operator_name(self.operator)
 
 
 def _operator(source: Checkpoint, name: str) -> OperatorState:
@@ -145,31 +188,54 @@ def _moved_operator(handle: OperatorStreamStateHandle | None, copy: Copy) -> Ope
     return None if handle is None else replace(handle, stream=copy(handle.stream))
 
 
-def _changed(
-    source: Checkpoint, operator: OperatorState, change: OperatorChange, writer: SavepointWriter, copied: Copied
-) -> OperatorState:
-    reader = source.reader()
-    handles = {i: state.keyed for i, state in operator.subtasks if state.keyed is not None}
-    first = next(iter(handles.values()), None)
-    if first is None:
-        raise InvalidRequestError(f"operator {source.operator_name(operator)} has no keyed state", kind="bad-change")
-    present = _Stream(reader, _canonical(first), operator.max_parallelism)
-    schema = _new_schema(present.header.schema, change)
-    target = KeyedOperator(source.operator_name(operator), schema, operator.parallelism, change.key_hash)
+def _changed(part: _Part, change: OperatorChange, writer: SavepointWriter, copied: Copied) -> OperatorState:
+    reader, operator = part.reader, part.operator
+    handles = {i: _canonical(state.keyed) for i, state in operator.subtasks if state.keyed is not None}
+    present = part.source.managed_schema
+    if present is None or not handles:
+        raise InvalidRequestError(f"operator {part.name} has no keyed state", kind="bad-change")
+    schema = _new_schema(present, change)
+    target = KeyedOperator(part.name, schema, operator.parallelism, change.key_hash)
     put = {d.name: _encoded(schema, d, table, change.key_hash) for d, table in change.put.items()}
-    kept = [d.name for d in schema.states if d in present.header.schema.states]
+    kept = [d.name for d in schema.states if d in present.states]
     # What is not the changed state of a subtask is carried as that of any other operator.
     rest = replace(operator, subtasks=tuple((i, replace(state, keyed=None)) for i, state in operator.subtasks))
     subtasks = dict(_carried(reader, rest, writer, copied).subtasks)
-    prove(reader, [_canonical(handle).stream for handle in handles.values()])
-    for index, handle in handles.items():
-        stream = _Stream(reader, _canonical(handle), operator.max_parallelism)
-        chunks = stream.chunks(schema, put)
-        header = encode_header_with(stream.parts, schema, writer.compressed, kept)
-        written, _ = write_subtask(writer.uploads, target, index, chunks, compressed=writer.compressed, header=header)
+    prove(reader, [handle.stream for handle in handles.values()])
+    streams = {index: _Stream(reader, handle, operator.max_parallelism) for index, handle in handles.items()}
+    parts = _joined_parts(streams.values())
+    for index, subtask_chunks in _chunks(part, streams, schema, put):
+        own = streams[index].parts if index in streams else parts
+        header = encode_header_with(
+            HeaderParts(own.key, {**parts.states, **own.states}), schema, writer.compressed, kept
+        )
+        written, _ = write_subtask(
+            writer.uploads, target, index, subtask_chunks, compressed=writer.compressed, header=header
+        )
         subtasks[index] = replace(subtasks[index], keyed=written)
     coordinator = _carried(reader, replace(operator, subtasks=()), writer, copied).coordinator
     return replace(operator, subtasks=tuple(subtasks.items()), coordinator=coordinator)
+
+
+def _joined_parts(streams: Iterable["_Stream"]) -> HeaderParts:
+    """The parts of all headers: a subtask's header names only the states that its code had registered."""
+    keys, states = [stream.parts.key for stream in streams], [stream.parts.states for stream in streams]
+    return HeaderParts(keys[0], {name: held for of_stream in reversed(states) for name, held in of_stream.items()})
+
+
+def _chunks(
+    part: _Part, streams: Mapping[int, "_Stream"], schema: KeyedStateSchema, put: Mapping[str, StateRows]
+) -> Iterator[tuple[int, Iterator[Chunk]]]:
+    """Each subtask with its entries: one that had no state yet gets what is put into its key groups."""
+    operator = part.operator
+    for index, stream in streams.items():
+        yield index, stream.chunks(schema, put)
+    width = prefix_width(operator.max_parallelism)
+    for index in sorted(part.unregistered):
+        owned = subtask_range(index, operator.parallelism, operator.max_parallelism)
+        rows = [cut_rows(put.get(d.name, NO_ROWS), owned, width) for d in schema.states]
+        if any(map(len, rows)):
+            yield index, iter([Chunk(owned, rows)])
 
 
 def _canonical(handle: object) -> KeyGroupsSavepointStateHandle:

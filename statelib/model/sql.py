@@ -52,7 +52,7 @@ class LogicalType:
         numbers = ", ".join(map(str, self.parameters))
         variant = f"{', ' if numbers else ''}{self.variant}" if self.variant else ""
         inside = f"({numbers}{variant})" if numbers or variant else ""
-        parts = f"<{', '.join(map(str, self.parts))}>" if self.parts else ""
+        parts = f"<{', '.join(map(str, self.parts))}>" if self.parts or self.root in ROWS else ""
         return f"{TEXTS[self.root]}{inside}{parts}{'' if self.nullable else ' NOT NULL'}"
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from statelib.backends.key_order import as_arrow, byte_order
-from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
+from statelib.errors import CorruptStateError
 from statelib.formats.change_set import (
     Binding,
     ChangeRecords,
@@ -37,7 +37,6 @@ from statelib.model.handles import (
 )
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.model.types import StateType
 from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas import check_same_state
 from statelib.restore.state_changes import StateChanges, changes_of
@@ -196,35 +195,14 @@ def read_change_log(source: RestoreSource, handle: ChangelogStateBackendHandleIm
     )
 
 
-def schema_of_log(
-    reader: StateReader,
-    handle: ChangelogStateBackendHandleImpl,
-    max_parallelism: int,
-    key_type: StateType | None = None,
-) -> KeyedStateSchema:
-    """The schema of a snapshot of Flink's in which nothing was materialised yet. Its log names the states, but
-    the type of the key only if there were timers: otherwise ``key_type`` must say it.
-
-    Raises UnsupportedError (``unknown-key-type``), InvalidRequestError (``other-key-type``)."""
+def log_bindings(reader: StateReader, handle: ChangelogStateBackendHandleImpl) -> tuple[Binding, ...]:
+    """The states that the log names, each once, as the newest metadata of its number has it. Their key types are known
+    only of timers."""
     found: dict[int, Binding] = {}
     for part in handle.log:
         for changes, what in _change_sets(reader, part, KeyGroupRange(0, -1)):
             found.update((b.number, b) for b in (read_binding(record, what) for record in changes.metadata))
-    states = [found[number] for number in sorted(found)]
-    told = next((state.key_type for state in states if state.key_type is not None), None)
-    if None not in (told, key_type) and told != key_type:
-        raise InvalidRequestError(
-            f"keys of type {key_type} were asked for, the change log's timers have keys of type {told}",
-            kind="other-key-type",
-        )
-    key_type = told or key_type
-    if key_type is None:
-        raise UnsupportedError(
-            "a change log over nothing materialised does not say of what type the key is",
-            kind="unknown-key-type",
-            hint="say it: --key-type long; or take a canonical savepoint with Flink",
-        )
-    return KeyedStateSchema(key_type, max_parallelism, tuple(s.descriptor for s in states))
+    return tuple(found[number] for number in sorted(found))
 
 
 def with_whole_files(handle: KeyedStateHandle) -> KeyedStateHandle:

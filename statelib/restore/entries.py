@@ -78,9 +78,10 @@ def _canonical(
     read_range = ProvenStream(source.reader, handle.stream)
     with damage_named(source.reader, [handle.stream]):
         header = read_header(read_range, handle, source.schema.max_parallelism)
-        order = check_same_schema(source.schema, header.schema)
-        for index, rows in iter_canonical(read_range, handle, header, wanted, only=_stored(order, only)):
-            yield order[index], rows
+        order = check_same_schema(source.schema, header.schema, partial=source.partial)
+        if only is None or only in order:
+            for index, rows in iter_canonical(read_range, handle, header, wanted, only=_stored(order, only)):
+                yield order[index], rows
 
 
 def _heap(
@@ -89,9 +90,10 @@ def _heap(
     read_range = ProvenStream(source.reader, handle.stream)
     with damage_named(source.reader, [handle.stream]):
         header = read_header(read_range, handle, source.schema.max_parallelism, "heap stream")
-        order = check_same_schema(source.schema, header.schema)
-        for index, rows in iter_heap(read_range, handle, header, wanted, only=_stored(order, only)):
-            yield order[index], rows
+        order = check_same_schema(source.schema, header.schema, partial=source.partial)
+        if only is None or only in order:
+            for index, rows in iter_heap(read_range, handle, header, wanted, only=_stored(order, only)):
+                yield order[index], rows
 
 
 def _changelog(
@@ -113,7 +115,9 @@ def _rocksdb(
     only: int | None,
 ) -> Iterator[tuple[int, StateRows]]:
     header = rocksdb_header(handle, source.reader, source.schema.max_parallelism)
-    order = check_same_schema(source.schema, header.schema)
+    order = check_same_schema(source.schema, header.schema, partial=source.partial)
+    if only is not None and only not in order:
+        return
     try:
         materialise(handle, source.reader, scratch, with_options=True)
         yield from _scan(header, order, scratch, wanted, _stored(order, only))
@@ -132,7 +136,7 @@ def _scan(
 
 
 def _stored(order: Sequence[int], only: int | None) -> int | None:
-    """The index in the stream's own header of the state with that index in the source's schema."""
+    """The index in the stream's own header of the state with that index in the source's schema, which it has."""
     return None if only is None else order.index(only)
 
 
@@ -196,8 +200,9 @@ class EntryReader:
         if self._header is None:
             self._header = rocksdb_header(handle, self._source.reader, self._source.schema.max_parallelism)
             materialise(handle, self._source.reader, scratch, with_options=True)
-        order = check_same_schema(self._source.schema, self._header.schema)
-        yield from _scan(self._header, order, scratch, wanted, _stored(order, self._only))
+        order = check_same_schema(self._source.schema, self._header.schema, partial=self._source.partial)
+        if self._only is None or self._only in order:
+            yield from _scan(self._header, order, scratch, wanted, _stored(order, self._only))
 
     def close(self) -> None:
         if self._scratch is not None:

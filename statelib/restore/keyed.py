@@ -139,7 +139,7 @@ def _copied(
     source, handle = base.source, base.handle
     evolution = evolution_of(schema, source)
     header = rocksdb_header(handle, source.reader, schema.max_parallelism)
-    check_same_schema(source.schema, header.schema)
+    check_same_schema(source.schema, header.schema, partial=source.partial)
     path = database_directory(directory)
     held = handle.key_group_range.intersection(key_group_range)
     names = tuple(d.name for d in source.schema.states)
@@ -149,7 +149,7 @@ def _copied(
         if source.statistics is None:
             # of what Flink itself cut away, something may be left
             every = all_key_groups(schema.max_parallelism)
-            database = replace(database, states=_present(source.schema, str(path)), held=every)
+            database = replace(database, states=_present(header.schema, str(path)), held=every)
         wanted = [d.name for d in schema.states]
         as_it_is = is_as_wanted(database, held, wanted)
         if source.statistics is not None and not source.checksummed:

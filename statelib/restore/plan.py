@@ -27,7 +27,8 @@ class RestoreSource:
 
     ``checksummed``: the reader compares every file of the handle with a checksum that was recorded
     together with the statistics; otherwise a database is read as a whole before it is trusted.
-    ``allow_non_restored``: states that the backend does not know are left out, and logged."""
+    ``allow_non_restored``: states that the backend does not know are left out, and logged. ``partial``: the handle may
+    lack states of the schema, because Flink registers a state when its code first uses it."""
 
     handle: KeyedStateHandle
     reader: StateReader
@@ -35,6 +36,7 @@ class RestoreSource:
     statistics: tuple[StateStatistics, ...] | None = field(repr=False)
     checksummed: bool = False
     allow_non_restored: bool = False
+    partial: bool = False
 
 
 def check_backend(backend: str, handles: Iterable[KeyedStateHandle], where: str = "the stored state") -> None:

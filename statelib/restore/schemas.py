@@ -4,18 +4,19 @@ others is for ``evolution.py``."""
 from statelib.errors import InvalidRequestError
 from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.model.types import Field, ListOf, MapOf, Row, StateType, Ttl, Tuple
+from statelib.restore.joined_states import join_states, join_types
 
 
-def check_same_schema(wanted: KeyedStateSchema, found: KeyedStateSchema) -> tuple[int, ...]:
+def check_same_schema(wanted: KeyedStateSchema, found: KeyedStateSchema, *, partial: bool = False) -> tuple[int, ...]:
     """For each state of ``found`` its index in ``wanted``.
 
     The names of Row fields do not count (Flink does not store them), nor does the order of the
-    states. Raises InvalidRequestError: ``state-schema-changed`` naming state, expected and found;
-    ``max-parallelism-changed``, because the key groups of all keys would move."""
+    states. ``partial``: ``found`` may lack states. Raises InvalidRequestError: ``state-schema-changed``
+    naming state, expected and found; ``max-parallelism-changed``, because the key groups of all keys would move."""
     check_same_keys(wanted, found)
     stored = {d.name for d in found.states}
     for descriptor in wanted.states:
-        if descriptor.name not in stored:
+        if descriptor.name not in stored and not partial:
             raise changed(f"state {descriptor.name!r}", describe(descriptor), "no such state")
     return tuple(check_same_state(wanted, descriptor) for descriptor in found.states)
 
@@ -25,7 +26,8 @@ def check_same_state(wanted: KeyedStateSchema, found: StateDescriptor) -> int:
     for index, descriptor in enumerate(wanted.states):
         if descriptor.name != found.name:
             continue
-        if describe(descriptor, names=False) != describe(found, names=False):
+        same = describe(descriptor, names=False) == describe(found, names=False)
+        if not same and join_states(descriptor, found) != descriptor:
             raise changed(f"state {descriptor.name!r}", describe(descriptor), describe(found))
         return index
     raise changed(f"state {found.name!r}", "no such state", describe(found))
@@ -39,7 +41,8 @@ def check_same_keys(wanted: KeyedStateSchema, found: KeyedStateSchema) -> None:
             kind="max-parallelism-changed",
             hint="max_parallelism is fixed for the life of a pipeline's state",
         )
-    if without_field_names(wanted.key_type) != without_field_names(found.key_type):
+    same = without_field_names(wanted.key_type) == without_field_names(found.key_type)
+    if not same and join_types(wanted.key_type, found.key_type) != wanted.key_type:
         raise changed("the key", str(wanted.key_type), str(found.key_type))
 
 

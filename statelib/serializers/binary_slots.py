@@ -14,7 +14,7 @@ from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.model.sql import ROWS, LogicalType
 from statelib.model.types import Sql, StateType
 from statelib.serializers.codec import Cursor
-from statelib.serializers.columns import byte_array, map_column, number_array, small_offsets, with_nulls
+from statelib.serializers.columns import byte_array, map_column, number_array, small_offsets, struct_column, with_nulls
 from statelib.serializers.spans import refuse
 from statelib.serializers.sql_snapshots import MULTIPLICITY
 from statelib.serializers.walks import strided
@@ -233,7 +233,7 @@ def _rows(type_: LogicalType, spans: Spans) -> pa.Array:
         byte, bit = divmod(_KIND_BITS + i, 8)
         valid = (spans.data[spans.start + byte] >> bit & 1) == 0
         columns.append(read_slots(part.type, spans, spans.start + head + 8 * i, valid))
-    return pa.StructArray.from_arrays(columns, fields=list(arrow_of(type_)))
+    return struct_column(columns, arrow_of(type_), len(spans.start))
 
 
 def slot_bytes(element: LogicalType) -> int:

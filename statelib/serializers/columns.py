@@ -3,6 +3,8 @@
 Arrays may be slices: offsets are always taken into account. None of this copies per value.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -128,6 +130,13 @@ def struct_fields(values: pa.Array, arrow_type: pa.DataType, what: StateType) ->
     if values.type.num_fields != arrow_type.num_fields:
         raise bad_type(values.type, arrow_type, what)
     return [values.field(i) for i in range(values.type.num_fields)]
+
+
+def struct_column(columns: Sequence[pa.Array], arrow_type: pa.DataType, rows: int) -> pa.Array:
+    """A ``struct`` column of ``rows`` rows without nulls; its type may have no field at all."""
+    if not columns:
+        return pa.Array.from_buffers(arrow_type, rows, [None])
+    return pa.StructArray.from_arrays(columns, fields=list(arrow_type))
 
 
 def list_bounds(values: pa.Array) -> Offsets:

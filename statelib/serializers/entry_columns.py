@@ -8,6 +8,7 @@ from statelib.model.key_groups import assign_key_groups
 from statelib.model.key_hash import FieldsHash
 from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.model.types import Opaque, Pojo
+from statelib.serializers.columns import struct_column
 from statelib.serializers.key_hashes import hash_codes
 from statelib.serializers.keys import KeyGroups, encode_keys
 from statelib.serializers.registry import codec_of
@@ -27,12 +28,15 @@ def encode_entries(
     Raises InvalidRequestError (``null-key``, ``bad-column``, ``bad-key-group``, and the codecs' kinds),
     UnsupportedError (``no-key-hash``)."""
     unknown = sorted(set(table.column_names) - {"key_group", "key", "value", *_PARTS})
+    key_arrow = codec_of(schema.key_type).arrow_type
+    if "key" not in table.column_names and key_arrow == pa.struct([]):  # it says nothing, and Parquet cannot hold it
+        table = table.append_column("key", struct_column([], key_arrow, len(table)))
     if unknown or "key" not in table.column_names:
         raise InvalidRequestError(
             f"state {descriptor.name!r}: columns {table.column_names}: expected key, value and what its kind needs",
             kind="bad-column",
         )
-    keys = _column(table, "key", codec_of(schema.key_type).arrow_type)
+    keys = _column(table, "key", key_arrow)
     types = {"user_key": descriptor.user_key_type, "namespace": descriptor.namespace_type}
     parts = {}
     for name, argument in _PARTS.items():

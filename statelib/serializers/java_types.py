@@ -19,6 +19,7 @@ from statelib.serializers.columns import (
     byte_rows,
     present,
     scalar_column,
+    struct_column,
     struct_fields,
     valid_rows,
     with_nulls,
@@ -258,10 +259,7 @@ class PojoCodec(Unkeyed):
             column, inside = FlaggedCodec(field).decode(data, inside, end)
             columns.append(column)
         at[valid] = inside
-        values = pa.array([{}] * len(inside), self.arrow_type)
-        if columns:
-            values = pa.StructArray.from_arrays(columns, fields=list(self.arrow_type))
-        return with_nulls(values, valid), at
+        return with_nulls(struct_column(columns, self.arrow_type, len(inside)), valid), at
 
     def skip(self, data: Bytes, cursor: Cursor, limit: Cursor) -> Cursor:
         valid, at = self._flags(data, cursor, limit)

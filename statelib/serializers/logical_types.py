@@ -115,7 +115,7 @@ class _Logical:
             return tuple(SqlField("", self.type(values.get(name), depth + 1)) for name in _PARTS.get(root, ()))
         inherited = self.inherited(values.get("superType"), depth)
         fields = list_items(values.get("fields" if root == "ROW" else "attributes"))
-        if fields is None or not (fields or inherited):
+        if fields is None:
             raise self.bad(f"the fields of a {root}", "none")
         return inherited + tuple(self.field(field, depth) for field in fields)
 

@@ -55,8 +55,6 @@ def read_sql_snapshot(reader: Reader, name: str, version: int, nested: ReadNeste
     if name == ROW:
         types = [read_logical_type(reader) for _ in range(reader.count(5, "fields"))]
         nested(reader)
-        if not types:
-            raise _bad(reader, "the fields of a row", "none")
         return Sql(LogicalType("ROW", parts=tuple(SqlField(f"f{i}", type_) for i, type_ in enumerate(types))))
     if name == STRING:
         if version == 2:

@@ -11,6 +11,7 @@ _HEAD = re.compile(r"\s*([A-Z_]+)\s*(?:\(([^()]*)\))?\s*")
 _NOT_NULL = re.compile(r"\s*NOT\s+NULL\s*")
 _NUMBER = re.compile(r"[0-9]{1,10}")
 _FIELD = re.compile(r"\s*([^:<>,;]*[^:<>,;\s])\s*:")
+_EMPTY = re.compile(r"<\s*>")
 _PARTS = {"ARRAY": 1, "MULTISET": 1, "MAP": 2}
 MAX_DEPTH = 64
 
@@ -39,9 +40,12 @@ def parse_logical(text: str, at: int, fail: Fail, depth: int = 0) -> tuple[Logic
 
 
 def parse_fields(text: str, at: int, fail: Fail, *, named: bool, depth: int = 0) -> tuple[tuple[SqlField, ...], int]:
-    """``<name: TYPE, ...>``, or ``<TYPE, ...>``."""
+    """``<name: TYPE, ...>``, or ``<TYPE, ...>``. A row may have no field at all: ``<>``."""
     if text[at : at + 1] != "<":
         raise fail(at, "'<'")
+    empty = _EMPTY.match(text, at) if named else None
+    if empty:
+        return (), empty.end()
     found: list[SqlField] = []
     while not found or text[at : at + 1] == ",":
         at += 1

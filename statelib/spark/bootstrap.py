@@ -92,9 +92,14 @@ def run_bootstrap(
     """Write the savepoint. ``frames``: by (uid, state), in place of what the file says of ``rows``.
 
     Raises what reading and encoding the rows raises, InvalidRequestError (``duplicate-key``), ConflictError
-    (``location-taken``); then nothing of it is left but the empty directory."""
-    job = Job(bootstrap, place, place.claim(), new_attempt())
-    read = partial(_source, spark, bootstrap, open_snapshot, frames=frames or {})
+    (``location-taken``); then nothing of it is left."""
+    with place.claimed() as reference:
+        job = Job(bootstrap, place, reference, new_attempt())
+        return _written(spark, job, partial(_source, spark, bootstrap, open_snapshot, frames=frames or {}))
+
+
+def _written(spark: SparkSession, job: Job, read: Read) -> Outcome:
+    bootstrap, place = job.bootstrap, job.place
     with place.uploads(job.reference, bootstrap.parallelism * len(bootstrap.keyed), attempt=job.attempt) as uploads:
         contents = {uid: _contents(bootstrap, uid, read) for uid in bootstrap.operators}
         handles = {

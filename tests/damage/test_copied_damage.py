@@ -24,5 +24,5 @@ def test_damage_is_not_carried_over(saved: Stored, tmp_path: Path, changes: Mapp
     with done(flipped(path, path.stat().st_size - 20, 0)), pytest.raises(CorruptStateError, match=path.name) as refused:
         rewrite(saved.open(), place, changes=changes)
     assert refused.value.kind == "checksum-mismatch"
-    assert list((tmp_path / "again").rglob("*")) == [tmp_path / "again" / "savepoint-again-1"]
+    assert list((tmp_path / "again").rglob("*")) == []
     rewrite(saved.open(), place, changes=changes)

@@ -15,8 +15,9 @@ from statelib.model.handles import (
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.model.types import LONG
-from statelib.restore.change_log import read_change_log, schema_of_log
+from statelib.restore.change_log import read_change_log
 from statelib.restore.plan import RestoreSource
+from statelib.restore.union_schema import union_schema
 from statelib.serializers.rows import StateRows
 from statelib.storage.memory import MemoryReader
 from tests.fuzz.campaign import Target
@@ -36,7 +37,7 @@ def _read(schema: KeyedStateSchema, offset: int, data: bytes) -> None:
     log = read_change_log(source, handle, _ALL)
     for _ in log.over(_ALL).rest():
         pass
-    schema_of_log(source.reader, handle, 128, LONG)
+    union_schema(source.reader, {0: handle}, 128, "log", LONG)
 
 
 def _flink_logs() -> Target:
@@ -45,7 +46,7 @@ def _flink_logs() -> Target:
     for fixture in ("1.20.5/hashmap-changelog", "2.3.0/rocksdb-changelog"):
         for path in sorted(Path(ROOT / fixture).rglob("dstl/*")):
             name, data = f"{fixture} {path.name}", path.read_bytes()
-            schema = schema_of_log(MemoryReader(), _handle(data, 0), 128, LONG)
+            schema = union_schema(MemoryReader(), {0: _handle(data, 0)}, 128, "log", LONG)
             if schema.states:  # the others go on with what an earlier file began
                 seeds[name], schemas[name] = data, schema
     return Target(seeds, lambda name, data: _read(schemas[name], 0, data))

@@ -11,7 +11,6 @@ from flink_fixtures import KEYED_KINDS, ROOT, opened
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
 from statelib.flows.opened import open_checkpoint
 from statelib.formats.change_set import decode_stream
-from statelib.formats.keyed_header import decode_keyed_header
 from statelib.formats.metadata import decode_metadata, encode_metadata
 from statelib.formats.typed_json import entry_lines
 from statelib.model.handles import (
@@ -19,15 +18,15 @@ from statelib.model.handles import (
     ChangeFileStateHandle,
     ChangelogStateBackendHandleImpl,
     ChangelogStateHandleStreamImpl,
-    IncrementalRemoteKeyedStateHandle,
     InMemoryChangelogStateHandle,
 )
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.types import LONG
-from statelib.restore.change_log import schema_of_log, with_whole_files
+from statelib.restore.change_log import with_whole_files
 from statelib.restore.entries import iter_entries
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
+from statelib.restore.union_schema import union_schema
 from statelib.storage.views import StateReader
 from statelib.testing.keyed_samples import all_entries
 
@@ -66,11 +65,7 @@ def normal(line: dict[str, object]) -> str:
 
 def source_of(handle: object, reader: StateReader) -> RestoreSource:
     assert isinstance(handle, ChangelogStateBackendHandleImpl)
-    if not handle.materialized:
-        return RestoreSource(handle, reader, schema_of_log(reader, handle, 128, LONG), None)
-    (below,) = handle.materialized
-    assert isinstance(below, IncrementalRemoteKeyedStateHandle)
-    return RestoreSource(handle, reader, decode_keyed_header(reader.read(below.meta), 128).schema, None)
+    return RestoreSource(handle, reader, union_schema(reader, {0: handle}, 128, "log", LONG), None, partial=True)
 
 
 @pytest.fixture(params=list(checkpoints()), ids=lambda c: f"{c[0]}-{c[1][-5:]}")
@@ -155,7 +150,7 @@ def test_without_a_key_type_it_says_so() -> None:
     source = load(*next(checkpoints())).sources[0]
     assert isinstance(source.handle, ChangelogStateBackendHandleImpl)
     with pytest.raises(UnsupportedError) as caught:
-        schema_of_log(source.reader, source.handle, 128)
+        union_schema(source.reader, {0: source.handle}, 128, "log")
     assert caught.value.kind == "unknown-key-type"
 
 
@@ -202,5 +197,5 @@ def test_a_compressed_log_has_the_size_that_flink_counted() -> None:
     for size_bytes, kind in ((stream.size_bytes - 1, "corrupt-changelog"), (len(raw) // 3, "size-mismatch")):
         log = (replace(part, segments=((replace(stream, size_bytes=size_bytes), offset),)),)
         with pytest.raises(CorruptStateError) as caught:
-            schema_of_log(reader, replace(handle, log=log), 128, LONG)
+            union_schema(reader, {0: replace(handle, log=log)}, 128, "log", LONG)
         assert caught.value.kind == kind

@@ -26,6 +26,13 @@ CASES: list[tuple[str, Any, str, dict[str, Any]]] = [
     ("sql<TIMESTAMP(3)>", datetime(1970, 1, 2, 12), "0000000007b98a00", NOON),
     ("sql<TIMESTAMP_LTZ(9)>", datetime(1970, 1, 2, 12), "0000000007b98a0000000000", NOON),
     ("sql<ARRAY<BIGINT>>", [5], "000000100100000000000000" + "0500000000000000", {"type": "list", "v": [LONG]}),
+    ("rowdata<>", {}, "000000080000000000000000", {"type": "rowdata", "kind": "+I", "v": []}),
+    (
+        "rowdata<a: ROW<>>",
+        {"a": {}},
+        "00000018" + "0000000000000000" + "0800000010000000" + "0000000000000000",
+        {"type": "rowdata", "kind": "+I", "v": [{"type": "rowdata", "kind": "+I", "v": []}]},
+    ),
     (
         f"rowdata<a: STRUCTURED(a.B$C)<min: BIGINT, map: RAW({VIEW})>>",
         {"a": {"min": 5, "map": b"\0"}},
