@@ -8,6 +8,8 @@ Airflow carry them across processes.
 
 from typing import Any, ClassVar
 
+from statelib.visible import visible
+
 MAX_MESSAGE = 4000
 """Characters; of a longer one the middle is left out."""
 
@@ -22,7 +24,7 @@ class StatelibError(Exception):
         self.message = _readable(message, self.keeps_lines)
         super().__init__(self.message)
         self.kind = kind
-        self.hint = hint
+        self.hint = visible(hint, lines=True)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -60,14 +62,10 @@ class UnsupportedError(StatelibError):
 
 
 def _readable(message: str, keeps_lines: bool) -> str:
-    """What cannot be printed as Python writes it in a literal, and nothing longer than :data:`MAX_MESSAGE`."""
+    """Return the message with hidden characters as escapes, and nothing longer than :data:`MAX_MESSAGE`."""
     if len(message) > MAX_MESSAGE:
         message = f"{message[: MAX_MESSAGE // 2]} [...] {message[-MAX_MESSAGE // 2 + 7 :]}"
-    if message.isprintable():
-        return message
-    return "".join(
-        c if c.isprintable() or (keeps_lines and c == "\n") else c.encode("unicode_escape").decode() for c in message
-    )
+    return visible(message, lines=keeps_lines)
 
 
 def _rebuild(cls: type[StatelibError], message: str, kind: str, hint: str) -> StatelibError:

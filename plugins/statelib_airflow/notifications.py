@@ -4,9 +4,12 @@ import importlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
+
+from statelib.visible import visible
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -18,7 +21,8 @@ SPARK_LINE = re.compile(r"^statelib: (.+)$", re.MULTILINE)
 @dataclass(frozen=True)
 class Alert:
     """What a message says; as text, the whole message. In the templates of a notifier it is ``statelib``:
-    ``{{ statelib }}``, ``{{ statelib.title }}``, ``{{ statelib.hint }}`` and so on."""
+    ``{{ statelib }}``, ``{{ statelib.title }}``, ``{{ statelib.hint }}`` and so on. The reason may quote events:
+    a template of HTML takes ``{{ statelib.html }}``."""
 
     pipeline: str
     checkpoint_id: int | None
@@ -33,10 +37,15 @@ class Alert:
         checkpoint = "no checkpoint begun" if self.checkpoint_id is None else f"checkpoint {self.checkpoint_id}"
         return f"statelib: {self.pipeline}, {checkpoint}: {self.what}"
 
+    @property
+    def html(self) -> str:
+        """The whole message as text of an HTML page or mail, in which nothing is markup."""
+        return escape(str(self))
+
     def __str__(self) -> str:
         lines = [self.title, f"run: {self.run}", f"reason: {self.reason}"]
         more = {"hint": self.hint, "log": self.log}
-        return "\n".join(lines + [f"{name}: {text}" for name, text in more.items() if text])
+        return visible("\n".join(lines + [f"{name}: {text}" for name, text in more.items() if text]), lines=True)
 
 
 class StatelibNotifier(BaseNotifier):

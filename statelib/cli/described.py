@@ -1,5 +1,6 @@
 """What ``inspect`` and ``checkpoints show`` say of a snapshot, for machines and for people."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from statelib.cli.output import Column, count, line, size, table
@@ -169,7 +170,8 @@ def print_snapshot(opened: Checkpoint) -> None:
     for operator in (o for o in told["operators"] if o["operator_states"]):
         _print_operator_states(operator)
     for state, events in told["late_events"].items():
-        line(f"\nstate {state}: {count(events)} events of this interval were too late for their windows")
+        line()
+        line(f"state {state}: {count(events)} events of this interval were too late for their windows")
     if told["files"]:
         columns = [Column("file"), Column("size", right=True), Column("crc32c"), Column("key groups")]
         rows = [[f["path"], size(f["size_bytes"]), f["crc32c"], f["key_groups"]] for f in told["files"]]
@@ -187,14 +189,20 @@ def _print_the_rest(told: Json) -> None:
         if operator["finished"] or operator["finished_subtasks"]:
             finished = "all" if operator["finished"] else count(operator["finished_subtasks"])
             rest.append(f"{_title(operator)}, {finished} of its subtasks had finished")
-    if rest:
-        line("\n" + "\n".join(rest))
+    _print_block(rest)
     if told["left_out"]:
-        line("\nno state that can be read:\n" + "\n".join(f"  {text}" for text in told["left_out"]))
+        _print_block(["no state that can be read:", *(f"  {text}" for text in told["left_out"])])
+
+
+def _print_block(texts: Sequence[str]) -> None:
+    """Lines of text below an empty one; nothing for none."""
+    for text in ["", *texts] if texts else []:
+        line(text)
 
 
 def _print_operator(operator: Json) -> None:
-    line(f"\n{_title(operator)}, key {operator['key_type'] or 'unknown'}")
+    line()
+    line(f"{_title(operator)}, key {operator['key_type'] or 'unknown'}")
     if operator["uid"]:
         line(f"  id {operator['operator_id']}")
     if "unreadable" in operator:

@@ -115,11 +115,13 @@ def _print(dump: HexDump, window: range | None) -> None:
     for text in dump.notes:
         note(text)
     for part in dump.parts:
-        line(f"\n{part.title}, {len(part.data):,} bytes from offset {part.base:#x}")
+        line()
+        line(f"{part.title}, {len(part.data):,} bytes from offset {part.base:#x}")
         _print_fields(part, window)
         left = len(part.data) - part.end
         if part.problem:
-            line(f"\nstopped at offset {part.base + part.end:#x}: {part.problem}")
+            line()
+            line(f"stopped at offset {part.base + part.end:#x}: {part.problem}")
             _print_raw(part)
         elif left:
             line(f"{left:,} bytes behind it from offset {part.base + part.end:#x}")

@@ -12,19 +12,33 @@ from typing import Annotated, Any, NoReturn, Self
 import typer
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.segment import Segment
 from rich.table import Table
 
 from statelib.cli import completion
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError
 from statelib.flows.wiring import secrets
 from statelib.telemetry.logs import hidden
+from statelib.visible import visible, visible_json
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+
+class SafeConsole(Console):
+    """A console whose text is only text: what a terminal would obey, or nobody could see, is written as an escape.
+
+    Whatever is printed comes through here; the styles of the presenter are no part of the text."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            text = segment.text if segment.control else visible(segment.text, lines=True)
+            yield segment if text is segment.text else Segment(text, segment.style, segment.control)
+
+
+out = SafeConsole(highlight=False, emoji=False)
+err = SafeConsole(stderr=True, highlight=False, emoji=False)
 
 UNBOUNDED = 10_000
 """Columns of a pipe: whoever reads it must not find a word broken in two."""
@@ -47,8 +61,9 @@ class Column:
 
 
 def print_json(value: Any) -> None:
-    """One document, keys as in the records; dataclasses become objects."""
-    sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=False) + "\n")
+    """One document, keys as in the records; dataclasses become objects. Hidden characters are JSON's escapes: exact
+    for who parses it, harmless for who reads it."""
+    sys.stdout.write(visible_json(json.dumps(_plain(value), indent=2, ensure_ascii=False)) + "\n")
 
 
 class Steps:
@@ -85,7 +100,7 @@ def working(what: str) -> Iterator[None]:
     if not err.is_terminal:
         yield
         return
-    with err.status(escape(what)):
+    with err.status(escape(visible(what))):
         yield
 
 
@@ -101,6 +116,7 @@ def _plain(value: Any) -> Any:
 
 def table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """Print a table; spare columns go first where it is too wide, and no word is ever cut."""
+    rows = [[visible(cell) for cell in row] for row in rows]  # before widths are counted
     shown = list(range(len(columns)))
     spare = [i for i, column in enumerate(columns) if column.spare]
     made = _table(columns, rows, shown)
@@ -108,7 +124,7 @@ def table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) 
         shown.remove(spare.pop())
         made = _table(columns, rows, shown)
     line()
-    out.print(f"[bold]{escape(title)}[/]", soft_wrap=True)
+    out.print(f"[bold]{escape(visible(title))}[/]", soft_wrap=True)
     widths = _widths(made)
     made.width = min(max(width(), widths.minimum), widths.maximum)
     out.print(made, crop=False)
@@ -144,13 +160,13 @@ def width() -> int:
 
 
 def line(text: str = "") -> None:
-    """Print a line as it is: the terminal wraps it, and it can be copied in one piece."""
-    out.print(text, markup=False, soft_wrap=True)
+    """Print one line: the terminal wraps it, and it can be copied in one piece."""
+    out.print(visible(text), markup=False, soft_wrap=True)
 
 
 def note(text: str) -> None:
     """The same, beside the result: to the error stream."""
-    err.print(text, markup=False, soft_wrap=True)
+    err.print(visible(text), markup=False, soft_wrap=True)
 
 
 def size(size_bytes: int | None) -> str:
@@ -191,7 +207,7 @@ def confirmed(question: str, yes: bool, as_json: bool) -> None:
     if yes:
         return
     try:
-        agreed = None if as_json else typer.confirm(f"\n{question}", err=True)
+        agreed = None if as_json else typer.confirm(f"\n{visible(question, lines=True)}", err=True)
     except typer.Abort:
         agreed = None
     if agreed is None:

@@ -28,6 +28,7 @@ from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.operator_content import left_out
 from statelib.flows.wiring import deployment, storage_root
 from statelib.model.types import StateType
+from statelib.visible import visible_json
 
 Snapshot = Annotated[
     str,
@@ -144,8 +145,9 @@ def _check_output(form: str, output: Path | None, everything: bool, as_json: boo
 
 def _write_lines(lines: Iterator[str], output: Path | None) -> None:
     if output is None:
+        shown = visible_json if sys.stdout.isatty() else str  # a terminal would obey what a value holds
         for text in lines:
-            sys.stdout.write(text + "\n")
+            sys.stdout.write(shown(text) + "\n")
         return
     with writing(output):
         target = output.open("x", encoding="utf-8")

@@ -121,9 +121,16 @@ def check(
         raise CorruptStateError(
             f"checkpoint {record.pipeline}/{checkpoint_id} is not complete: {'; '.join(report.failures)}",
             kind="gate-failed",
-            hint=f"report: {report.report_uri}",
+            hint=_where_said(record, report.report_uri),
         )
     return report
+
+
+def _where_said(record: CheckpointRecord, report_uri: str) -> str:
+    """Where all results are to be read: the report, or if it could not be written, the catalog."""
+    return (
+        f"report: {report_uri}" if report_uri else f"statelib checkpoints show {record.pipeline}/{record.checkpoint_id}"
+    )
 
 
 def judge(

@@ -18,6 +18,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
 from statelib.restore.volume import bytes_to_read, entries_to_read
+from statelib.visible import as_markdown, visible
 
 
 @dataclass(frozen=True)
@@ -89,21 +90,21 @@ class RestorePlan:
         return f"about {self.estimate_ms / 1000:.1f} s, as fast as before checkpoint {self.estimated_from}"
 
     def describe(self) -> str:
-        """The plan as Markdown, for logs and for the person who approves it."""
+        """The plan as Markdown, for logs and for the person who approves it. Names out of a snapshot are only text."""
         name = f"checkpoint {self.checkpoint_id}" if self.checkpoint_id is not None else self.directory
         entries = "unknown" if self.entries is None else f"{self.entries:,}"
         lines = [
-            f"**Restore `{self.pipeline}` to {name}** ({self.claim_mode})",
-            f"- directory: `{self.directory}`",
+            f"**Restore `{self.pipeline}` to {as_markdown(name)}** ({self.claim_mode})",
+            f"- directory: `{visible(self.directory).replace('`', chr(39))}`",
             f"- entries: {entries}",
             f"- slowest subtask: {self.estimate()}",
             f"- parallelism: {self.old_parallelism} → {self.parallelism}",
             f"- leaves behind: {', '.join(map(str, self.abandoned)) or 'nothing'}",
             f"- aborts, because it is under way: {', '.join(map(str, self.aborts)) or 'nothing'}",
         ]
-        lines += [f"- {line}" for line in self.states]
-        lines += [f"- **not restored**: {line}" for line in self.non_restored]
-        return "\n".join(lines + [f"- {line}" for line in self.reads])
+        lines += [f"- {as_markdown(line)}" for line in self.states]
+        lines += [f"- **not restored**: {as_markdown(line)}" for line in self.non_restored]
+        return "\n".join(lines + [f"- {as_markdown(str(line))}" for line in self.reads])
 
 
 def find_checkpoint(

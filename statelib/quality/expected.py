@@ -13,6 +13,8 @@ from statelib.quality.facts import RehearsedRange, StateSample, UserExpectation
 from statelib.quality.rules import Check, FoundRow, Frame, Library, OneOf, Unanswerable
 
 EXACT_DOUBLES = 1 << 53
+MAX_NAME = 60
+"""Characters of a state's name in that of its page: file systems allow 255 bytes for all of it."""
 NOT_THERE = "the checkpoint has no such state; the pipeline file has changed since it was taken"
 NEEDS_ALL = "needs all entries of the state, which has more than checks.sample_rows allows to read"
 
@@ -27,7 +29,8 @@ def expectation_frames(expectations: Iterable[UserExpectation], samples: Mapping
         sample = samples.get(state) or StateSample(state, pa.table({}), (), 0)
         checks = tuple(_check(expectation, sample, there=state in samples) for expectation in wanted)
         safe = re.sub(r"[^A-Za-z0-9_-]", "_", state)
-        name = f"state_{safe}" if safe == state else f"state_{number}_{safe}"
+        named = safe == state and len(safe) <= MAX_NAME
+        name = f"state_{safe}" if named else f"state_{number}_{safe[:MAX_NAME]}"
         notes = () if sample.complete else (f"state {state}: {sample.note}",)
         found.append(Frame(name, sample.keys, to_pandas(sample.table), checks, notes))
     return found

@@ -1,6 +1,15 @@
 """The quality gate: proves from collected facts that a checkpoint is complete and as expected, and keeps the proof."""
 
+import shutil
+from typing import TYPE_CHECKING
+
+from statelib.errors import InvalidRequestError
+from statelib.model.quality import QualityResult, Severity
+from statelib.model.record import CheckpointRecord
 from statelib.quality.facts import CheckpointFacts, QualityReport
+
+if TYPE_CHECKING:
+    from statelib.quality.validation import Validation
 
 __all__ = ["QualityReport", "run_gate"]
 
@@ -9,14 +18,47 @@ def run_gate(facts: CheckpointFacts, docs_directory: str) -> QualityReport:
     """Judge ``facts`` with Great Expectations and write the result as static HTML pages.
 
     ``docs_directory``: absolute path or ``file:`` URI. It is created; if an earlier run of the
-    gate made it, its pages stay and the new ones go to ``<docs_directory>-2``, and so on. The
-    first call in a process costs some seconds of CPU for the import.
+    gate made it, its pages stay and the new ones go to ``<docs_directory>-2``, and so on. The verdict does not
+    depend on the pages: where they cannot be written, the report's URI is '' and a warning among the results says
+    why. The first call in a process costs some seconds of CPU for the import.
     """
-    from statelib.quality.docs import fresh_directory, write_index
     from statelib.quality.frames import frames_of
     from statelib.quality.validation import validate
 
-    directory = fresh_directory(docs_directory)
-    judged = validate(frames_of(facts), str(directory))
-    uri = write_index(directory, facts.record, judged)
-    return QualityReport(uri, tuple(judged))
+    validation = validate(frames_of(facts))
+    try:
+        uri = _report(validation, facts.record, docs_directory)
+    except InvalidRequestError as error:
+        return QualityReport("", (*validation.results, _without_report(error)))
+    return QualityReport(uri, validation.results)
+
+
+def _report(validation: "Validation", record: CheckpointRecord, docs_directory: str) -> str:
+    """Write the report and return its URI. A half-written one is removed.
+
+    Raises InvalidRequestError (``report-not-written``) whatever went wrong: the pages are made by a library, from
+    data of any kind."""
+    from statelib.quality.docs import fresh_directory, write_index
+
+    directory = None
+    try:
+        directory = fresh_directory(docs_directory)
+        validation.write_pages(str(directory))
+        return write_index(directory, record, validation.results)
+    except Exception as error:
+        if directory is not None:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise InvalidRequestError(
+            f"the report of {record.pipeline}/{record.checkpoint_id} cannot be written to {docs_directory}: "
+            f"{_reason(error)}",
+            kind="report-not-written",
+            hint="let STATELIB_DOCS name a directory with free space that Airflow's workers may write to",
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}"
+
+
+def _without_report(error: InvalidRequestError) -> QualityResult:
+    return QualityResult("report", "the report is written", Severity.WARN, False, 1, 1, (str(error),))

@@ -1,9 +1,11 @@
 """The one place that speaks to Great Expectations: rules in, results and Data Docs pages out."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from statelib.model.quality import QualityResult
 from statelib.quality.deferred import deferred, without
+from statelib.quality.masking import masked
 from statelib.quality.rules import AtMost, Check, Equal, FoundRow, Frame, Library, OneOf, Unanswerable
 
 # Both serve a few expectations of distributions, and take a quarter of the time that importing all takes.
@@ -16,20 +18,41 @@ with deferred("altair", "scipy.stats"), without("pyspark"):
     from great_expectations.data_context.types.base import DataContextConfig, InMemoryStoreBackendDefaults
     from great_expectations.datasource.fluent import PandasDatasource
 
+_SITE = "checkpoint"
 MOST_SENTENCES = 10
 """Failures of one expectation that are spelled out; the rest are counted."""
 
 
-def validate(frames: Sequence[Frame], docs_directory: str) -> list[QualityResult]:
-    """Judge every frame, in order, and build the Data Docs site in ``docs_directory`` (a path)."""
-    context = gx.get_context(mode="ephemeral", project_config=_config(docs_directory))
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """The results of all checks, and what the pages of a report are made from."""
+
+    results: tuple[QualityResult, ...]
+    _context: EphemeralDataContext
+
+    def write_pages(self, directory: str) -> None:
+        """Build the Data Docs site in ``directory`` (a path)."""
+        _mask_results(self._context)
+        self._context.add_data_docs_site(_SITE, _site(directory))
+        self._context.build_data_docs()
+
+
+def validate(frames: Sequence[Frame]) -> Validation:
+    """Judge every frame, in order; nothing is written."""
+    context = gx.get_context(mode="ephemeral", project_config=_config())
     source = context.data_sources.add_pandas("checkpoint")
-    judged = []
+    judged: list[QualityResult] = []
     for frame in frames:
         found = _validate(context, source, frame)
         judged += [_judge(frame, check, found.get(check.name)) for check in frame.checks]
-    context.build_data_docs()
-    return judged
+    return Validation(tuple(judged), context)
+
+
+def _mask_results(context: EphemeralDataContext) -> None:
+    """Replace what was stored to be shown: templates write it into pages as it is."""
+    store = context.validation_results_store
+    for key in store.list_keys():
+        store.update(key, store.deserialize(masked(store.get(key).to_json_dict())))
 
 
 def _validate(
@@ -56,19 +79,23 @@ def _validate(
     return {found.expectation_config.description: found for found in result.results if found.expectation_config}
 
 
-def _config(docs_directory: str) -> DataContextConfig:
-    site = {
-        "class_name": "SiteBuilder",
-        "show_how_to_buttons": False,
-        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": docs_directory},
-        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder", "show_cta_footer": False},
-    }
+def _config() -> DataContextConfig:
     return DataContextConfig(
         store_backend_defaults=InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
-        data_docs_sites={"checkpoint": site},
         analytics_enabled=False,
         progress_bars={"globally": False},
     )
+
+
+def _site(directory: str) -> dict[str, object]:
+    return {
+        "class_name": "SiteBuilder",
+        "show_how_to_buttons": False,
+        "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": directory},
+        "site_index_builder": {"class_name": "DefaultSiteIndexBuilder", "show_cta_footer": False},
+        # The pages of the suites repeat what those of the results say; nothing is profiled.
+        "site_section_builders": {"expectations": "none", "profiling": "none"},
+    }
 
 
 def _expectation(check: Check) -> gxe.Expectation:

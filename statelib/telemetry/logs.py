@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 from statelib.errors import InvalidRequestError
+from statelib.visible import visible, visible_json
 
 FIELDS = ("pipeline", "checkpoint_id", "attempt", "subtask")
 """What may be bound, in the order in which it is shown."""
@@ -117,7 +118,8 @@ class _Handler(logging.Handler):
 
 
 class TextLines(logging.Formatter):
-    """``<UTC> <level> <logger>: <message> [pipeline=... checkpoint_id=...]``, then a traceback if there is one."""
+    """``<UTC> <level> <logger>: <message> [pipeline=... checkpoint_id=...]``, then a traceback if there is one. Further
+    lines of either are indented, so that no data can pass for a line of the log."""
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         super().__init__()
@@ -127,7 +129,8 @@ class TextLines(logging.Formatter):
         named = " ".join(f"{name}={value}" for name, value in current().items())
         line = f"{_moment(record)} {record.levelname} {record.name}: {record.getMessage()}"
         parts = [f"{line} [{named}]" if named else line, _traceback(self, record)]
-        return hidden("\n".join(part for part in parts if part), self._secrets)
+        text = hidden("\n".join(part for part in parts if part), self._secrets)
+        return visible(text, lines=True).replace("\n", "\n  ")
 
 
 class JsonLines(logging.Formatter):
@@ -148,7 +151,7 @@ class JsonLines(logging.Formatter):
         }
         if traceback := _traceback(self, record):
             content["error_detail"] = hidden(traceback, self._secrets)
-        return json.dumps(content, ensure_ascii=False)
+        return visible_json(json.dumps(content, ensure_ascii=False))
 
 
 def _moment(record: logging.LogRecord) -> str:

@@ -255,6 +255,16 @@ def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(here: Deployment,
     ]
 
 
+def test_in_a_mail_the_reason_is_text_and_no_markup(here: Deployment, told: list[str]) -> None:
+    from plugins.statelib_airflow.notifications import StatelibNotifier
+
+    error = RuntimeError("shop <img src=x onerror=alert(1)> \x1b[2J\u202e& 'more'")
+    StatelibNotifier("sales", "pagers.Pager", {"text": "<pre>{{ statelib.html }}</pre>"})(context_of(error))
+    (text,) = told
+    assert "&lt;img src=x onerror=alert(1)&gt; \\x1b[2J\\u202e&amp; &#x27;more&#x27;" in text
+    assert text.count("<") == 2
+
+
 @pytest.mark.parametrize(
     ("exception", "reason"),
     [

@@ -51,7 +51,9 @@ def expectation(expect: str, severity: Severity = Severity.FAIL, **parameters: o
 
 
 def judge(tmp_path: Path, sample: StateSample, *wanted: UserExpectation) -> list[tuple[bool, int, tuple[str, ...]]]:
-    results = validate(expectation_frames(wanted, {"total": sample}), str(tmp_path))
+    validation = validate(expectation_frames(wanted, {"total": sample}))
+    validation.write_pages(str(tmp_path))
+    results = validation.results
     assert [r.name for r in results] == [w.said for w in wanted]
     assert [r.severity for r in results] == [w.severity for w in wanted]
     return [(r.passed, r.failed, r.sentences) for r in results]
@@ -94,7 +96,7 @@ def test_a_sample_is_said_to_be_one_and_answers_no_question_about_all_rows(tmp_p
 
 def test_a_state_that_is_not_there_does_not_pass(tmp_path: Path) -> None:
     frames = expectation_frames([expectation("column_values_to_be_unique", column="guest")], {})
-    (result,) = validate(frames, str(tmp_path))
+    (result,) = validate(frames).results
     assert not result.passed
     assert "has no such state" in result.sentences[0]
 

@@ -1,0 +1,126 @@
+"""Pages of a report: readable without a network, without scripts, and with nothing of the data but text.
+
+Great Expectations' pages load their styles and scripts from other people's servers. A page is parsed and written anew
+from the elements and attributes that a report needs, so that it looks the same in ten years, behind a firewall, and
+tells nobody that it was opened. What is not known is left out; text stays text.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from html import escape
+from html.parser import HTMLParser
+
+from statelib.quality.masking import unmasked
+
+CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+"""What a browser may do with a page, wherever it was opened from."""
+STYLE = """<style>
+:root { color-scheme: light dark; --good: #1a7f37; --bad: #c62828; --warned: #9a6700; --line: #8884; }
+body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin-top: 1.6rem; } a { color: #1f6feb; }
+table { border-collapse: collapse; width: 100%; margin: .5rem 0; }
+td, th { border-bottom: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top; }
+td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+code { font-size: .92em; overflow-wrap: anywhere; white-space: pre-wrap; }
+.good, .text-success { color: var(--good); } .bad, .text-danger { color: var(--bad); }
+.warned, .text-warning { color: var(--warned); }
+.alert, .card { border: 1px solid var(--line); border-radius: 6px; padding: .5rem .75rem; margin: .75rem 0; }
+.fas { font-style: normal; } .fa-check-circle::before { content: "\\2714"; } .fa-times::before { content: "\\2718"; }
+.fa-exclamation-triangle::before { content: "\\26A0"; }
+.cooltip > .top { display: none; } .cooltip:hover > .top { display: inline; margin-left: .5em; opacity: .7; }
+.nav, .breadcrumb { list-style: none; padding: 0; display: flex; gap: 1rem; flex-wrap: wrap; }
+</style>"""
+
+_ELEMENTS = frozenset({
+    "a", "b", "br", "code", "div", "em", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "i", "li", "nav", "ol", "p", "pre",
+    "section", "small", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+})  # fmt: skip
+_EMPTY = frozenset({"br", "hr"})
+_DROPPED = frozenset({"script", "style", "footer", "noscript", "template", "svg", "iframe", "object", "label"})
+"""Elements that go with all they hold: most need what is fetched, or scripts."""
+_ATTRIBUTES = frozenset({"class", "id", "lang", "hidden", "colspan", "rowspan", "role"})
+_NAME = re.compile(r"[\w -]*", re.ASCII)
+"""Every value that the templates write. What looks otherwise is not theirs."""
+_LINK = re.compile(r"#[\w-]+|(?:\.\./)*[\w-][\w./-]*\.html", re.ASCII)
+
+
+def page(title: str, body: str) -> str:
+    """Return a page of our own around ``body``, which is HTML."""
+    return f'<!DOCTYPE html><html lang="en"><head>{_head(title)}</head><body>{body}</body></html>\n'
+
+
+def text(data: str) -> str:
+    """Return any text as HTML."""
+    return escape(data)
+
+
+def self_contained(html: str, is_page: Callable[[str], bool]) -> str:
+    """Return the page with the known elements and attributes only, our style sheet, and masked text put back.
+
+    ``is_page``: whether a relative link leads to a page of the report; the others become text."""
+    filtered = _Filter(is_page)
+    filtered.feed(html)
+    filtered.close()
+    return page(unmasked(filtered.title.strip()), "".join(filtered.written))
+
+
+def _head(title: str) -> str:
+    return (
+        f'<meta charset="UTF-8"><meta http-equiv="Content-Security-Policy" content="{CSP}">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{text(title)}</title>{STYLE}'
+    )
+
+
+class _Filter(HTMLParser):
+    """Writes what is allowed; comments, declarations and processing instructions are not."""
+
+    def __init__(self, is_page: Callable[[str], bool]) -> None:
+        super().__init__(convert_charrefs=True)
+        self.title = ""
+        self.written: list[str] = []
+        self._is_page = is_page
+        self._open: list[str] = []
+        self._dropped: list[str] = []
+        self._in_body = False
+        self._in_title = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if self._dropped:
+            self._dropped += [tag] if tag == self._dropped[0] else []
+        elif tag in _DROPPED:
+            self._dropped = [tag]
+        elif tag in ("body", "title"):
+            self._in_body, self._in_title = tag == "body", tag == "title" and not self.title
+        elif self._in_body and tag in _ELEMENTS:
+            self.written.append(f"<{tag}{''.join(self._attributes(attrs))}>")
+            self._open += [] if tag in _EMPTY else [tag]
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._dropped:
+            self._dropped = self._dropped[1:] if tag == self._dropped[0] else self._dropped
+        elif tag == "title":
+            self._in_title = False
+        elif tag in self._open:
+            while (closed := self._open.pop()) != tag:
+                self.written.append(f"</{closed}>")
+            self.written.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        if self._dropped:
+            return
+        if self._in_title:
+            self.title += data
+        elif self._in_body:
+            self.written.append(text(unmasked(data)))
+
+    def close(self) -> None:
+        super().close()
+        self.written += [f"</{tag}>" for tag in reversed(self._open)]
+
+    def _attributes(self, attrs: Iterable[tuple[str, str | None]]) -> Iterable[str]:
+        for name, value in attrs:
+            written = value or ""
+            if name in _ATTRIBUTES and _NAME.fullmatch(written):
+                yield f' {name}="{written}"'
+            elif name == "href" and _LINK.fullmatch(written) and (written.startswith("#") or self._is_page(written)):
+                yield f' href="{written}"'

@@ -1,0 +1,64 @@
+"""What terminals obey and nobody can see is written as escapes; everything else stays as it is."""
+
+import json
+
+import pytest
+from hostile_strings import TERMINAL, hostile_text
+from hypothesis import given
+
+from statelib.visible import as_markdown, is_hidden, visible, visible_json
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "plain",
+        "Zürich 東京\u3000駅",
+        "\u0645\u06cc\u200c\u062e\u0648",
+        "👩\u200d👩\u200d👧",
+        "a\u0301",
+        "1\u00a0000",
+        "[b]:skull:",
+    ],
+)
+def test_what_people_write_stays(text: str) -> None:
+    assert visible(text) == text
+    assert json.loads(visible_json(json.dumps(text, ensure_ascii=False))) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2J", "\\x1b[2J"),
+        ("\x9b31m\x7f", "\\x9b31m\\x7f"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("a\nb\r", "a\\nb\\r"),
+        ("\U000e0041", "\\U000e0041"),
+        ("\ud800", "\\ud800"),
+    ],
+)
+def test_what_is_hidden_is_shown(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@given(hostile_text())
+def test_nothing_hidden_is_left_and_twice_is_once(text: str) -> None:
+    shown = visible(text)
+    assert not any(map(is_hidden, shown))
+    assert visible(shown) == shown
+    assert visible(text, lines=True).count("\n") == text.count("\n")
+
+
+@given(hostile_text())
+def test_json_stays_exact(text: str) -> None:
+    document = visible_json(json.dumps({text: [text]}, indent=2, ensure_ascii=False))
+    assert json.loads(document) == {text: [text]}
+    assert not any(c != "\n" and is_hidden(c) for c in document)
+
+
+@pytest.mark.parametrize("text", [*TERMINAL, "![x](https://example.org/x.png)", "<img src=x>", "`code`", "a\n# b"])
+def test_markdown_of_a_name_is_one_line_without_links_elements_and_code(text: str) -> None:
+    written = as_markdown(text)
+    assert "\n" not in written
+    bare = written.replace("\\\\", "")
+    assert all(bare[i - 1] == "\\" for i, c in enumerate(bare) if c in "`*[]<>!")
