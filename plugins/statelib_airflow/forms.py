@@ -15,6 +15,11 @@ SUBSET = r"^((?!0+(\.0+)?%)([0-9]{1,2}(\.[0-9]{1,6})?|100)%|[1-9][0-9]{0,5}/[1-9
 
 def savepoint_form() -> dict[str, Param]:
     labels = {"canonical": "canonical: every backend and Flink read it", "native": "native: the backend's own form"}
+    stops = {
+        "no": "no: the pipeline goes on",
+        "suspend": "suspend: timers and windows stay as they are, for whoever restores the savepoint",
+        "drain": "drain: event-time timers fire and windows close first, because no events will follow",
+    }
     return {
         "format": Param(
             "canonical",
@@ -39,6 +44,14 @@ def savepoint_form() -> dict[str, Param]:
             examples=["before release 2.4", "before the parallelism is doubled"],
             title="Note",
             description="why it was taken",
+        ),
+        "stop": Param(
+            "no",
+            type="string",
+            enum=list(stops),
+            values_display=stops,
+            title="Stop the pipeline",
+            description="with this savepoint the pipeline begins no more checkpoints, until it is resumed or restored",
         ),
     }
 

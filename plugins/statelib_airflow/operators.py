@@ -91,9 +91,10 @@ class CheckpointOperator(StatelibSparkOperator):
 
 class SavepointOperator(CheckpointOperator):
     """Write the pipeline's present state once more: ``format`` canonical (every backend and Flink read it) or native,
-    to the directory ``target`` (None: the storage's own place for savepoints). Its user's to delete."""
+    to the directory ``target`` (None: the storage's own place for savepoints). Its user's to delete. ``stop``:
+    ``suspend`` or ``drain`` let the pipeline begin no checkpoints from then on, ``no`` lets it go on."""
 
-    template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "format", "target", "note")
+    template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "format", "target", "note", "stop")
     updates_asset = False
 
     def __init__(
@@ -103,13 +104,14 @@ class SavepointOperator(CheckpointOperator):
         format: str = "canonical",  # noqa: A002 - Flink's word for it
         target: str | None = None,
         note: str = "",
+        stop: str = "no",
         **kwargs: Any,
     ) -> None:
         super().__init__(pipeline=pipeline, **kwargs)
-        self.format, self.target, self.note = format, target, note
+        self.format, self.target, self.note, self.stop = format, target, note, stop
 
     def begin(self, context: "Context") -> "Begun":
-        request = {"format": self.format, "target": self.target, "note": self.note}
+        request = {"format": self.format, "target": self.target, "note": self.note, "stop": self.stop}
         return steps.begin_savepoint(self.statelib, self.pipeline, request, context)
 
 

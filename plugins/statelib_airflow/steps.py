@@ -56,12 +56,15 @@ def begin_checkpoint(hook: StatelibHook, pipeline: str, context: "Context") -> "
 
 
 def begin_savepoint(hook: StatelibHook, pipeline: str, request: Mapping[str, Any], context: "Context") -> "Begun":
-    """Allocate a savepoint: ``request`` has ``format``, ``target`` (None or '': the storage's own) and ``note``."""
+    """Allocate a savepoint: ``request`` has ``format``, ``target`` (None or '': the storage's own), ``note`` and
+    ``stop`` ('' or ``no``, ``suspend``, ``drain``)."""
     from statelib.flows.savepoint import begin_savepoint as begin
+    from statelib.flows.savepoint import stop_mode
 
     loaded = hook.pipeline(pipeline)
     wanted = {"format": request["format"], "target": request["target"] or None, "note": request["note"] or ""}
     with failing_fast(), observing.aborted(hook, loaded.name):
+        wanted["stop"] = stop_mode(request.get("stop"))
         begun = begin(hook.deployment(), loaded, **wanted, owner=runs.owner(context), key=runs.run_id(context))
     observing.in_log(loaded.name, begun.checkpoint_id)
     log.info("savepoint %d %s", begun.checkpoint_id, "is written already" if begun.already_completed else "begun")

@@ -15,7 +15,7 @@ HEAD_MOVED = "head-moved"
 
 
 def check_request(request: BeginRequest) -> None:
-    """Raises InvalidRequestError (``bad-interval``): a checkpoint has one, a savepoint has none."""
+    """Raise InvalidRequestError (``bad-interval``) unless a checkpoint has an interval and a savepoint has none."""
     interval = request.interval
     if request.kind is SnapshotKind.SAVEPOINT:
         expected, right = "none, a savepoint applies no events", interval is None
@@ -69,7 +69,7 @@ def admit(connection: Connection, head: PipelineHead, request: BeginRequest) -> 
 
     Raises ConflictError (``head-moved``: it was asked for where the pipeline does not stand any more), and
     InvalidRequestError: ``state-discarded`` (the state that it would stand on is gone), and for a
-    checkpoint ``pipeline-cancelled`` and ``too-many-failures``."""
+    checkpoint ``pipeline-cancelled``, as for a savepoint that stops, and ``too-many-failures``."""
     name = head.pipeline
     seen = request.decided_at
     if seen is not None and (seen.head, seen.generation) != (head.head, head.generation):
@@ -81,14 +81,15 @@ def admit(connection: Connection, head: PipelineHead, request: BeginRequest) -> 
         )
     if is_discarded(connection, head):
         raise discarded(head)
-    if request.kind is not SnapshotKind.CHECKPOINT:
-        return
-    if head.cancelled:
+    if head.cancelled and (request.stop or request.kind is SnapshotKind.CHECKPOINT):
+        again = f"statelib savepoint create {name}" if request.stop else f"statelib pipelines resume {name}"
         raise InvalidRequestError(
             f"pipeline {name} is cancelled: {CheckpointFailureReason.PERIODIC_SCHEDULER_SHUTDOWN.message}",
             kind="pipeline-cancelled",
-            hint=f"statelib pipelines resume {name}",
+            hint=again,
         )
+    if request.kind is not SnapshotKind.CHECKPOINT:
+        return
     failed = failures(connection, name)
     if request.tolerable_failures is not None and failed > request.tolerable_failures:
         raise InvalidRequestError(

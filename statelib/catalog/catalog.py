@@ -69,7 +69,9 @@ class Catalog:
         left pending is aborted. If the head's history has its key or its data interval already,
         that record is returned and nothing changes. A savepoint leaves epoch, head and pending
         checkpoints alone; the same key means the same savepoint as long as it is pending or
-        completed. ``locate`` names the directory URI of a new id, inside the transaction. What is
+        completed. With ``request.stop`` it does both, and the pipeline begins no more checkpoints: all in one
+        transaction, so that no interval can come between. If such a savepoint is aborted later, the pipeline goes on.
+        ``locate`` names the directory URI of a new id, inside the transaction. What is
         pending beyond its deadline is aborted first. Raises as :func:`admission.admit`.
         """
         admission.check_request(request)
@@ -83,13 +85,16 @@ class Catalog:
             if done is not None:
                 return to_record(done)
             admission.admit(connection, head, request)
-            if request.kind is SnapshotKind.CHECKPOINT:
+            takes_over = request.kind is SnapshotKind.CHECKPOINT or request.stop is not None
+            if takes_over:
                 leases.take_epoch(connection, request.pipeline, request.owner, now_ms)
             taken = leases.take_id(connection, request.pipeline)
-            if request.kind is SnapshotKind.CHECKPOINT:
-                reason = f"superseded by checkpoint {taken.checkpoint_id} of {request.owner}"
+            if takes_over:
+                reason = f"superseded by {request.kind.lower()} {taken.checkpoint_id} of {request.owner}"
                 failure = CheckpointFailureReason.CHECKPOINT_SUBSUMED
                 leases.supersede(connection, request.pipeline, failure, reason, (SnapshotKind.CHECKPOINT,))
+            if request.stop is not None:
+                leases.cancel(connection, request.pipeline, now_ms)
             directory = locate(taken.checkpoint_id)
             values = pending_values(request, taken.head, taken.checkpoint_id, directory, now_ms)
             record = to_record(connection.execute(insert(CHECKPOINT).values(values).returning(CHECKPOINT)).one())

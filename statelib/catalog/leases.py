@@ -87,6 +87,12 @@ def released() -> dict[str, object]:
     return {"cancelled_at_ms": None, "failures_from": LEASE.c.next_id}
 
 
+def cancel(connection: Connection, pipeline: PipelineName, now_ms: int) -> PipelineHead:
+    """Let the pipeline begin no checkpoints any more."""
+    statement = update(LEASE).where(LEASE.c.pipeline == pipeline).values(cancelled_at_ms=now_ms)
+    return to_head(connection.execute(statement.returning(LEASE)).one())
+
+
 def supersede(
     connection: Connection,
     pipeline: PipelineName,
@@ -116,7 +122,8 @@ def _abort(
 
 def abort_attempts(connection: Connection, pipeline: PipelineName) -> None:
     """Close the attempts of aborted checkpoints, which frees their files for the orphan sweep, and
-    let go of the files of their bases that they had reserved."""
+    let go of the files of their bases that they had reserved. A pipeline that an aborted savepoint was to stop
+    goes on, unless somebody has cancelled it since."""
     aborted = select(CHECKPOINT.c.checkpoint_id).where(
         CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.state == CheckpointState.ABORTED
     )
@@ -126,3 +133,8 @@ def abort_attempts(connection: Connection, pipeline: PipelineName) -> None:
         .values(state="ABORTED")
     )
     connection.execute(delete(REF).where(REF.c.pipeline == pipeline, REF.c.checkpoint_id.in_(aborted)))
+    stops = select(CHECKPOINT.c.created_at_ms).where(
+        CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.state == CheckpointState.ABORTED, CHECKPOINT.c.stop.is_not(None)
+    )
+    stopped_by_one = (LEASE.c.pipeline == pipeline) & LEASE.c.cancelled_at_ms.in_(stops)
+    connection.execute(update(LEASE).where(stopped_by_one).values(cancelled_at_ms=None))

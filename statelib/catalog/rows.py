@@ -16,6 +16,7 @@ from statelib.model.record import (
     Owner,
     PipelineHead,
 )
+from statelib.model.termination import StopMode
 
 Values = Mapping[str, str | int | None]
 
@@ -50,6 +51,7 @@ def to_record(row: Row[tuple[object, ...]]) -> CheckpointRecord:
         deadline_ms=v[c.deadline_ms],
         begun_by=v[c.begun_by],
         measured=_measured(v[c.sync_ms], v[c.async_ms], v[c.upload_ms], v[c.uploaded_bytes], v[c.keys_changed]),
+        stop=None if v[c.stop] is None else StopMode(v[c.stop]),
     )
 
 
@@ -91,6 +93,7 @@ def pending_values(
         "report": "",
         "deadline_ms": None if request.timeout_ms is None else now_ms + request.timeout_ms,
         "begun_by": request.owner,
+        "stop": request.stop,
     }
 
 

@@ -75,6 +75,8 @@ CHECKPOINT = Table(
     Column("upload_ms", BigInteger),
     Column("uploaded_bytes", BigInteger),
     Column("keys_changed", BigInteger),
+    # Of a savepoint that stops its pipeline: SUSPEND or DRAIN.
+    Column("stop", Text),
     PrimaryKeyConstraint("pipeline", "checkpoint_id"),
     ForeignKeyConstraint(["pipeline"], ["lease.pipeline"]),
 )

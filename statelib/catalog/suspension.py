@@ -45,7 +45,7 @@ class Suspension:
             failure = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
             reason = f"the pipeline was cancelled by {owner}"
             leases.supersede(connection, pipeline, failure, reason, (SnapshotKind.CHECKPOINT,))
-            return _change(connection, pipeline, {"cancelled_at_ms": now_ms})
+            return leases.cancel(connection, pipeline, now_ms)
 
     def resume(self, pipeline: PipelineName, owner: str, *, from_nothing: bool = False) -> PipelineHead:
         """Begin checkpoints again, on the state there is; earlier failures do not count any more.

@@ -25,7 +25,7 @@ def _names(kind: type) -> tuple[str, ...]:
 _RECORD, _HEAD = _names(CheckpointRecord), _names(PipelineHead)
 _SNAPSHOT = (
     "directory", "checkpoint_id", "metadata_version", "written_by", "operators", "left_out", "late_events",
-    "uploaded_bytes", "restored_from", "files",
+    "uploaded_bytes", "drained", "restored_from", "files",
 )  # fmt: skip
 
 ERROR = Answer(("error", "message", "hint"))
@@ -56,6 +56,7 @@ ANSWERS = {
     "pipelines fork": Answer(_RECORD),
     "pipelines status": Answer(_names(PipelineStatus)),
     "pipelines cancel": Answer(_HEAD),
+    "pipelines stop": Answer((*_HEAD, "savepoint")),
     "pipelines resume": Answer(_HEAD),
     "savepoint create": Answer(_RECORD),
     "savepoint dispose": Answer(("dry_run", "collected")),

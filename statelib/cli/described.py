@@ -20,6 +20,8 @@ from statelib.model.state import KeyedStateSchema
 from statelib.model.types import VOID, Ttl
 
 Json = dict[str, Any]
+DRAINED = "drained: its event-time timers have fired and its windows are closed"
+"""Said of a savepoint that stopped its pipeline at the end of event time."""
 
 
 def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
@@ -35,6 +37,7 @@ def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
         "left_out": left_out(opened),
         "late_events": dict(opened.manifest.events.late) if opened.manifest else {},
         "uploaded_bytes": opened.manifest.uploaded_bytes if opened.manifest else None,
+        "drained": opened.manifest.drained if opened.manifest else False,
         "restored_from": list(opened.manifest.restored_from) if opened.manifest else [],
         "files": [
             {
@@ -178,6 +181,8 @@ def print_snapshot(opened: Checkpoint) -> None:
         table("Files", columns, rows)
         if told["uploaded_bytes"] is not None:
             line(f"written for this checkpoint: {size(told['uploaded_bytes'])}, the rest was there already")
+    if told["drained"]:
+        line(DRAINED)
     if told["restored_from"]:
         line(f"its subtasks restored from: {', '.join(told['restored_from'])}")
     _print_the_rest(told)

@@ -8,6 +8,7 @@ import typer
 
 from statelib.cli import completion
 from statelib.cli.output import Column, Json, errors, line, note, print_json, table, when, working
+from statelib.cli.stopping import stop
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.definition.problems import DefinitionError
 from statelib.flows import lifecycle
@@ -137,6 +138,11 @@ def cancel(pipeline: Name, as_json: Json = False) -> None:
         with telemetry() as receiver, telling_aborted(receiver, here.catalog(), pipeline):
             head = lifecycle.cancel(here, pipeline, OWNER)
     _print_head(head, as_json)
+
+
+app.command("stop", epilog="Example: statelib pipelines stop aircraft_activity --savepoint --target /srv/savepoints")(
+    stop
+)
 
 
 @app.command(epilog="Example: statelib pipelines resume aircraft_activity")

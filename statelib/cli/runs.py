@@ -17,6 +17,11 @@ from statelib.flows.wiring import deployment
 from statelib.model.record import CheckpointRecord
 
 OWNER, SAVEPOINT_OWNER = "statelib run", "statelib savepoint create"
+Target = Annotated[
+    str | None, typer.Option("--target", "-t", help="Directory or URI in which the savepoint gets its own.")
+]
+Form = Annotated[str, typer.Option("--format", help="canonical, which any backend and Flink restore; or native.")]
+Remark = Annotated[str, typer.Option("--note", help="Kept with it: what it is for.")]
 Name = Annotated[str, typer.Argument(help="Name of the pipeline.", autocompletion=completion.pipelines)]
 
 
@@ -82,29 +87,23 @@ def _row(record: CheckpointRecord, before: bool) -> list[str]:
 def create(
     pipeline: Name,
     *,
-    target: Annotated[
-        str | None, typer.Option("--target", "-t", help="Directory or URI in which the savepoint gets its own.")
-    ] = None,
-    form: Annotated[
-        str, typer.Option("--format", help="canonical, which any backend and Flink restore; or native.")
-    ] = "canonical",
-    remark: Annotated[str, typer.Option("--note", help="Kept with it: what it is for.")] = "",
+    target: Target = None,
+    form: Form = "canonical",
+    remark: Remark = "",
     master: Master = "local[*]",
     conf: Settings = None,
     as_json: Json = False,
 ) -> None:
     """Write a pipeline's present state once more, as a savepoint that belongs to you: no retention ever removes it."""
     with errors(as_json):
-        if form not in FORMATS:
-            raise InvalidRequestError(f"format {form!r}: expected {' or '.join(FORMATS)}", kind="bad-format")
+        check_format(form)
         here = deployment()
         definition = here.pipeline(pipeline)
-        place = None if target is None else _absolute(target)
         with session(f"{pipeline} savepoint", master, conf) as spark, Steps(1) as steps:
             from statelib.spark.whole_run import take_savepoint  # here, so that other commands start without Spark
 
             record = take_savepoint(
-                spark, here, definition, form=form, target=place, note=remark, owner=SAVEPOINT_OWNER,
+                spark, here, definition, form=form, target=absolute(target), note=remark, owner=SAVEPOINT_OWNER,
                 step=steps.of(f"savepoint of {pipeline}"),
             )  # fmt: skip
     if as_json:
@@ -114,5 +113,12 @@ def create(
     line(record.directory)
 
 
-def _absolute(target: str) -> str:
-    return target if ":" in target else str(Path(target).absolute())
+def check_format(form: str) -> None:
+    """Raise InvalidRequestError (``bad-format``) unless ``form`` names a form of savepoints."""
+    if form not in FORMATS:
+        raise InvalidRequestError(f"format {form!r}: expected {' or '.join(FORMATS)}", kind="bad-format")
+
+
+def absolute(target: str | None) -> str | None:
+    """The directory or URI that a user named, whatever the working directory of other processes is."""
+    return target if target is None or ":" in target else str(Path(target).absolute())

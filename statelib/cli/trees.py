@@ -8,6 +8,7 @@ from rich.segment import Segments
 from rich.text import Text
 from rich.tree import Tree
 
+from statelib.cli.described import DRAINED
 from statelib.cli.output import UNBOUNDED, count, line, out, size, width
 
 Json = dict[str, Any]
@@ -31,6 +32,8 @@ def print_tree(told: Json) -> None:
     _add_files(tree, told)
     for state, events in told["late_events"].items():
         _add(tree, f"state {state}: {count(events)} events of this interval were too late for their windows")
+    if told["drained"]:
+        _add(tree, DRAINED)
     if told["restored_from"]:
         _add(tree, f"its subtasks restored from: {', '.join(told['restored_from'])}")
     if told["left_out"]:

@@ -12,7 +12,13 @@ from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.record import CheckpointRecord
-from statelib.model.state import StateStatistics, empty_statistics
+from statelib.model.state import (
+    EVENT_TIMERS,
+    PROCESSING_TIMERS,
+    KeyedStateSchema,
+    StateStatistics,
+    empty_statistics,
+)
 from statelib.quality.facts import Applied, CheckpointFacts, SourceHistory
 from statelib.restore.check import count_entries
 from statelib.restore.compatibility import Compatibility
@@ -77,7 +83,8 @@ def _base_statistics(
     pipeline: Pipeline, base: Checkpoint, manifest: CheckpointManifest
 ) -> tuple[StateStatistics, ...] | None:
     """The base's statistics, state by state as the pipeline has them now: a new state began empty. The digests of
-    a migrated state are not those of its old values: nothing can be compared, so the new ones stand for them."""
+    a migrated state are not those of its old values: nothing can be compared, so the new ones stand for them, as they
+    do for what a drained savepoint has let fire."""
     if base.manifest is None:
         return None
     evolution = continuation(pipeline, base).evolution
@@ -90,8 +97,17 @@ def _base_statistics(
             before = empty_statistics(all_key_groups(manifest.schema.max_parallelism))
         elif resolution.compatibility is Compatibility.AFTER_MIGRATION and now is not None:
             before = replace(before, digests=now.digests)
+        if manifest.drained and now is not None and _is_drained(resolution.state, manifest.schema):
+            before = now
         aligned.append(before)
     return tuple(aligned)
+
+
+def _is_drained(state: str, schema: KeyedStateSchema) -> bool:
+    """Whether timers that fire at the end of event time may change a state: a windowed one, one with ``on_timer``, or
+    their timers."""
+    timers = {name for name in (d.name for d in schema.states) if name.startswith((EVENT_TIMERS, PROCESSING_TIMERS))}
+    return state in timers or EVENT_TIMERS + state in timers
 
 
 def read_statistics(opened: Checkpoint, scratch: str | None = None) -> tuple[StateStatistics, ...]:

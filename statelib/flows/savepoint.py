@@ -8,10 +8,23 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import PipelineName
 from statelib.model.record import BeginRequest, CheckpointState
+from statelib.model.termination import StopMode
 
 FORMATS = ("canonical", "native")
 NATIVE = "full"
 """The strategy of a native savepoint: each backend's own form."""
+
+
+def stop_mode(text: str | None) -> StopMode | None:
+    """Return the mode that ``suspend`` or ``drain`` names, None for ``no``, '' and None.
+
+    Raises InvalidRequestError (``bad-stop``)."""
+    if text in (None, "", "no"):
+        return None
+    try:
+        return StopMode(str(text).upper())
+    except ValueError:
+        raise InvalidRequestError(f"stop {text!r}: expected no, suspend or drain", kind="bad-stop") from None
 
 
 def begin_savepoint(
@@ -23,11 +36,13 @@ def begin_savepoint(
     note: str,
     owner: str,
     key: str,
+    stop: StopMode | None = None,
 ) -> Begun:
     """Allocate a savepoint of the pipeline's head. ``key`` makes a repeated request the same savepoint.
 
-    Raises InvalidRequestError (``bad-format``, and what :func:`~statelib.flows.continuation.continued_head` raises),
-    NotFoundError (``no-head``).
+    ``stop``: the pipeline begins no checkpoint from now on, in the same transaction, as ``flink stop`` does; it goes
+    on if the savepoint fails. Raises InvalidRequestError (``bad-format``, ``pipeline-cancelled``, and what
+    :func:`~statelib.flows.continuation.continued_head` raises), NotFoundError (``no-head``).
     """
     if format not in FORMATS:
         raise InvalidRequestError(f"savepoint format {format!r}: expected one of {FORMATS}", kind="bad-format")
@@ -52,6 +67,7 @@ def begin_savepoint(
         target=target,
         note=note,
         timeout_ms=pipeline.checkpoint.timeout_s * 1000,
+        stop=stop,
     )
     storage = deployment.storage(pipeline)
     record = catalog.begin(request, lambda number: storage.initialize_savepoint_location(number, target).directory)

@@ -35,6 +35,7 @@ from statelib.model.key_groups import KeyGroupRange, all_key_groups, subtask_ran
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner, why
 from statelib.model.state import KeyedStateSchema, merge_statistics
+from statelib.model.termination import StopMode
 from statelib.restore.base import restored_in_place
 from statelib.restore.logged import restored_log
 from statelib.restore.operator import OperatorRestoreSource
@@ -89,6 +90,11 @@ class SnapshotPlan:
     """Of the base: key of a file or a segment -> (size in bytes, crc32c)."""
     history: History = NOTHING_HAPPENED
     """What every subtask's strategy is told before it takes the snapshot."""
+
+    @property
+    def drains(self) -> bool:
+        """Whether event time goes to its end before this savepoint is taken."""
+        return self.record.stop is StopMode.DRAIN
 
     @property
     def position(self) -> SourcePosition:
@@ -328,6 +334,7 @@ def _manifest(
         uid=own_uid(pipeline),
         upload_ms=max(r.upload_ms for r in reports),
         keys_changed=_keys_changed(reports),
+        drained=plan.drains,
     )
 
 

@@ -61,6 +61,7 @@ def manifest_to_json(manifest: CheckpointManifest) -> _Json:
         "uid": manifest.uid,
         "upload_ms": manifest.upload_ms,
         "keys_changed": manifest.keys_changed,
+        "drained": manifest.drained,
     }
 
 
@@ -93,6 +94,7 @@ def manifest_from_json(content: object) -> CheckpointManifest:
         uid=o.text("uid") if o.has("uid") else "",
         upload_ms=o.later_integer("upload_ms"),
         keys_changed=o.later_integer("keys_changed"),
+        drained=o.has("drained") and o.boolean("drained"),
     )
     if len(manifest.statistics) != len(manifest.schema.states):
         raise ValueError(f"{len(manifest.statistics)} statistics for {len(manifest.schema.states)} states")
@@ -273,6 +275,9 @@ class _Object:
 
     def text(self, name: str) -> str:
         return self._typed(name, str)
+
+    def boolean(self, name: str) -> bool:
+        return self._typed(name, bool)
 
     def texts(self, name: str) -> tuple[str, ...]:
         found = self._typed(name, list)

@@ -10,14 +10,25 @@ import pyarrow as pa
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 
+END_OF_TIME_MS = 2**63 - 1
+"""The watermark behind the last event, as ``Watermark.MAX_WATERMARK`` of Flink."""
+
 
 @dataclass(frozen=True)
 class Progress:
     """Event time, as epoch milliseconds: the watermark that the intervals before this one have reached,
-    and that of this one, the last moment before its end. All events up to a watermark have been seen."""
+    and that of this one, the last moment before its end. All events up to a watermark have been seen.
+
+    ``draining``: no event will ever follow, so that every event-time timer is due (``--drain`` of Flink)."""
 
     before_ms: int
     after_ms: int
+    draining: bool = False
+
+    @property
+    def event_time_ms(self) -> int:
+        """The clock of event-time timers: a timer is due that is not later than this."""
+        return END_OF_TIME_MS if self.draining else self.after_ms
 
     @property
     def processing_time_ms(self) -> int:

@@ -90,7 +90,7 @@ class UserFunction:
     ) -> None:
         if self.on_timer is None:
             return
-        limits = np.array([progress.after_ms, progress.processing_time_ms])
+        limits = np.array([progress.event_time_ms, progress.processing_time_ms])
         pending = _NO_TIMERS
         for domain, until_ms in enumerate(limits.tolist()):
             due = take_due(backend, self.state, domain, until_ms)

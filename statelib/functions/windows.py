@@ -98,7 +98,7 @@ class WindowedFunction:
         *,
         operator: OperatorStateBackend | None = None,  # noqa: ARG002
     ) -> None:
-        ended = take_due(backend, self.state, 0, progress.after_ms)
+        ended = take_due(backend, self.state, 0, progress.event_time_ms)
         if ended is not None:
             remove(backend, self.state, _contents(backend, backend.schema.state(self.state), ended))
 

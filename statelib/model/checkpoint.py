@@ -201,7 +201,8 @@ class CheckpointManifest:
     written for this one (None: not recorded). ``origins``: of a fork, and of what it is a fork of, as long as it
     needs files of theirs. ``restored_from`` and ``restores``: as in the reports, by subtask (empty: not recorded).
     ``uid``: of the operator that holds the state ('' : not recorded). ``upload_ms`` and ``keys_changed``: as in
-    :class:`SnapshotMeasure`."""
+    :class:`SnapshotMeasure`. ``drained``: event time went to its end before the snapshot, so that all event-time timers
+    have fired and all windows are closed; ``position`` is still that of the base."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -226,6 +227,7 @@ class CheckpointManifest:
     uid: str = ""
     upload_ms: int | None = None
     keys_changed: int | None = None
+    drained: bool = False
 
     @property
     def measured(self) -> SnapshotMeasure:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from statelib.model.checkpoint import DataInterval, EventCounts, FileRecord, SnapshotKind, SnapshotMeasure
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
+from statelib.model.termination import StopMode
 
 
 class CheckpointState(StrEnum):
@@ -36,7 +37,8 @@ class BeginRequest:
     ``canonical``, ``full`` or ``incremental``. ``parallelism`` is the pipeline's own; a restore may override it.
     ``target``: a savepoint's directory URI, None = the storage's default. ``timeout_ms``: how long it may stay
     pending, None = for ever. ``tolerable_failures``: more in a row, and it is refused; None = any number.
-    ``decided_at``: where the pipeline stood when this was asked for; refused where it stands elsewhere by now."""
+    ``decided_at``: where the pipeline stood when this was asked for; refused where it stands elsewhere by now.
+    ``stop``: the pipeline begins no checkpoints from this savepoint on; None: it goes on."""
 
     pipeline: PipelineName
     kind: SnapshotKind
@@ -50,6 +52,7 @@ class BeginRequest:
     timeout_ms: int | None = None
     tolerable_failures: int | None = None
     decided_at: "PipelineHead | None" = None
+    stop: StopMode | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,8 @@ class CheckpointRecord:
     The figures after ``reason`` are set when it is COMPLETED or QUARANTINED; ``completed_at_ms`` only by the former.
     ``failure`` and ``reason``: why it is ABORTED or QUARANTINED.
     ``deadline_ms``: when it is aborted if it is still pending. ``begun_by``: who asked for it, of an Airflow task
-    ``dag_id/run_id/task_id/try_number``; '' if it was imported."""
+    ``dag_id/run_id/task_id/try_number``; '' if it was imported. ``stop``: how the savepoint stops its pipeline; None if
+    it does not."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -88,6 +92,7 @@ class CheckpointRecord:
     deadline_ms: int | None = None
     begun_by: str = ""
     measured: SnapshotMeasure | None = None
+    stop: StopMode | None = None
 
 
 def why(record: CheckpointRecord) -> str:

@@ -18,6 +18,15 @@ class JobStatus(StrEnum):
     """Its user cancelled it."""
 
 
+class StopMode(StrEnum):
+    """How a pipeline is stopped with a savepoint; the values are stored in the catalog."""
+
+    SUSPEND = "SUSPEND"
+    """Timers and windows stay as they are: whoever restores the savepoint goes on with them."""
+    DRAIN = "DRAIN"
+    """Event time goes to its end first: every event-time timer fires and every window closes."""
+
+
 class CheckpointRetentionPolicy(StrEnum):
     """When the checkpoints of a pipeline outlive it. Savepoints always do."""
 

@@ -16,6 +16,7 @@ from statelib.model.checkpoint import DataInterval
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
+from statelib.model.termination import StopMode
 from statelib.spark.driver import run_snapshot
 
 Step = Callable[[str], None]
@@ -46,11 +47,16 @@ def take_savepoint(
     note: str,
     owner: str,
     step: Step,
+    stop: StopMode | None = None,
 ) -> CheckpointRecord:
-    """A completed savepoint of the pipeline's present state. Raises as :func:`run_interval`."""
+    """Return a completed savepoint of the pipeline's present state. ``stop``: as in :func:`begin_savepoint`.
+
+    Raises as :func:`run_interval`; a pipeline that was to be stopped goes on then."""
     step("begin")
     key = new_attempt()
-    begun = begin_savepoint(deployment, pipeline, format=form, target=target, note=note, owner=owner, key=key)
+    begun = begin_savepoint(
+        deployment, pipeline, format=form, target=target, note=note, owner=owner, key=key, stop=stop
+    )
     return _finished(spark, deployment, pipeline, begun, step)
 
 

@@ -90,7 +90,7 @@ def _snapshot_subtask(
         backend = logging_backend(work.pipeline, plan, subtask, restored)
         operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask])
         keyed, null_keys = keyed_events(work.pipeline, events)
-        progress = Progress(plan.base_position.watermark_ms, plan.position.watermark_ms)
+        progress = Progress(plan.base_position.watermark_ms, plan.position.watermark_ms, plan.drains)
         applied = change(work.pipeline, backend, keyed, progress, operator)
         _keep_position(plan, subtask, operator)
         crash_point("subtask: events applied")

@@ -32,9 +32,9 @@ class LocalRun:
         self.watermark_ms = watermark_ms
         self.late: dict[str, int] = {}
 
-    def apply(self, events: pa.Table, end_ms: int | None = None) -> int:
+    def apply(self, events: pa.Table, end_ms: int | None = None, *, draining: bool = False) -> int:
         """Apply the events of one interval that ends at ``end_ms`` (None: no time passes); returns how
-        many were dropped for want of a key.
+        many were dropped for want of a key. ``draining``: as in :class:`Progress`.
 
         ``events`` has the declared columns, in any order and with types that can be cast safely."""
         schema = event_schema(self.pipeline)
@@ -42,7 +42,7 @@ class LocalRun:
         keys = key_array(self.pipeline, keyed)
         groups = key_groups(self.backend.schema, keys)
         after_ms = self.watermark_ms if end_ms is None else max(end_ms - 1, self.watermark_ms)
-        progress = Progress(self.watermark_ms, after_ms)
+        progress = Progress(self.watermark_ms, after_ms, draining)
         states = expired(self.backend, self.pipeline.ttl(), progress)
         late = apply_interval(
             self.pipeline.functions(), states, keyed, keys, groups, progress=progress, operator=self.operator

@@ -18,6 +18,7 @@ from demo.airflow_client import AirflowClient, AirflowRequestError, Run
 from demo.airflow_process import RunningAirflow, airflow, exclusive, free_ports, migrate
 from demo.compare import aircraft_expected, aircraft_found, difference
 from demo.places import Places
+from statelib.flows import lifecycle
 from statelib.flows.checkpoint import abort, begin
 from statelib.flows.inspection import export_lines, resolve
 from statelib.flows.opened import open_checkpoint
@@ -26,6 +27,7 @@ from statelib.flows.wiring import Deployment, deployment
 from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
+from statelib.model.termination import StopMode
 
 NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks", "route_delays"))
 """One pipeline a test: they run in any order."""
@@ -157,6 +159,17 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
     replayed = world.succeed(world.wait("2013-01-02", dag))
     assert client.xcom(replayed, "register")["id"] == 4
     assert lines(world, 4) == lines(world, 2), "the replayed day gives the same state at another parallelism"
+
+    world.succeed(world.trigger(f"{STREAKS}.savepoint", {"target": str(target), "stop": "drain"}))
+    drained = world.records(STREAKS)[-1]
+    assert (drained.checkpoint_id, drained.stop, drained.state) == (5, StopMode.DRAIN, CheckpointState.COMPLETED)
+    client.backfill(dag, "2013-01-03", "2013-01-03")
+    refused = world.wait("2013-01-03", dag)
+    assert refused.state == "failed"
+    assert "is cancelled" in client.failed_log(refused)
+    lifecycle.resume(world.here, STREAKS, "test")
+    client.clear(dag, refused.run_id)
+    world.succeed(world.wait("2013-01-03", dag))
 
     check_what_was_told(world.told, world.records(STREAKS))
     manual = world.trigger(dag, {})

@@ -73,6 +73,22 @@ def test_a_range_then_the_next_then_a_failure_then_all_of_it(here: Deployment, s
     assert (told["kind"], told["note"], told["base"]) == ("SAVEPOINT", "n", 5)
     assert totals(here, told["directory"].removeprefix("file://")) == {"a": 13, "b": 26}
 
+    assert "expected --savepoint" in refused(here, "pipelines", "stop", "orders")
+    told = json.loads(
+        said(here, "pipelines", "stop", "orders", "--savepoint", "--drain", "-t", here.work_directory, "--json")
+    )
+    assert (told["cancelled"], told["head"], told["savepoint"]["stop"]) == (True, 5, "DRAIN")
+    assert told["savepoint"]["directory"].startswith(f"file://{here.work_directory}/")
+    drained = f"orders/{told['savepoint']['checkpoint_id']}"
+    assert "drained: its event-time timers have fired" in said(here, "inspect", drained)
+    assert "is cancelled" in refused(here, "run", "orders")
+    assert "statelib savepoint create orders" in refused(here, "pipelines", "stop", "orders", "--savepoint")
+    said(here, "pipelines", "resume", "orders")
+    (blocked := Path(here.work_directory) / "a-file").write_text("")
+    refused(here, "pipelines", "stop", "orders", "--savepoint", "-t", str(blocked))
+    assert not json.loads(said(here, "pipelines", "status", "orders", "--json"))["head"]["cancelled"]
+    assert "to go on: statelib pipelines resume orders" in said(here, "pipelines", "stop", "orders", "--savepoint")
+
 
 def test_bounds_that_make_no_intervals_are_refused(here: Deployment) -> None:
     assert "begins at 2026-01-01 12:00:00" in refused(here, "run", "orders", "--start", "2026-01-01T12:00")

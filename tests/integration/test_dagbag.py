@@ -127,13 +127,15 @@ def test_spark_tasks_submit_the_jobs_for_the_pipeline_file(shipped: dict[str, An
     assert rehearse["application"] == str(CHECKOUT / "jobs" / "rehearse_restore.py")
 
 
-def test_savepoint_takes_format_target_and_note(shipped: dict[str, Any]) -> None:
+def test_savepoint_takes_format_target_note_and_stop(shipped: dict[str, Any]) -> None:
     dag = shipped["dags"]["aircraft_activity.savepoint"]
     assert chain(dag, "begin") == ["begin", "snapshot", "check_completeness", "register"]
     assert dag["groups"] == {"savepoint": ["check_completeness", "register", "snapshot"]}
     assert dag["tasks"]["register"]["outlets"] == []
     assert dag["timetable"] == "NullTimetable"
-    assert set(dag["params"]) == {"format", "target", "note"}
+    assert set(dag["params"]) == {"format", "target", "note", "stop"}
+    assert dag["params"]["stop"]["value"] == "no"
+    assert dag["params"]["stop"]["schema"]["enum"] == ["no", "suspend", "drain"]
     assert dag["params"]["format"]["schema"]["enum"] == ["canonical", "native"]
     assert dag["params"]["target"]["schema"]["type"] == ["null", "string"]
 

@@ -135,14 +135,17 @@ class Flink:
         after: Sequence[int],
         pauses_ms: Sequence[int] = (),
         job: str = "changing",
+        stop: str | None = None,
     ) -> list[Path]:
         """Checkpoints of a job that changes its state, taken after so many changes each, ``pauses_ms`` behind them.
         Beside them ``truth-1.jsonl``, ... say what they must hold, if the job is ``changing``; ``sessions`` are made of
-        the numbers from 0 on, and a canonical savepoint comes last. Raises RuntimeError with Flink's error."""
+        the numbers from 0 on, and a canonical savepoint comes last. ``stop``: ``suspend`` or ``drain``; the savepoint
+        with which the job ends is the last one then. Raises RuntimeError with Flink's error."""
         (target / "tmp").mkdir(parents=True)
         pauses = list(pauses_ms) or [0] * len(after)
         order = {
             "job": job, "target": str(target), "settings": dict(settings), "after": list(after), "pausesMs": pauses,
+            "stop": stop,
         }  # fmt: skip
         (todo := target / "tmp" / "order.json").write_text(json.dumps(order))
         answer = json.loads(self._java("statelib.check.Logged", str(todo)))

@@ -66,6 +66,19 @@ def test_a_timer_fires_when_the_watermark_reaches_it() -> None:
     assert run.state("_timer_state/event_s") == run.state("_timer_state/processing_s") == {}
 
 
+def test_draining_fires_all_event_time_timers_and_no_others() -> None:
+    """As a real Flink with ``--drain``: event time goes to its end, the clock of the machine does not."""
+    run = LocalRun(pipeline(BOTH))
+    far = 9_000_000_000_000
+    run.apply(events(("a", "event_time", far), ("b", "processing_time", far)), 100)
+    assert session_timers.LOG == []
+    run.apply(events(), draining=True)
+    assert [("a", "event_time", far)] == session_timers.LOG
+    assert run.state("_timer_state/event_s") == {}
+    assert run.state("_timer_state/processing_s") == {("b", far): True}
+    assert run.watermark_ms == 99, "events that follow a restore are not late"
+
+
 def test_timers_of_a_key_fire_in_the_order_of_time_event_time_first() -> None:
     run = LocalRun(pipeline(BOTH))
     wanted = [("a", "processing_time", 10), ("a", "event_time", 30), ("a", "event_time", 5), ("b", "event_time", 7)]

@@ -34,9 +34,10 @@ public final class Logged {
 
     private Logged() {}
 
-    /** {@code job}: changing or sessions; {@code after}: numbers of changes; {@code pausesMs}: behind each of them, so that
-     * the backend may do what it does by itself. */
-    record Order(String job, String target, Map<String, String> settings, List<Long> after, List<Long> pausesMs) {}
+    /** {@code job}: changing, sessions or ending; {@code after}: numbers of changes; {@code pausesMs}: behind each of them,
+     * so that the backend may do what it does by itself; {@code stop}: suspend or drain, with a savepoint; null: cancel. */
+    record Order(String job, String target, Map<String, String> settings, List<Long> after, List<Long> pausesMs,
+            String stop) {}
 
     /** Argument: the order. */
     public static void main(String[] arguments) throws Exception {
@@ -81,7 +82,13 @@ public final class Logged {
                     graph.getJobID(), order.target(), false, SavepointFormatType.CANONICAL)
                             .get(PATIENCE_S, TimeUnit.SECONDS));
         }
-        cluster.cancelJob(graph.getJobID()).get();
+        if (order.stop() == null) {
+            cluster.cancelJob(graph.getJobID()).get();
+        } else {
+            answer.withArray("written").add(cluster.stopWithSavepoint(
+                    graph.getJobID(), order.target(), order.stop().equals("drain"), SavepointFormatType.CANONICAL)
+                            .get(PATIENCE_S, TimeUnit.SECONDS));
+        }
         cluster.requestJobResult(graph.getJobID()).get();
     }
 
@@ -100,6 +107,8 @@ public final class Logged {
                 }).returns(Types.LONG).setParallelism(1).uid("gate");
         if (name.equals(SESSIONS)) {
             Sessions.over(numbers);
+        } else if (name.equals("ending")) {
+            Ending.over(numbers);
         } else {
             numbers.keyBy(number -> number * 7 % KEYS, Types.LONG).process(new Changing(MAX_PARALLELISM)).uid("keyed")
                     .sinkTo(new DiscardingSink<>()).uid("sink");

@@ -1,0 +1,88 @@
+"""Stop with savepoint, and drain: what fires, what the savepoint holds, and what goes on afterwards."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_windows_flow import BACKENDS, FIRST, HOUR, counts, deployment, passes, run_day
+from worlds import day, publish_here
+
+from statelib.errors import InvalidRequestError
+from statelib.flows import lifecycle
+from statelib.flows.checkpoint import abort, begin, check, register
+from statelib.flows.inspection import resolve
+from statelib.flows.opened import Checkpoint
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import CheckpointId
+from statelib.model.record import ClaimMode
+from statelib.model.termination import JobStatus, StopMode
+
+
+def stop(here: Deployment, mode: StopMode, form: str = "canonical") -> CheckpointId:
+    pipeline = here.pipeline("toll")
+    return begin_savepoint(
+        here, pipeline, format=form, target=None, note="", owner="test", key=f"{mode} {form}", stop=mode
+    ).checkpoint_id
+
+
+def finish(here: Deployment, number: CheckpointId) -> Checkpoint:
+    pipeline = here.pipeline("toll")
+    publish_here(here, pipeline, number)
+    register(here, pipeline, number, check(here, pipeline, number).report_uri)
+    return resolve(here, f"toll/{number}")
+
+
+@pytest.mark.parametrize(("backend", "strategy"), BACKENDS)
+def test_suspending_keeps_windows_and_draining_closes_them(backend: str, strategy: str, tmp_path: Path) -> None:
+    here = deployment(tmp_path, backend, strategy)
+    pipeline = here.pipeline("toll")
+    one = run_day(here, 1, passes(("a", "N", 23), ("b", "S", 23.5)))
+    assert counts(one, "hourly")
+
+    saved = finish(here, stop(here, StopMode.SUSPEND))
+    assert counts(saved, "hourly") == counts(one, "hourly")
+    assert saved.manifest is not None
+    assert not saved.manifest.drained
+    assert lifecycle.status(here, pipeline).status is JobStatus.CANCELED
+    with pytest.raises(InvalidRequestError, match="is cancelled"):
+        begin(here, pipeline, day(2), "test")
+    lifecycle.resume(here, "toll", "test")
+
+    form = "native" if strategy == "full" else "canonical"
+    drained = finish(here, stop(here, StopMode.DRAIN, form))
+    assert drained.manifest is not None
+    assert drained.manifest.drained
+    assert counts(drained, "hourly") == counts(drained, "moving") == {}
+    for timers in ("_timer_state/event_hourly", "_timer_state/event_moving"):
+        assert drained.to_arrow(timers).num_rows == 0
+    assert drained.to_arrow("total").sort_by("key").to_pydict()["key"] == ["a", "b"]
+    assert drained.position() == one.position(), "events that may follow a restore are not late"
+
+
+def test_what_is_restored_goes_on_where_the_savepoint_ended(tmp_path: Path) -> None:
+    """Suspended: the windows of the evening are complete at last. Drained: late events open them anew."""
+    here = deployment(tmp_path, "rocksdb", "incremental")
+    pipeline = here.pipeline("toll")
+    run_day(here, 1, passes(("a", "N", 23.1)))
+    suspended = stop(here, StopMode.SUSPEND)
+    finish(here, suspended)
+    lifecycle.resume(here, "toll", "test")
+    drained = stop(here, StopMode.DRAIN)
+    finish(here, drained)
+    for number, of_the_evening in ((suspended, 2), (drained, 1)):
+        apply_restore(here, pipeline, plan_restore(here, pipeline, str(number), None, ClaimMode.NO_CLAIM), "test")
+        assert lifecycle.status(here, pipeline).status is JobStatus.RUNNING
+        checkpoint_id = begin(here, pipeline, replace(day(2), end_ms=FIRST + 41 * HOUR), "test").checkpoint_id
+        publish_here(here, pipeline, checkpoint_id, passes(("a", "N", 23.2), ("a", "N", 40)))
+        found = resolve(here, register(here, pipeline, checkpoint_id).directory)
+        assert counts(found, "hourly") == {("a", 23, 24): of_the_evening, ("a", 40, 41): 1}
+
+
+def test_a_failed_stop_lets_the_pipeline_go_on(tmp_path: Path) -> None:
+    here = deployment(tmp_path, "heap", "canonical")
+    run_day(here, 1, passes(("a", "N", 23)))
+    abort(here, "toll", stop(here, StopMode.SUSPEND), "the target is full")
+    assert lifecycle.status(here, here.pipeline("toll")).status is JobStatus.RUNNING
+    run_day(here, 2, passes(("a", "N", 40)))
