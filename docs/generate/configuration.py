@@ -1,7 +1,7 @@
 """docs/reference/configuration.md, from the variables that the wiring and the storages read."""
 
 from docs.generate.markdown import NOTICE, code, table
-from statelib.flows.wiring import LOGGING, OPTIONAL, VARIABLES
+from statelib.flows.wiring import LOGGING, NETWORK, OPTIONAL, VARIABLES
 from statelib.storage.objects_uris import SCHEMES
 
 INTRODUCTION = """\
@@ -16,7 +16,7 @@ the environment, never in a URI of storage: such a URI is refused.
 
 def page() -> str:
     rows = [(code(name), "yes", meaning) for name, meaning in VARIABLES.items()]
-    rows += [(code(name), "no", meaning) for name, meaning in (OPTIONAL | LOGGING).items()]
+    rows += [(code(name), "no", meaning) for name, meaning in (OPTIONAL | LOGGING | NETWORK).items()]
     storages = [(code(scheme.example), scheme.settings) for scheme in SCHEMES.values()]
     return NOTICE.format(source="statelib/flows/wiring.py and statelib/storage/objects_uris.py") + "\n".join(
         (

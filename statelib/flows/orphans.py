@@ -11,7 +11,7 @@ from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.flows.cleanup import Point, is_savepoint_named_by_us, names
 from statelib.flows.forgotten import check_before_deleting
-from statelib.flows.wiring import PLACES, Deployment
+from statelib.flows.wiring import PLACES, Deployment, now_ms
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
 from statelib.storage.names import (
@@ -70,7 +70,8 @@ def orphans(
     """Find what aborted and crashed attempts left behind, also temporary files; delete it unless ``dry_run``.
 
     A file of an attempt that has ended goes at once; one that leads to nothing in the catalog goes
-    after ``grace_ms`` by the storage's clock. Raises InvalidRequestError (``grace-too-short``,
+    after ``grace_ms`` by the storage's clock. To read that clock something is written; ``dry_run`` writes nothing
+    and goes by this host's. Raises InvalidRequestError (``grace-too-short``,
     ``too-many-orphans``: both yield to ``force``) and ConflictError (``catalog-behind-storage``,
     which does not).
     """
@@ -88,7 +89,7 @@ def orphans(
 def _sweep(  # noqa: PLR0917 - the options of the call above, one pipeline at a time
     deployment: Deployment, name: PipelineName, grace_ms: int, dry_run: bool, force: bool, at: Point
 ) -> Orphans:
-    found = survey(deployment, name, grace_ms)
+    found = survey(deployment, name, grace_ms, looks_only=dry_run)
     forgotten = [f.file.uri for f in found if f.verdict is Verdict.UNKNOWN_CHECKPOINT]
     if forgotten:
         raise ConflictError(
@@ -121,19 +122,20 @@ def _brought_up_to_date(name: PipelineName, directory: str) -> str:
     )
 
 
-def survey(deployment: Deployment, name: PipelineName, grace_ms: int) -> tuple[Found, ...]:
+def survey(deployment: Deployment, name: PipelineName, grace_ms: int, *, looks_only: bool) -> tuple[Found, ...]:
     """A verdict on every file of a pipeline. Listed first, and only then is the catalog asked: whoever
-    wrote a listed file had told the catalog of the attempt before."""
+    wrote a listed file had told the catalog of the attempt before. ``looks_only``: nothing is written, not even a
+    probe of the storage's clock; the age of a file is then only as right as this host's clock."""
     remover, catalog = deployment.remover(), deployment.catalog()
     listed: dict[str, Listed] = {}
     for place in _places(deployment, name):
         for file in remover.list_files(place):
             uri = f"{place}/{file.path}"
             listed[uri] = Listed(uri, file.size_bytes, file.modified_at_ms)
-    now_ms = _storage_now_ms(remover, listed)
-    if now_ms is None:
+    reached_ms = now_ms() if looks_only else _storage_now_ms(remover, listed)
+    if reached_ms is None:
         return ()
-    return classify(list(listed.values()), catalog.cleanup.known(name), now_ms, grace_ms)
+    return classify(list(listed.values()), catalog.cleanup.known(name), reached_ms, grace_ms)
 
 
 def _storage_now_ms(remover: CheckpointRemover, listed: Iterable[str]) -> int | None:
@@ -235,7 +237,7 @@ _EXPLANATIONS = {
 
 def _of_listed(deployment: Deployment, uri: str) -> Why:
     for name in deployment.catalog().pipelines():
-        for found in survey(deployment, name, DEFAULT_GRACE_MS):
+        for found in survey(deployment, name, DEFAULT_GRACE_MS, looks_only=True):
             if found.file.uri == uri:
                 return Why(uri, found.verdict, "", "", (), _EXPLANATIONS[found.verdict])
     raise NotFoundError(

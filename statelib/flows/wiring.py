@@ -18,6 +18,7 @@ from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.ids import AttemptId, PipelineName
 from statelib.storage.local_store import LocalStateStore
+from statelib.storage.objects_clients import ALLOW_HTTP
 from statelib.storage.objects_uris import SCHEMES
 from statelib.storage.placed_removal import PlacedRemover
 from statelib.storage.places import CheckpointStorage, FileSystemKind, ObjectKind, Places, StorageSettings
@@ -45,6 +46,10 @@ OPTIONAL = {
 LOGGING = {
     "STATELIB_LOG_FORMAT": "text or json: one object a line; in Airflow's tasks Airflow decides. Default: text",
     "STATELIB_LOG_LEVEL": "DEBUG, INFO, WARNING or ERROR. Default: INFO of Spark jobs, WARNING of the command line",
+}
+NETWORK = {
+    ALLOW_HTTP: "true lets object storages be reached by http:, which sends credentials and state in the clear, and is "
+    "for executors to have, too. Default: false, such an endpoint is refused (insecure-endpoint)"
 }
 _SECRET = re.compile("SECRET|PASSWORD|PASSWD|TOKEN|ACCOUNT_KEY")
 """In the name of an environment variable whose value no log may show."""

@@ -22,7 +22,7 @@ from statelib.errors import (
     RetryableError,
     StatelibError,
 )
-from statelib.storage.objects_clients import ObjectStore, open_client
+from statelib.storage.objects_clients import ObjectStore, insecure_endpoint, open_client
 from statelib.storage.objects_uris import SCHEMES, object_location
 from statelib.storage.retries import Retries
 
@@ -225,11 +225,17 @@ class Bucket:
         return f"{self.uri}/{key}"
 
 
+_INSECURE = re.compile(r"performing [A-Z]+ http://\S+ in \S+ - HTTP error: builder error")
+"""How the client refuses to send anything to such an endpoint."""
+
+
 def _typed(what: str, error: Exception, advice: str) -> StatelibError:
     """An error of the client as ours."""
     text = str(error)
     found = _STATUS.search(text)
     status = int(found[1]) if found else 0
+    if _INSECURE.search(text):
+        return insecure_endpoint(what)
     if isinstance(error, FileNotFoundError):
         return _not_found(what, any(f"<Code>{code}</Code>" in text for code in _NO_BUCKET), advice)
     if isinstance(error, AlreadyExistsError):

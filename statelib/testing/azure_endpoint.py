@@ -39,6 +39,7 @@ class AzureEndpoint:
             "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
             "AZURE_STORAGE_ACCOUNT_KEY": KEY,
             "AZURE_STORAGE_ENDPOINT": self.url,
+            "STATELIB_ALLOW_HTTP": "true",
         }
 
     def make_container(self, name: str) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,9 @@ from statelib.testing.said_port import said_port
 
 CANARY = "canary-secret-8cfd1b7e"
 """The secret key of the tests: must not turn up anywhere."""
+
+SIGNED = {"Authorization": "AWS test:unchecked"}
+"""Enough for an endpoint that checks no signature."""
 
 _RUNNING = re.compile(r"Running on http://127\.0\.0\.1:(\d+)")
 _STOP_TIMEOUT_S = 10
@@ -40,6 +43,7 @@ class S3Endpoint:
             "AWS_REGION": "us-east-1",
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": CANARY,
+            "STATELIB_ALLOW_HTTP": "true",
         }
 
     def break_next(self, *faults: Fault) -> None:
@@ -53,6 +57,10 @@ class S3Endpoint:
     def make_bucket(self, name: str) -> None:
         _request(f"{self.direct_url}/{name}", "PUT")
 
+    def put_object(self, bucket: str, key: str, data: bytes) -> None:
+        """Store an object behind everybody's back."""
+        _request(f"{self.direct_url}/{bucket}/{key}", "PUT", data, SIGNED)
+
     def unfinished_uploads(self, bucket: str) -> list[tuple[str, str]]:
         """(key, upload id) of each multipart upload that was neither completed nor aborted."""
         answer = _request(f"{self.direct_url}/{bucket}?uploads", "GET").decode()
@@ -63,8 +71,8 @@ class S3Endpoint:
         _request(f"{self.direct_url}/{bucket}/{key}?uploadId={upload}", "DELETE")
 
 
-def _request(url: str, method: str, data: bytes | None = None) -> bytes:
-    request = urllib.request.Request(url, data, method=method)  # noqa: S310 - our own loopback URL
+def _request(url: str, method: str, data: bytes | None = None, headers: Mapping[str, str] = {}) -> bytes:
+    request = urllib.request.Request(url, data, dict(headers), method=method)  # noqa: S310 - our own loopback URL
     with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
         return bytes(answer.read())
 

@@ -47,14 +47,17 @@ def sales(first: int) -> pa.Table:
     )
 
 
-def open_shop(root: Path) -> Deployment:
-    """sales: 1 and 2 completed, 3 aborted, 4 a savepoint; restored to 1; 5 completed from 1, 6 pending.
+def open_shop(root: Path, storage_root: str = "") -> Deployment:
+    """A shop whose checkpoints lie in ``storage_root``, unless it is '' below ``root``.
+
+    sales: 1 and 2 completed, 3 aborted, 4 a savepoint; restored to 1; 5 completed from 1, 6 pending.
     tours: 1 completed."""
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     (pipelines / "sales.yaml").write_text(SALES)
     (pipelines / "tours.yaml").write_text(TOURS)
     here = new_deployment(root, root, pipelines)
+    here = dataclasses.replace(here, storage_root=storage_root or here.storage_root)
     pipeline = here.pipeline("sales")
     checkpoint_of(here, "sales", 1, sales(0))
     checkpoint_of(here, "sales", 2, sales(6))

@@ -98,7 +98,7 @@ def test_it_can_be_inspected_and_its_files_stay(here: Deployment) -> None:
     retire(here)
     collect_garbage(here)
     assert verify_at(record.directory, own=True).problems == ()
-    verdicts = {found.verdict for found in survey(here, NAME, 0)}
+    verdicts = {found.verdict for found in survey(here, NAME, 0, looks_only=True)}
     assert verdicts == {Verdict.LIVE}
     metadata = why(here, f"{record.directory}/_metadata")
     assert (metadata.state, metadata.needed_by) == ("QUARANTINED", ("ratings/4",))

@@ -39,7 +39,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silent]:
     server = Silent()
     address = f"http://127.0.0.1:{server.listening.getsockname()[1]}"
     credentials = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "us-east-1"}
-    for name, value in {**credentials, "AWS_ENDPOINT_URL": address, "AWS_ALLOW_HTTP": "true"}.items():
+    for name, value in {**credentials, "AWS_ENDPOINT_URL": address, "STATELIB_ALLOW_HTTP": "true"}.items():
         monkeypatch.setenv(name, value)
     yield server
     server.listening.close()

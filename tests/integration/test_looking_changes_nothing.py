@@ -1,0 +1,109 @@
+"""Commands that look change nothing: neither a byte nor a moment of the storage and the catalog, nor an object."""
+
+import os
+from pathlib import Path
+
+import pytest
+from shop import open_shop
+from shop_cli import call
+from test_cli import commands
+
+from statelib.flows.wiring import Deployment
+from statelib.testing.fault_proxy import Fault
+from statelib.testing.s3_endpoint import S3Endpoint
+
+LOOKS = [
+    "checkpoints list",
+    "checkpoints list --pipeline sales --all",
+    "checkpoints show sales/5",
+    "checkpoints diff sales/1 sales/5 --limit 5",
+    "checkpoints dispose sales/4 --dry-run",
+    "history",
+    "pipelines list",
+    "pipelines status sales",
+    "pipelines validate",
+    "inspect sales/5 --count",
+    "inspect {state}/sales/chk-5",
+    "hexdump sales/5",
+    "export sales/5 --state total",
+    "export sales/5 --all",
+    "verify",
+    "verify --no-read-data",
+    "gc --dry-run",
+    "orphans",
+    "orphans --grace 0h",
+    "why {state}/sales/chk-5/_metadata",
+    "why {state}/sales/chk-5/ffffffffffffffffffffffffffffffff-0-0",
+    "restore sales 5 --dry-run",
+    "restore sales {state}/sales/chk-1 --dry-run",
+    "savepoint dispose sales/4 --dry-run",
+    "run sales --start 2013-01-03 --end 2013-01-04 --dry-run",
+    "catalog rebuild --merge --dry-run",
+]
+WRITES = {
+    "bootstrap",
+    "catalog migrate",
+    "checkpoints release",
+    "import-statestore",
+    "pipelines cancel",
+    "pipelines fork",
+    "pipelines resume",
+    "pipelines stop",
+    "savepoint create",
+    "savepoint rewrite",
+}
+"""Commands that are there to write, and have no way to look only."""
+READ_ONLY = [Fault("status", method, times=1_000_000, status=403) for method in ("PUT", "POST", "DELETE")]
+STRAY = "sales/chk-5/ffffffffffffffffffffffffffffffff-0-0"
+"""What an attempt that nobody knows of left."""
+
+
+def contents(*places: Path) -> dict[str, tuple[int, bytes]]:
+    """Files with their bytes, and directories: with the moment of their last change, which tells of files that came
+    and went."""
+    paths = [path for place in places for path in (place, *place.rglob("*"))]
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in paths}
+
+
+def catalog_files(here: Deployment) -> list[Path]:
+    file = Path(here.catalog_url.removeprefix("sqlite:///"))
+    return sorted(file.parent.glob(f"{file.name}*"))
+
+
+def looked(here: Deployment, words: str) -> None:
+    result = call(here, *words.format(state=here.storage_root).split())
+    assert result.exit_code == 0, f"{words}: {result.output}"
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    here = open_shop(tmp_path_factory.mktemp("shop"))
+    stray = Path(here.storage_root) / STRAY
+    stray.write_bytes(b"stray")
+    os.utime(stray, (1_000_000_000, 1_000_000_000))
+    return here
+
+
+@pytest.mark.parametrize("words", LOOKS)
+def test_files_and_catalog_stay_as_they_are(shop: Deployment, words: str) -> None:
+    places = (Path(shop.storage_root), Path(shop.pipelines_directory), *catalog_files(shop))
+    before = contents(*places)
+    looked(shop, words)
+    assert catalog_files(shop) == list(places[2:])
+    assert contents(*places) == before
+
+
+def test_a_bucket_that_refuses_every_write_is_looked_at(tmp_path: Path, s3: S3Endpoint, bucket: str) -> None:
+    here = open_shop(tmp_path, f"s3://{bucket}/state")
+    s3.put_object(bucket, f"state/{STRAY}", b"stray")
+    before = contents(*catalog_files(here))
+    s3.break_next(*READ_ONLY)
+    for words in LOOKS:
+        looked(here, words)
+    assert contents(*catalog_files(here)) == before
+
+
+def test_every_command_is_one_that_looks_or_one_that_writes() -> None:
+    looking = {name for name in commands() if any(f"{words} ".startswith(f"{name} ") for words in LOOKS)}
+    assert looking | WRITES == set(commands())
+    assert not looking & WRITES
