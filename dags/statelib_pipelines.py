@@ -17,6 +17,7 @@ from plugins.statelib_airflow.links import link_checkpoint
 from plugins.statelib_airflow.notifications import StatelibNotifier
 from plugins.statelib_airflow.operators import StatelibSparkOperator
 from plugins.statelib_airflow.places import pipelines_directory
+from plugins.statelib_airflow.source_ready import SourceReadyOperator
 from plugins.statelib_airflow.steps import state_asset
 from statelib.definition.durations import milliseconds
 from statelib.definition.pipeline import Pipeline, load_pipelines
@@ -43,6 +44,8 @@ def checkpoint_dag(pipeline: Pipeline, file: str) -> DAG:
     with dag:
         begun = tasks.BeginOperator(task_id="begin", pipeline_file=file)
         _snapshot_chain("checkpoint", pipeline, file, begun, outlets=[state_asset(pipeline.name)])
+        if pipeline.source.ready is not None:
+            SourceReadyOperator(task_id="wait_for_source", pipeline=file) >> begun
     return dag
 
 
@@ -173,8 +176,9 @@ def _document(pipeline: Pipeline, does: str, more: str) -> str:
 _CHECKPOINT_DOC = """\
 A checkpoint that is not complete within `checkpoint.timeout_s` is aborted; after more than
 `checkpoint.tolerable_failures` in a row, `begin` refuses until `statelib pipelines resume`.
-`begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the result from
-storage, `register` is the commit point. `abort` gives an unfinished checkpoint up and is skipped otherwise.
+`wait_for_source`, if the file has `source.ready`, waits until the interval's events are complete; mark it as a success
+to go on without. `begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the
+result from storage, `register` is the commit point. `abort` gives an unfinished checkpoint up and is skipped otherwise.
 Clearing a run is safe: an interval that the state holds already is not applied again. A backfill is applied in
 order: `begin` waits while a run before it is under way, and refuses if the one before it has failed.
 """

@@ -20,7 +20,7 @@ from statelib.model.record import ClaimMode
 TOURS = """\
 name: {name}
 renamed_from: {renamed_from}
-source: {{path: "{{data}}/x", columns: {{shop: string, item: string, amount: long}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, item: string, amount: long}}}}
 key: [shop]
 states:
   best: {{kind: reducing, value: {{agg: max, of: amount}}}}

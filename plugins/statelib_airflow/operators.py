@@ -50,21 +50,23 @@ class CheckpointOperator(StatelibSparkOperator):
 
     ``pipeline``: its name, or the path of its file. Safe to retry and to clear: a retry begins a checkpoint that
     supersedes the one of the try before, and an interval that the state holds is not applied again. Give the DAG a
-    timetable with data intervals (CronDataIntervalTimetable) and ``max_active_runs=1``."""
+    timetable with data intervals (CronDataIntervalTimetable) and ``max_active_runs=1``.
+    Events that are not complete, as ``source.ready``
+    of the pipeline file says it, fail the try; let SourceReadyOperator wait before, and then ``assume_ready``."""
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipeline")
 
-    def __init__(self, *, pipeline: str, **kwargs: Any) -> None:
+    def __init__(self, *, pipeline: str, assume_ready: bool = False, **kwargs: Any) -> None:
         kwargs.setdefault("name", "statelib.{{ task.pipeline }}.{{ task.task_id }}")
         super().__init__(script="snapshot.py", **kwargs)
-        self.pipeline = pipeline
+        self.pipeline, self.assume_ready = pipeline, assume_ready
         if type(self).updates_asset and not is_path(pipeline) and not self.outlets:
             self.outlets.append(steps.state_asset(pipeline))
 
     updates_asset = True
 
     def begin(self, context: "Context") -> "Begun":
-        begun = steps.begin_checkpoint(self.statelib, self.pipeline, context)
+        begun = steps.begin_checkpoint(self.statelib, self.pipeline, context, assume_ready=self.assume_ready)
         if begun is None:
             raise AirflowException("a run before this one is under way: set max_active_runs=1 on the DAG")
         return begun

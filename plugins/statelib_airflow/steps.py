@@ -37,8 +37,11 @@ def state_asset(pipeline: str) -> Asset:
     return Asset(name=f"{pipeline}.state", uri=f"{SCHEME}{pipeline}/state")
 
 
-def begin_checkpoint(hook: StatelibHook, pipeline: str, context: "Context") -> "Begun | None":
-    """Allocate the checkpoint of the run's data interval, or find the one that holds it already.
+def begin_checkpoint(
+    hook: StatelibHook, pipeline: str, context: "Context", *, assume_ready: bool = False
+) -> "Begun | None":
+    """Allocate the checkpoint of the run's data interval, or find the one that holds it already. ``assume_ready``: a
+    task before this one has waited for the interval's events.
 
     None: not yet, a run before this one is under way. Two that begin at once would supersede each other, or the
     later one would find the events of the earlier one missing."""
@@ -49,7 +52,7 @@ def begin_checkpoint(hook: StatelibHook, pipeline: str, context: "Context") -> "
         log.info("waiting for the runs before this one")
         return None
     with failing_fast(), observing.aborted(hook, loaded.name):
-        begun = begin(hook.deployment(), loaded, interval, runs.owner(context))
+        begun = begin(hook.deployment(), loaded, interval, runs.owner(context), assume_ready=assume_ready)
     observing.in_log(loaded.name, begun.checkpoint_id)
     log.info("checkpoint %d %s", begun.checkpoint_id, "holds this interval" if begun.already_completed else "begun")
     return begun

@@ -36,7 +36,7 @@ class BeginOperator(BaseSensorOperator):
         self.pipeline_file = pipeline_file
 
     def poke(self, context: "Context") -> bool:
-        begun = steps.begin_checkpoint(StatelibHook(), self.pipeline_file, context)
+        begun = steps.begin_checkpoint(StatelibHook(), self.pipeline_file, context, assume_ready=True)
         if begun is None:
             return False
         context["ti"].xcom_push(CHECKPOINT_ID, int(begun.checkpoint_id))

@@ -35,6 +35,9 @@ def run(
         str | None, typer.Option("--end", help="Apply all intervals that end by then; by default just one.")
     ] = None,
     whole: Annotated[bool, typer.Option("--whole", help="The range is one interval, whatever the schedule.")] = False,
+    assume_ready: Annotated[
+        bool, typer.Option("--assume-ready", help="Do not look at source.ready: the events are complete.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="List the intervals, apply none.")] = False,
     master: Master = "local[*]",
     conf: Settings = None,
@@ -43,7 +46,8 @@ def run(
     """Apply data intervals to a pipeline's state without Airflow, one checkpoint each.
 
     Begin, snapshot in Spark, check, register, as its DAG does. What fails is aborted, and nothing after it is run.
-    An interval that the state holds already is not applied again."""
+    An interval that the state holds already is not applied again. One whose events are not complete, as source.ready
+    of the pipeline file says it, is refused, with what is missing."""
     with errors(as_json):
         here = deployment()
         definition = here.pipeline(pipeline)
@@ -56,7 +60,10 @@ def run(
 
                 for interval in chosen:
                     step = steps.of(f"{pipeline} {when(interval.start_ms)[:16]}")
-                    done.append(run_interval(spark, here, definition, interval, owner=OWNER, step=step))
+                    result = run_interval(
+                        spark, here, definition, interval, owner=OWNER, step=step, assume_ready=assume_ready
+                    )
+                    done.append(result)
     if as_json:
         print_json({"pipeline": pipeline, "dry_run": dry_run, "intervals": chosen, "checkpoints": _told(done)})
     elif dry_run:

@@ -1,16 +1,15 @@
 """What the parts of a pipeline file must mean together. Pure: finds problems, never raises."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from string import Formatter
 from typing import TYPE_CHECKING
 
-from statelib.definition.model import Checkpoint, Schedule, Source
+from statelib.definition.model import Checkpoint
 from statelib.definition.operator_checks import check_operator_states
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.definition.quality_checks import check_checks
 from statelib.definition.renames import check_renames
-from statelib.definition.state_checks import check_state, check_type, key_type_text
+from statelib.definition.source_checks import check_source
+from statelib.definition.state_checks import check_state, key_type_text
 from statelib.definition.time_checks import not_declared
 from statelib.definition.types import Columns, columns_of, is_key_type
 from statelib.errors import StatelibError
@@ -27,7 +26,6 @@ STRATEGIES = {
 """By backend; the first is its default."""
 OF_CHANGELOG = ("materialize_after_bytes", "materialize_after_checkpoints")
 """Settings that say nothing with another strategy."""
-PLACEHOLDERS = ("data", "start", "end")
 MAX_KEY_COLUMNS = 25
 """Flink's largest tuple."""
 
@@ -42,9 +40,7 @@ def find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
 def _find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
     columns = columns_of(pipeline.source.columns)
     yield from _check_name(pipeline.name)
-    if pipeline.schedule is not None:
-        yield from _check_schedule(pipeline.schedule)
-    yield from _check_source(pipeline.source)
+    yield from check_source(pipeline.source, pipeline.schedule)
     yield from _check_key(pipeline.key, columns)
     if not pipeline.states:
         yield Problem(("states",), "expected at least one state")
@@ -66,36 +62,6 @@ def _check_name(name: str) -> Iterator[Problem]:
         pipeline_name(name)
     except StatelibError as error:
         yield Problem(("name",), error.message)
-
-
-def _check_schedule(schedule: Schedule) -> Iterator[Problem]:
-    if schedule.end is not None and schedule.end < schedule.start:
-        yield Problem(("schedule", "end"), f"{schedule.end} is before start, {schedule.start}")
-
-
-def _check_source(source: Source) -> Iterator[Problem]:
-    for name, text in source.columns.items():
-        yield from check_type(text, ("source", "columns", name))
-    where = ("source", "path")
-    try:
-        names = [name for _, name, _, _ in Formatter().parse(source.path) if name is not None]
-    except ValueError as error:
-        yield Problem(where, f"not a template: {error}")
-        return
-    unknown = [name for name in names if name not in PLACEHOLDERS]
-    for name in unknown:
-        meant = did_you_mean(name, PLACEHOLDERS)
-        yield Problem(where, f"unknown placeholder {{{name}}}{meant}; known are {{data}}, {{start}}, {{end}}")
-    if not unknown:
-        yield from _check_template(source)
-
-
-def _check_template(source: Source) -> Iterator[Problem]:
-    moment = datetime(2000, 1, 1, tzinfo=UTC)
-    try:
-        source.location("", moment, moment)
-    except (ValueError, LookupError) as error:
-        yield Problem(("source", "path"), f"not a template: {error}")
 
 
 def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:

@@ -11,7 +11,9 @@ from pydantic_core import PydanticCustomError
 
 from statelib.definition.durations import milliseconds
 from statelib.definition.problems import did_you_mean
+from statelib.definition.source_templates import at_interval
 from statelib.functions.aggregates import Nulls
+from statelib.model.checkpoint import DataInterval
 from statelib.model.key_groups import MAX_MAX_PARALLELISM
 from statelib.model.termination import CheckpointRetentionPolicy
 
@@ -80,17 +82,40 @@ class Schedule(Part):
     catchup: Switch = False
 
 
+class Ready(Part):
+    """How it is seen that the events of an interval are complete: all that is given has to hold. ``marker``: a file in
+    the interval's directory, or a path of its own; a template as ``path``. ``min_age``: how long nothing has changed.
+    ``next_interval``: the path of the interval after it exists. ``asset``: the URI of one of Airflow's, updated after
+    the interval's end. The DAG looks each ``poke_interval``, for ``timeout``."""
+
+    marker: str | None = None
+    min_age: Duration | None = None
+    next_interval: Switch = False
+    asset: str | None = None
+    poke_interval: Duration = "60s"
+    timeout: Duration = "7d"
+
+
 class Source(Part):
     """Where events come from. ``path``: str.format with ``data`` (the deployment's root of data) and
-    ``start``, ``end`` (datetimes, UTC, of the data interval). ``columns``: name to type."""
+    ``start``, ``end`` (datetimes, UTC, of the data interval). ``columns``: name to type. ``on_missing``: whether a path
+    that is not there, or has no files, is an interval without events. ``ready`` None: whatever is there is complete."""
 
     format: str = "parquet"
     path: str
     columns: Annotated[dict[str, str], Field(min_length=1)]
+    on_missing: Literal["fail", "empty"] = "fail"
+    ready: Ready | None = None
 
-    def location(self, data: str, start: datetime, end: datetime) -> str:
-        """The path of one data interval."""
-        return self.path.format(data=data, start=start, end=end)
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether a directory without files is an interval without events: the file says so, or a marker does."""
+        return self.on_missing == "empty" or (self.ready is not None and self.ready.marker is not None)
+
+    def location(self, data: str, interval: DataInterval) -> str:
+        """The path of one interval of the schedule; :func:`statelib.definition.source_parts.source_parts` says
+        which paths a data interval has."""
+        return at_interval(self.path, data, interval)
 
 
 class FieldDefinition(Part):

@@ -23,7 +23,7 @@ from statelib.definition.model import (
     StateDefinition,
     Switch,
 )
-from statelib.definition.problems import DefinitionError, Problem, dotted
+from statelib.definition.problems import BAD_PIPELINE, DefinitionError, Problem, dotted
 from statelib.definition.quality import Checks
 from statelib.definition.states import descriptor_of, function_of, operator_descriptor_of, timers_of, ttl_of
 from statelib.definition.types import type_of
@@ -128,7 +128,8 @@ def load_pipeline(path: str | Path) -> Pipeline:
     """Read and check one pipeline file.
 
     Raises NotFoundError (kind ``no-pipeline-file``), or one InvalidRequestError (kind
-    ``bad-pipeline``) whose message has a line ``file:line: field.path: problem`` for each problem.
+    ``bad-pipeline``, or that of all its problems) whose message has a line ``file:line: field.path: problem`` for
+    each problem.
     """
     path = Path(path)
     document = read_document(read_file(path))
@@ -155,7 +156,7 @@ def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[Definiti
         try:
             pipeline = load_pipeline(path)
         except StatelibError as error:
-            errors.append(DefinitionError(str(path), error.message, error.hint))
+            errors.append(DefinitionError(str(path), error.message, error.hint, error.kind))
             continue
         first = pipelines.setdefault(pipeline.name, pipeline)
         if first is not pipeline:
@@ -204,9 +205,14 @@ def problems_of(details: ErrorDetails) -> Iterable[Problem]:
 
 
 def bad_file(
-    path: Path, document: Document, problems: Iterable[Problem], kind: str = "bad-pipeline"
+    path: Path, document: Document, problems: Iterable[Problem], kind: str = BAD_PIPELINE
 ) -> InvalidRequestError:
-    """One error with a line a problem."""
+    """Return one error with a line for each problem. Its kind is that of its problems where they have the same,
+    else ``kind``."""
+    problems = list(problems)
+    kinds = {p.kind for p in problems}
+    if len(kinds) == 1 and kinds != {BAD_PIPELINE}:
+        (kind,) = kinds
     lines = sorted((document.line(p.where), p.where, p.text) for p in problems)
     texts = [
         f"{path}:{line}: {dotted(where)}: {text}" if where else f"{path}:{line}: {text}" for line, where, text in lines

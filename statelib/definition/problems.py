@@ -8,19 +8,26 @@ Where = tuple[str | int, ...]
 """Path of a field, for example ``("states", "activity", "fields", "flights", "agg")``."""
 
 
+BAD_PIPELINE = "bad-pipeline"
+
+
 @dataclass(frozen=True)
 class Problem:
+    """One thing that is wrong. ``kind``: the kind of the error that is raised where all problems have the same."""
+
     where: Where
     text: str
+    kind: str = BAD_PIPELINE
 
 
 @dataclass(frozen=True)
 class DefinitionError:
-    """A pipeline file that does not load; ``message`` names the file, and has a line a problem."""
+    """A pipeline file that does not load; ``message`` names the file, and has a line for each problem."""
 
     path: str
     message: str
     hint: str = ""
+    kind: str = BAD_PIPELINE
 
 
 def dotted(where: Where) -> str:

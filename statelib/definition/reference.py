@@ -102,6 +102,17 @@ DESCRIPTIONS = {
     "source.format": "Any batch format that Spark reads.",
     "source.path": "Of one interval: a template with `{data}` (`STATELIB_DATA`), `{start}` and `{end}` (times in UTC; "
     "`{start:%Y-%m-%d}` formats them).",
+    "source.on_missing": "What a path that is not there, or holds no files, means: an error, or an interval without "
+    "events.",
+    "source.ready": "How it is seen that an interval's events are complete: all that is given has to hold. Without it "
+    "whatever is there is complete. The DAG waits, `statelib run` refuses.",
+    "source.ready.marker": "A file in the interval's directory, such as `_SUCCESS`; or a path of its own, a template "
+    "that begins with `{data}`, `/` or a scheme.",
+    "source.ready.min_age": "How long nothing there has changed, such as `10m`.",
+    "source.ready.next_interval": "The path of the schedule's next interval exists.",
+    "source.ready.asset": "The URI of an Airflow asset that was updated after the interval's end.",
+    "source.ready.poke_interval": "How often the DAG looks.",
+    "source.ready.timeout": "How long the DAG waits before it fails.",
     "source.columns": "The columns that are read, and their types: `boolean`, `byte`, `short`, `int`, `long`, `float`, "
     "`double`, `string`, `bytes`, `date`, `datetime` (without a zone), `instant`.",
     "key": "The column, or columns, that state is kept by.",

@@ -9,6 +9,8 @@ from statelib.serializers.type_text import parse_type
 
 KEY_TYPES = tuple(name for name in SCALARS if name not in ("void", "bytes"))
 """``bytes`` is a Java array, whose hash is its identity: Flink refuses it as a key."""
+COLUMN_TYPES = tuple(name for name in SCALARS if name not in ("void", "time"))
+"""What a column of a source may be: the types that Spark reads as one value."""
 
 Columns = Mapping[str, StateType | None]
 """Declared columns; None for one whose type could not be read."""

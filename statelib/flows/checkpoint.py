@@ -6,10 +6,10 @@ thing and saves. Any step may be repeated; none undoes what a finished one did.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 from statelib.catalog.admission import HEAD_MOVED
 from statelib.definition.pipeline import Pipeline
+from statelib.definition.source_parts import range_text, source_parts
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
 from statelib.flows.continuation import continued_head
 from statelib.flows.facts import collect_facts
@@ -17,6 +17,7 @@ from statelib.flows.forgotten import check_remembered
 from statelib.flows.gate_facts import with_checks
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.quarantine import set_aside
+from statelib.flows.readiness import check_ready
 from statelib.flows.storage_sample import note_storage_use
 from statelib.flows.wiring import PLACES, Deployment, now_ms
 from statelib.model.checkpoint import DataInterval, FileRecord, SnapshotKind, SourcePosition
@@ -39,27 +40,34 @@ class Begun:
     already_completed: bool
 
 
-def begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, owner: str) -> Begun:
-    """Allocate the checkpoint of one data interval, or find the one that holds it already.
+def begin(
+    deployment: Deployment, pipeline: Pipeline, interval: DataInterval, owner: str, *, assume_ready: bool = False
+) -> Begun:
+    """Allocate the checkpoint of one data interval, or find the one that holds it already. ``assume_ready``: whoever
+    calls has waited for the interval's events, so that ``source.ready`` is not looked at.
 
-    Raises InvalidRequestError: ``bad-interval``, ``interval-out-of-order`` (the state is past it),
+    Raises what :func:`~statelib.definition.source_parts.source_parts` raises where nothing says which paths hold the
+    interval's events, InvalidRequestError: ``bad-interval``, ``interval-out-of-order`` (the state is past it),
     ``interval-gap`` (events in between would be lost; ``on_gap: allow`` accepts that), and what
     :func:`~statelib.flows.continuation.continued_head` raises for state that the pipeline cannot go on from.
     :func:`statelib.catalog.admission.admit` raises. Nothing is recorded of such a refusal. ConflictError
-    (``catalog-behind-storage``): checkpoints lie there that the catalog never heard of.
+    (``catalog-behind-storage``): checkpoints lie there that the catalog never heard of. RetryableError
+    (``source-not-ready``): the interval's events are not complete.
     """
     if interval.end_ms <= interval.start_ms:
-        raise InvalidRequestError(f"data interval {_text(interval)}: expected start before end", kind="bad-interval")
+        raise InvalidRequestError(
+            f"data interval {range_text(interval)}: expected start before end", kind="bad-interval"
+        )
     for _ in range(_TRIES - 1):
         try:
-            return _begin(deployment, pipeline, interval, owner)
+            return _begin(deployment, pipeline, interval, owner, assume_ready)
         except ConflictError as error:  # what the interval was held against is not where the pipeline stands now
             if error.kind != HEAD_MOVED:
                 raise
-    return _begin(deployment, pipeline, interval, owner)
+    return _begin(deployment, pipeline, interval, owner, assume_ready)
 
 
-def _begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, owner: str) -> Begun:
+def _begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, owner: str, assume_ready: bool) -> Begun:
     catalog = deployment.catalog()
     name = PipelineName(pipeline.name)
     check_remembered(deployment, name)
@@ -67,8 +75,11 @@ def _begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, o
     done = catalog.applied(name, interval)
     if done is not None:
         return Begun(done.checkpoint_id, already_completed=True)
+    source_parts(pipeline, deployment.data, interval)
     continued = continued_head(deployment, pipeline, head)
     _check_order(pipeline, interval, continued.opened.position() if continued else None)
+    if not assume_ready:
+        check_ready(deployment, pipeline, interval)
     request = BeginRequest(
         pipeline=name,
         kind=SnapshotKind.CHECKPOINT,
@@ -223,15 +234,15 @@ def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePos
     last = position.interval
     if interval.start_ms < last.end_ms:
         raise InvalidRequestError(
-            f"{pipeline.name}: data interval {_text(interval)} lies before the end of the last applied one, "
-            f"{_text(last)}, and is not part of the state's history",
+            f"{pipeline.name}: data interval {range_text(interval)} lies before the end of the last applied one, "
+            f"{range_text(last)}, and is not part of the state's history",
             kind="interval-out-of-order",
             hint=f"run {pipeline.name}.restore to a checkpoint before it, then replay",
         )
     if interval.start_ms > last.end_ms and pipeline.on_gap == "fail":
         raise InvalidRequestError(
-            f"{pipeline.name}: data interval {_text(interval)} does not follow the last applied one, {_text(last)}: "
-            "the events in between would be lost",
+            f"{pipeline.name}: data interval {range_text(interval)} does not follow the last applied one, "
+            f"{range_text(last)}: the events in between would be lost",
             kind="interval-gap",
             hint="backfill the missing intervals first, or set 'on_gap: allow' in the pipeline file",
         )
@@ -239,9 +250,3 @@ def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePos
 
 def _absolute(directory: str, record: FileRecord) -> FileRecord:
     return replace(record, path=PLACES.file_uri(directory, record.path))
-
-
-def _text(interval: DataInterval) -> str:
-    """In UTC, to the second; milliseconds where there are some."""
-    start, end = (datetime.fromtimestamp(ms / 1000, UTC).isoformat() for ms in (interval.start_ms, interval.end_ms))
-    return f"[{start}, {end})"

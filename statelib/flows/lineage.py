@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from statelib.definition.pipeline import Pipeline
+from statelib.definition.source_parts import source_parts
 from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, DataInterval, SnapshotKind
@@ -53,7 +54,7 @@ def lineage_of(deployment: Deployment, pipeline: Pipeline, record: CheckpointRec
 
     Raises what opening the checkpoint raises."""
     manifest = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root).manifest
-    inputs = [] if record.interval is None else [_source(deployment, pipeline, record, record.interval)]
+    inputs = [] if record.interval is None else _sources(deployment, pipeline, record, record.interval)
     if record.base is not None:
         inputs.append(LineageDataset(*state_name(pipeline.name), version=str(record.base)))
     return Lineage(tuple(inputs), (_state(pipeline, record, manifest),))
@@ -64,13 +65,14 @@ def state_name(pipeline: str) -> tuple[str, str]:
     return f"statelib://{pipeline}", "state"
 
 
-def _source(
+def _sources(
     deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord, interval: DataInterval
-) -> LineageDataset:
-    start, end = (datetime.fromtimestamp(ms / 1000, UTC) for ms in (interval.start_ms, interval.end_ms))
-    path = pipeline.source.location(deployment.data, start, end)
+) -> list[LineageDataset]:
+    """A dataset for each path that the interval's events lay under. How many each had is known where it is one."""
+    parts = source_parts(pipeline, deployment.data, interval)
     columns = tuple(LineageField(name, str(kind)) for name, kind in pipeline.source.columns.items())
-    return LineageDataset(*dataset_name(path), fields=columns, touched=record.events.read if record.events else None)
+    read = record.events.read if record.events and len(parts) == 1 else None
+    return [LineageDataset(*dataset_name(part.path), fields=columns, touched=read) for part in parts]
 
 
 def dataset_name(path: str) -> tuple[str, str]:

@@ -191,8 +191,14 @@ class Deployment:
         return load_pipelines(Path(self.pipelines_directory))[0]
 
     def pipeline(self, name: str) -> Pipeline:
-        found = {p.name: p for p in self.pipelines()}
+        """Return a pipeline by its name. Raises InvalidRequestError where its file does not load, NotFoundError
+        (``no-pipeline``) where there is none."""
+        pipelines, faults = load_pipelines(Path(self.pipelines_directory))
+        found = {p.name: p for p in pipelines}
         if name not in found:
+            for fault in faults:
+                if Path(fault.path).stem == name:
+                    raise InvalidRequestError(fault.message, kind=fault.kind, hint=fault.hint)
             known = ", ".join(sorted(found)) or "none"
             raise NotFoundError(
                 f"pipeline {name!r} is not in {self.pipelines_directory}: known are {known}",

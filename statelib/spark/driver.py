@@ -22,6 +22,7 @@ from statelib.flows.wiring import Deployment, log_settings, now_ms
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.ids import CheckpointId
 from statelib.spark.deadline import until
+from statelib.spark.job_failures import naming_what_failed
 from statelib.spark.owners import owner
 from statelib.spark.source import files_of_interval, read_interval
 from statelib.spark.source_files import SourceFiles, own_events
@@ -60,7 +61,7 @@ def _snapshot(
         return None
     with bound(attempt=plan.attempt), declining(deployment, plan):
         log.info("begun in %s", plan.record.directory)
-        with until(spark, f"{pipeline.name} {plan.attempt}", plan.record.deadline_ms, clock):
+        with until(spark, f"{pipeline.name} {plan.attempt}", plan.record.deadline_ms, clock), naming_what_failed():
             read, reports = _run(spark, deployment, pipeline, plan)
         publish(deployment, pipeline, plan, read, reports)
         log.info("published: %d events, %d subtasks", read, len(reports))

@@ -8,7 +8,7 @@ files of which that is not plain from their names and footers are left to Spark,
 import logging
 import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from statelib.definition.columns import event_schema
+from statelib.definition.model import Source
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import RetryableError
 from statelib.spark.owners import owners_of
@@ -69,10 +70,13 @@ class SourceFiles:
         return sum(file.rows for file in self.files)
 
 
-def source_files(pipeline: Pipeline, location: str, parallelism: int) -> SourceFiles | None:
-    """What the subtasks may read by themselves; None if Spark is to read it. ``location``: a path of this host."""
+def source_files(pipeline: Pipeline, locations: Sequence[str], parallelism: int) -> SourceFiles | None:
+    """What the subtasks may read by themselves; None if Spark is to read it. ``locations``: paths of this host."""
     try:
-        found = SourceFiles(tuple(_found(pipeline, path) for path in _paths(location)))
+        paths = [path for location in locations for path in _paths(location, pipeline.source)]
+        if len(paths) > MOST_FILES:
+            raise _LeftToSparkError(f"{len(paths)} files")
+        found = SourceFiles(tuple(_found(pipeline, path) for path in paths))
         if parallelism > READERS and parallelism * found.rows > ROWS:
             raise _LeftToSparkError(f"{found.rows} rows are too many for each of {parallelism} subtasks to read")
     except _LeftToSparkError as reason:
@@ -128,12 +132,14 @@ def _hash(file: pq.ParquetFile) -> int:
     return xxh3(pickle.dumps(file.metadata))
 
 
-def _paths(location: str) -> list[str]:
-    """The data files of a file or of a flat directory, as Spark lists them."""
+def _paths(location: str, source: Source) -> list[str]:
+    """The data files of a file or of a flat directory, as Spark lists them; none of one that may be empty."""
     match = _PLAIN.fullmatch(location)
     if match is None:
         raise _LeftToSparkError(f"{location} is no plain path")
     path = Path(match[1])
+    if not path.exists() and source.on_missing == "empty":
+        return []
     try:
         entries = sorted(path.iterdir()) if path.is_dir() else [path]
         # Of partitions, and of a log that says which files count, a directory tells.
@@ -142,8 +148,8 @@ def _paths(location: str) -> list[str]:
         files = [str(entry) for entry in entries if not _is_hidden(entry.name)]
     except OSError as error:
         raise _LeftToSparkError(str(error)) from error
-    if not 0 < len(files) <= MOST_FILES:
-        raise _LeftToSparkError(f"{len(files)} files")
+    if not files and not source.may_be_empty:
+        raise _LeftToSparkError(f"{location} has no files")
     return files
 
 

@@ -3,12 +3,11 @@
 import re
 from collections.abc import Callable
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from statelib import errors
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import RetryableError, StatelibError
+from statelib.errors import StatelibError
 from statelib.flows.checkpoint import Begun, abort, begin, check, register
 from statelib.flows.savepoint import begin_savepoint
 from statelib.flows.wiring import Deployment, new_attempt
@@ -18,6 +17,7 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.model.termination import StopMode
 from statelib.spark.driver import run_snapshot
+from statelib.spark.job_failures import OF_SPARK, job_failure
 
 Step = Callable[[str], None]
 """Is told the name of each step when it begins."""
@@ -27,13 +27,20 @@ _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit): ")
 
 
 def run_interval(
-    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, interval: DataInterval, *, owner: str, step: Step
+    spark: SparkSession,
+    deployment: Deployment,
+    pipeline: Pipeline,
+    interval: DataInterval,
+    *,
+    owner: str,
+    step: Step,
+    assume_ready: bool = False,
 ) -> tuple[CheckpointRecord, bool]:
     """The completed checkpoint of one data interval, and whether it was there already.
 
     Raises as the flows do, each error of a Spark task as statelib's own; whatever fails is aborted."""
     step("begin")
-    begun = begin(deployment, pipeline, interval, owner)
+    begun = begin(deployment, pipeline, interval, owner, assume_ready=assume_ready)
     return _finished(spark, deployment, pipeline, begun, step), begun.already_completed
 
 
@@ -88,11 +95,11 @@ def _finished(
 
 
 def as_own(error: Exception) -> StatelibError | None:
-    """What a Spark job failed of, in statelib's words: its own error if a task raised one; else what the Python worker
-    raised, or what Spark says first (RetryableError, ``spark-failed``). None for what is no error of Spark's."""
+    """Return why a Spark job failed: statelib's own error if a task raised one; else what the Python worker raised, or
+    what Spark says (:func:`~statelib.spark.job_failures.job_failure`). None for what is no error of Spark's."""
     if isinstance(error, StatelibError):
         return error
-    if not isinstance(error, PySparkException):
+    if not isinstance(error, OF_SPARK):
         return None
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     for line in lines:
@@ -100,8 +107,7 @@ def as_own(error: Exception) -> StatelibError | None:
         kind = getattr(errors, name, None) if line.startswith(f"{errors.__name__}.") else None
         if isinstance(kind, type) and issubclass(kind, StatelibError):
             return kind(message, kind="task-failed")
-    said = _raised(lines) or (lines[0] if lines else type(error).__name__)
-    return RetryableError(f"the Spark job failed: {said}", kind="spark-failed", hint="the same call may be repeated")
+    return job_failure(_raised(lines) or str(error))
 
 
 def _raised(lines: list[str]) -> str | None:

@@ -29,7 +29,7 @@ from statelib.storage.reader import start_of
 
 SHOPS = """\
 name: shops
-source: {{path: "{{data}}/x", columns: {{shop: string, item: string, amount: long}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, item: string, amount: long}}}}
 key: [shop]
 states:
   best: {{kind: reducing, value: {{agg: max, of: amount}}}}

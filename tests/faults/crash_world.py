@@ -34,7 +34,7 @@ STRATEGIES = (
 )
 PIPELINE = """\
 name: {name}
-source: {{path: "{{data}}/x", columns: {{shop: string, amount: long}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, amount: long}}}}
 key: [shop]
 states:
   total: {{kind: value, value: {{agg: sum, of: amount}}}}

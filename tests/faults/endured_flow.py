@@ -24,7 +24,7 @@ from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
 
 TOURS = """\
 name: tours
-source: {{path: "{{data}}/x", columns: {{shop: string, item: string, amount: long}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, item: string, amount: long}}}}
 key: [shop]
 states:
   best: {{kind: reducing, value: {{agg: max, of: amount}}}}

@@ -41,7 +41,7 @@ STORE = SimulatedStore()
 RETRIES = Retries((0.0,), wait_never)
 DEFINITION = {
     "name": NAME,
-    "source": {"path": "{data}/x", "columns": {"shop": "string"}},
+    "source": {"path": "{data}/{start}-{end}", "columns": {"shop": "string"}},
     "key": ["shop"],
     "states": {"seen": {"kind": "value", "value": {"agg": "count"}}},
     "backend": "rocksdb",

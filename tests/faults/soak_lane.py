@@ -32,7 +32,7 @@ STATES = {
 }
 PIPELINE = """\
 name: {name}
-source: {{path: "{{data}}/x", columns: {{shop: string, item: string, amount: long}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, item: string, amount: long}}}}
 key: [shop]
 states:
 {states}

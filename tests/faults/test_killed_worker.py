@@ -14,7 +14,7 @@ from demo.processes import family, kill
 CHECKOUT = Path(__file__).resolve().parents[2]
 PIPELINE = """\
 name: slow
-source: {{path: "{{data}}/x", columns: {{key: string, amount: long}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{key: string, amount: long}}}}
 key: [key]
 states:
   total: {{kind: value, fields: {{amount: {{agg: sum, of: amount}}}}}}

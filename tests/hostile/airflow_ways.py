@@ -36,7 +36,7 @@ from tests.hostile.jail import Jail
 
 PIPELINE = """\
 name: sales
-source: {path: "{data}/x", columns: {shop: string}}
+source: {path: "{data}/{start}-{end}", columns: {shop: string}}
 key: [shop]
 states: {seen: {kind: value, value: {agg: count}}}
 backend: heap

@@ -21,7 +21,7 @@ from statelib.storage.uris import local_path
 
 TALLY = """\
 name: tally
-source: {path: "{data}/x", columns: {shop: string, amount: long}}
+source: {path: "{data}/{start}-{end}", columns: {shop: string, amount: long}}
 key: [shop]
 states:
   total: {kind: value, value: {agg: sum, of: amount}}

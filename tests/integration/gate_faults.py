@@ -24,7 +24,7 @@ from statelib.storage.uris import local_path
 
 RATINGS = """\
 name: ratings
-source: {path: "{data}/x", columns: {guest: string, stars: double, price: double, text: string}}
+source: {path: "{data}/{start}-{end}", columns: {guest: string, stars: double, price: double, text: string}}
 key: [guest]
 states:
   guests:

@@ -14,7 +14,7 @@ from statelib.model.record import ClaimMode
 
 SALES = """\
 name: sales
-source: {path: "{data}/x", columns: {shop: string, item: string, amount: long}}
+source: {path: "{data}/{start}-{end}", columns: {shop: string, item: string, amount: long}}
 key: [shop]
 states:
   total: {kind: value, fields: {sold: {agg: count}, amount: {agg: sum, of: amount}}}
@@ -26,7 +26,7 @@ checkpoint: {inline_threshold_bytes: 1}
 """
 TOURS = """\
 name: tours
-source: {path: "{data}/x", columns: {shop: string, item: string, amount: long}}
+source: {path: "{data}/{start}-{end}", columns: {shop: string, item: string, amount: long}}
 key: [shop, item]
 states:
   best: {kind: reducing, value: {agg: max, of: amount}}

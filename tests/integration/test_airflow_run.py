@@ -35,6 +35,7 @@ MARKED = PipelineName("marked_failed")
 """A copy of :data:`ROUTES`."""
 DAG = f"{NAME}.checkpoint"
 PATIENCE_S = 600.0
+DAY_MS = 86_400_000
 T = TypeVar("T")
 
 pytestmark = pytest.mark.timeout(1800)
@@ -207,7 +208,7 @@ def _swept(world: World, name: PipelineName) -> bool | None:
 def test_cleanup_reports_orphans_and_deletes_them_when_told(world: World) -> None:
     """A checkpoint that was published and given up, then the DAG twice: as scheduled, and told to delete."""
     pipeline = world.here.pipeline(ROUTES).model_copy(update={"on_gap": "allow"})
-    begun = begin(world.here, pipeline, DataInterval(2 * 10**12, 2 * 10**12 + 1), "test").checkpoint_id
+    begun = begin(world.here, pipeline, DataInterval(23_148 * DAY_MS, 23_149 * DAY_MS), "test").checkpoint_id
     publish_here(world.here, pipeline, begun)
     abort(world.here, ROUTES, begun, "test")
     left = world.places.state / ROUTES / f"chk-{begun}"

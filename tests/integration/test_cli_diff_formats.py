@@ -20,7 +20,7 @@ from statelib.model.state import KeyedStateSchema, StateKind
 DIFF = ("checkpoints", "diff")
 STAYS = """\
 name: {name}
-source: {{path: "{{data}}/x", columns: {{guest: string, room: string, t: instant}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{guest: string, room: string, t: instant}}}}
 key: [guest]
 states:
   hourly: {{kind: reducing, value: {{agg: count}}, window: {{time: t, tumbling: 1h, retain: 10d}}}}

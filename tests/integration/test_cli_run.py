@@ -90,6 +90,16 @@ def test_a_range_then_the_next_then_a_failure_then_all_of_it(here: Deployment, s
     assert "to go on: statelib pipelines resume orders" in said(here, "pipelines", "stop", "orders", "--savepoint")
 
 
+def test_the_whole_range_as_one_interval_reads_every_day(here: Deployment, spark: SparkSession) -> None:
+    write_day(Path(here.data), 2, 5)
+    done = json.loads(said(here, "run", "orders", "--whole", "--end", "2026-01-03", "--json"))
+    assert [c["events"]["applied"] for c in done["checkpoints"]] == [6]
+    assert totals(here, "orders/1") == {"a": 6, "b": 12}
+    assert "2026-01-03.parquet cannot be read" in refused(here, "run", "orders", "--whole", "--end", "2026-01-05")
+    half = refused(here, "run", "orders", "--whole", "--end", "2026-01-04T12:00")
+    assert "no intervals of the schedule '@daily' make it up" in half
+
+
 def test_bounds_that_make_no_intervals_are_refused(here: Deployment) -> None:
     assert "begins at 2026-01-01 12:00:00" in refused(here, "run", "orders", "--start", "2026-01-01T12:00")
     assert "it must be after --start" in refused(here, "run", "orders", "--start", "2026-01-02", "--end", "2026-01-01")
@@ -100,7 +110,7 @@ def test_bounds_that_make_no_intervals_are_refused(here: Deployment) -> None:
     whole = said(here, "run", "orders", "--whole", "--end", "2026-01-31", "--dry-run")
     assert whole == "2026-01-01 00:00:00 to 2026-01-31 00:00:00 UTC\n"
     (Path(here.pipelines_directory) / "orders.yaml").write_text(ORDERS.replace('cron: "@daily"', 'cron: "at noon"'))
-    assert "'at noon' is no cron expression" in refused(here, "run", "orders")
+    assert "'at noon': expected a cron expression" in refused(here, "run", "orders")
 
 
 def test_a_pipeline_without_a_schedule_is_told_its_intervals(here: Deployment) -> None:

@@ -27,7 +27,7 @@ from statelib.model.record import CheckpointRecord, ClaimMode, Owner
 
 FILE = """\
 name: tours
-source: {path: "{data}/x", columns: {shop: string, item: string, amount: INT}}
+source: {path: "{data}/{start}-{end}", columns: {shop: string, item: string, amount: INT}}
 key: [shop]
 states:
   total: {kind: value, fields: {sold: {agg: count}, highest: {agg: max, of: amount}, mean: {agg: avg, of: amount}}}

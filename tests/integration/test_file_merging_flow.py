@@ -26,7 +26,7 @@ from statelib.storage.uris import local_path, to_uri
 TOURS = """\
 name: tours
 source:
-  path: "{data}/x"
+  path: "{data}/{start}-{end}"
   columns: {shop: string, item: string, amount: long, r0: long, r1: long, r2: long, r3: long, r4: long}
 key: [shop]
 states:

@@ -23,7 +23,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 
 PIPELINE = """\
 name: {name}
-source: {{path: "{{data}}/x", columns: {{shop: string, amount: {amount}}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, amount: {amount}}}}}
 key: [shop]
 states:
   total: {{kind: value, value: {{agg: sum, of: amount}}}}

@@ -24,7 +24,7 @@ from statelib.storage.uris import absolute_uri, file_handle, local_path
 
 TOURS = """\
 name: tours
-source: {path: "{data}/x", columns: {shop: string, item: string, amount: long}}
+source: {path: "{data}/{start}-{end}", columns: {shop: string, item: string, amount: long}}
 key: [shop]
 states:
   best: {kind: reducing, value: {agg: max, of: amount}}

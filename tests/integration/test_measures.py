@@ -15,7 +15,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 
 CARTS = """\
 name: carts
-source: {path: "{data}/x", columns: {user: string, shop: long, item: string, at: instant}}
+source: {path: "{data}/{start}-{end}", columns: {user: string, shop: long, item: string, at: instant}}
 key: [user, shop]
 max_parallelism: 8
 states:

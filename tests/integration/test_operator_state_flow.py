@@ -23,7 +23,7 @@ from statelib.model.record import ClaimMode
 MODULE = "statelib_test_operator_functions"
 VISITS = f"""\
 name: visits
-source: {{path: "{{data}}/x", columns: {{shop: string, guest: string}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, guest: string}}}}
 key: [shop]
 states:
   last: {{kind: value, fields: {{guest: string, weight: double}}, function: "{MODULE}:update"}}

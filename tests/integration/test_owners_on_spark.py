@@ -19,7 +19,7 @@ HASHED_TO_LEAST = -2089875627
 PIPELINE = """\
 name: owned
 source:
-  path: "{{data}}"
+  path: "{{data}}/{{start}}-{{end}}"
   columns: {{a: boolean, b: byte, c: short, d: int, e: long, s: string}}
 key: [{key}]
 max_parallelism: {max_parallelism}

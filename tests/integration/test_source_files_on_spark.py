@@ -18,7 +18,7 @@ from statelib.model.checkpoint import DataInterval
 from statelib.spark import source
 from statelib.spark.source_files import own_events
 
-INTERVAL = DataInterval(0, 1000)
+INTERVAL, SOURCE = DataInterval(0, 86_400_000), "1970-01-01"
 COLUMNS = {
     "boolean": "f", "byte": "b", "short": "h", "int": "i", "long": "n", "float": "r", "double": "d", "string": "s",
     "bytes": "x", "date": "day", "datetime": "local", "instant": "at",
@@ -49,11 +49,11 @@ def events(types: dict[str, pa.DataType] = TYPES) -> pa.Table:
 
 
 def new_pipeline(root: Path, declared: dict[str, str], more: str = "") -> Pipeline:
-    """Its source is the directory ``source``, or what ``more`` says of it."""
+    """Its source is the directory :data:`SOURCE`, or what ``more`` says of it."""
     path = root / "reading.yaml"
     columns = ", ".join(f"{name}: {kind}" for name, kind in declared.items())
     path.write_text(
-        f"name: reading\nsource: {{path: '{{data}}/source{more}', columns: {{{columns}}}}}\nkey: [n]\n"
+        f"name: reading\nsource: {{path: '{{data}}/{{start:%Y-%m-%d}}{more}', columns: {{{columns}}}}}\nkey: [n]\n"
         "states: {seen: {kind: value, value: {agg: count}}}\non_null_key: drop\nbackend: heap\nparallelism: 2\n"
         "checkpoint: {strategy: canonical}\n"
     )
@@ -93,8 +93,8 @@ def read_by_subtasks(spark: SparkSession, pipeline: Pipeline, data: Path) -> pa.
 )  # fmt: skip
 @pytest.mark.parametrize("options", [{}, {"compression": "zstd", "data_page_version": "2.0", "row_group_size": 2}])
 def test_files_of_arrow(spark: SparkSession, tmp_path: Path, table: pa.Table, options: dict[str, object]) -> None:
-    (tmp_path / "source").mkdir()
-    pq.write_table(table, tmp_path / "source" / "a.parquet", **options)
+    (tmp_path / SOURCE).mkdir()
+    pq.write_table(table, tmp_path / SOURCE / "a.parquet", **options)
     pipeline = new_pipeline(tmp_path, DECLARED)
     assert read_by_subtasks(spark, pipeline, tmp_path) == read_by_spark(spark, pipeline, tmp_path)
 
@@ -103,7 +103,7 @@ def test_files_of_arrow(spark: SparkSession, tmp_path: Path, table: pa.Table, op
 def test_files_of_spark(spark: SparkSession, tmp_path: Path, written_as: str) -> None:
     spark.conf.set("spark.sql.parquet.outputTimestampType", written_as)
     try:
-        frame(spark).repartition(3).write.parquet(str(tmp_path / "source"))
+        frame(spark).repartition(3).write.parquet(str(tmp_path / SOURCE))
     finally:
         spark.conf.unset("spark.sql.parquet.outputTimestampType")
     pipeline = new_pipeline(tmp_path, DECLARED)
@@ -114,8 +114,8 @@ def test_files_of_spark(spark: SparkSession, tmp_path: Path, written_as: str) ->
 
 
 def test_narrower_columns_are_widened_alike(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
-    pq.write_table(events(), tmp_path / "source" / "a.parquet")
+    (tmp_path / SOURCE).mkdir()
+    pq.write_table(events(), tmp_path / SOURCE / "a.parquet")
     pipeline = new_pipeline(tmp_path, DECLARED | WIDER)
     found = read_by_subtasks(spark, pipeline, tmp_path)
     assert found is not None
@@ -125,12 +125,12 @@ def test_narrower_columns_are_widened_alike(spark: SparkSession, tmp_path: Path)
 def test_a_calendar_that_spark_has_changed_is_left_to_it(spark: SparkSession, tmp_path: Path) -> None:
     spark.conf.set("spark.sql.parquet.datetimeRebaseModeInWrite", "LEGACY")
     try:
-        frame(spark).write.parquet(str(tmp_path / "source"))
+        frame(spark).write.parquet(str(tmp_path / SOURCE))
     finally:
         spark.conf.unset("spark.sql.parquet.datetimeRebaseModeInWrite")
     pipeline = new_pipeline(tmp_path, DECLARED)
     assert read_by_subtasks(spark, pipeline, tmp_path) is None
-    found, stored = read_by_spark(spark, pipeline, tmp_path)["day"], pq.read_table(tmp_path / "source")["day"]
+    found, stored = read_by_spark(spark, pipeline, tmp_path)["day"], pq.read_table(tmp_path / SOURCE)["day"]
     assert pc.min(found) == pa.scalar(date(1, 1, 1))
     assert pc.min(stored) != pc.min(found)
 
@@ -158,8 +158,8 @@ def test_what_spark_is_told_to_read_otherwise_is_left_to_it(
     make: Callable[[SparkSession], Callable[[], object]],
     reason: str,
 ) -> None:
-    (tmp_path / "source").mkdir()
-    pq.write_table(events(), tmp_path / "source" / "a.parquet")
+    (tmp_path / SOURCE).mkdir()
+    pq.write_table(events(), tmp_path / SOURCE / "a.parquet")
     pipeline = new_pipeline(tmp_path, DECLARED)
     assert read_by_subtasks(spark, pipeline, tmp_path) is not None
     undo = make(spark)
@@ -172,7 +172,7 @@ def test_what_spark_is_told_to_read_otherwise_is_left_to_it(
 
 
 def test_other_formats_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
-    frame(spark).write.orc(str(tmp_path / "source"))
+    frame(spark).write.orc(str(tmp_path / SOURCE))
     pipeline = new_pipeline(tmp_path, DECLARED, "', format: 'orc")
     assert read_by_subtasks(spark, pipeline, tmp_path) is None
     assert len(read_by_spark(spark, pipeline, tmp_path)) == len(ROWS)

@@ -1,5 +1,6 @@
 """``spark.read.format("statelib")`` in a real session: equal to what the library itself reads, filters included."""
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from statelib.flows.wiring import VARIABLES, Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.spark import source
+from statelib.storage.uris import local_path
 from statelib.testing.stored_longs import STRIDE, long_columns, store_longs
 
 ENTRIES = 300_000
@@ -103,19 +105,21 @@ def test_a_checkpoint_by_its_id(reading: SparkSession, here: Deployment, monkeyp
 
 
 def test_a_pipelines_source_may_be_a_snapshot(
-    spark: SparkSession, here: Deployment, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, here: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else need have told the session of the formats; it is told of them only then."""
     told = []
     monkeypatch.setattr(source, "register", lambda session: (told.append(session), statelib.spark.register(session)))
     snapshot, pipeline = opened(here, "carrier_streaks"), here.pipeline("carrier_streaks")
     (state,) = snapshot.schema().states
-    of_it = Source(format="statelib", path=snapshot.directory, columns={"key_group": "int", "key": "string"})
+    day = DataInterval(1_356_998_400_000, 1_357_084_800_000)
+    shutil.copytree(local_path(snapshot.directory), tmp_path / "2013-01-01")
+    path = f"{tmp_path}/{{start:%Y-%m-%d}}"
+    of_it = Source(format="statelib", path=path, columns={"key_group": "int", "key": "string"})
     pipeline_of_it = pipeline.model_copy(update={"source": of_it})
-    found = source.read_interval(spark, pipeline_of_it, here.data, DataInterval(0, 1))
+    found = source.read_interval(spark, pipeline_of_it, here.data, day)
     assert_same(found.toArrow(), snapshot.to_arrow(state.name).select(["key_group", "key"]))
     assert told == [spark]
-    day = DataInterval(1_356_998_400_000, 1_357_084_800_000)
     assert source.read_interval(spark, pipeline, here.data, day).count() > 0
     assert told == [spark]
 

@@ -21,7 +21,7 @@ NAME = PipelineName("kinds")
 KEY = ("shop", "item")
 KINDS = """\
 name: kinds
-source: {path: "{data}/x", columns: {shop: string, item: long, amount: double, note: string, at: instant}}
+source: {path: "{data}/{start}-{end}", columns: {shop: string, item: long, amount: double, note: string, at: instant}}
 key: [shop, item]
 on_null_key: drop
 states:

@@ -25,7 +25,7 @@ from statelib.spark.statestore_import import StateStoreImport, import_statestore
 
 PIPELINE = """\
 name: {name}
-source: {{path: "{{data}}/x", columns: {{shop: string, item: string, amount: long}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, item: string, amount: long}}}}
 key: [shop]
 states:
   total: {{kind: value, fields: {{sold: {{agg: count}}, amount: {{agg: sum, of: amount}}}}}}

@@ -16,7 +16,7 @@ from statelib.spark.driver import run_subtasks
 SUBTASKS = 5
 PIPELINE = """\
 name: parted
-source: {{path: "{{data}}", columns: {{number: long, text: string}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{number: long, text: string}}}}
 key: [{key}]
 states: {{seen: {{kind: value, value: {{agg: count}}}}}}
 on_null_key: drop

@@ -16,7 +16,7 @@ from statelib.model.record import CheckpointState, ClaimMode
 
 CARTS = """\
 name: carts
-source: {path: "{data}/x", columns: {user: string, t: instant}}
+source: {path: "{data}/{start}-{end}", columns: {user: string, t: instant}}
 key: [user]
 states:
   carts: {kind: value, fields: {seen: long}, function: "carts_that_end:update", on_timer: "carts_that_end:on_timer",

@@ -21,7 +21,7 @@ from statelib.model.record import ClaimMode
 
 CARTS = """\
 name: carts
-source: {path: "{data}/x", columns: {user: string, item: string}}
+source: {path: "{data}/{start}-{end}", columns: {user: string, item: string}}
 key: [user]
 states:
   last: {kind: value, fields: {item: {agg: last, of: item, by: item}}, ttl: 2d}

@@ -24,7 +24,7 @@ from statelib.spark.rehearsal import rehearse
 
 TOLL = """\
 name: toll
-source: {{path: "{{data}}/x", columns: {{plate: string, gate: string, t: instant}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{plate: string, gate: string, t: instant}}}}
 key: [plate]
 states:
   hourly:

@@ -16,7 +16,7 @@ from statelib.flows.savepoint import begin_savepoint
 
 SALES = """\
 name: sales
-source: {path: "{data}/x", columns: {shop: string, item: string, amount: long, at: instant, weight: double}}
+source: {path: "{data}/{start}-{end}", columns: {shop: string, item: string, amount: long, at: instant, weight: double}}
 key: [shop, item]
 states:
   total: {kind: value, fields: {sold: {agg: count}, amount: {agg: sum, of: amount}, at: {agg: max, of: at}}}

@@ -16,7 +16,7 @@ from statelib.flows.savepoint import begin_savepoint
 
 TOLL = """\
 name: toll
-source: {path: "{data}/x", columns: {plate: string, gate: string, n: long, t: instant}}
+source: {path: "{data}/{start}-{end}", columns: {plate: string, gate: string, n: long, t: instant}}
 key: [plate]
 states:
   sums: {kind: reducing, value: {agg: sum, of: n}, window: {time: t, tumbling: 1h, retain: 12h}}

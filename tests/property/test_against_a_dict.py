@@ -31,7 +31,7 @@ from statelib.storage.uris import local_path
 NAME = PipelineName("dict")
 PIPELINE = """\
 name: dict
-source: {{path: "{{data}}/x", columns: {{key: string, value: long}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{key: string, value: long}}}}
 key: [key]
 states:
   total: {{kind: value, value: {{agg: sum, of: value}}}}

@@ -62,7 +62,7 @@ EVENT = st.fixed_dictionaries(
 
 def pipeline(key: list[str]) -> Pipeline:
     columns = {"k": "string", "u": "long", "n": "long", "x": "double", "s": "string", "t": "long"}
-    source = {"path": "x", "columns": columns}
+    source = {"path": "{start}-{end}", "columns": columns}
     return Pipeline.model_validate(
         {"name": "p", "source": source, "key": key, "on_null_key": "drop", "states": STATES, "backend": "heap"}
     )

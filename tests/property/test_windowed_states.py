@@ -35,7 +35,13 @@ SPECS = {name: (spec["window"] is TUMBLING) for name, spec in STATES.items() if 
 
 def pipeline(**changes: object) -> Pipeline:
     columns = {"k": "string", "u": "string", "n": "long", "t": "instant"}
-    told = {"name": "p", "source": {"path": "x", "columns": columns}, "key": "k", "states": STATES, "backend": "heap"}
+    told = {
+        "name": "p",
+        "source": {"path": "{start}-{end}", "columns": columns},
+        "key": "k",
+        "states": STATES,
+        "backend": "heap",
+    }
     return Pipeline.model_validate(told | changes)
 
 

@@ -39,7 +39,7 @@ KEYS, EVENTS = 1_000_000, 200_000
 VERIFIED, UNVERIFIED = "verified", "sizes only"
 PIPELINE = """\
 name: {name}
-source: {{path: "{{data}}/x", columns: {{key: long, amount: long}}}}
+source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{key: long, amount: long}}}}
 key: [key]
 states:
   total: {{kind: value, value: {{agg: sum, of: amount}}}}

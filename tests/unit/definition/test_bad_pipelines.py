@@ -100,6 +100,14 @@ CASES = {
     "no such placeholder": ("{start:%Y-%m-%d}", "{day}", 4, "source.path: unknown placeholder {day}; known are {data}, {start}, {end}"),
     "attribute of a placeholder": ("{start:%Y-%m-%d}", "{start.year}", 4, "source.path: unknown placeholder {start.year}, did you mean 'start'?"),
     "broken template": ("{start:%Y-%m-%d}", "{start", 4, "source.path: not a template: "),
+    "no path of its own": ("{start:%Y-%m-%d}", "all", 4, "source.path: names neither {start} nor {end}: every interval would apply the same events again"),
+    "a path of several intervals": ("{start:%Y-%m-%d}", "{start:%Y-%m}", 4, "source.path: the intervals [2013-01-01T00:00:00+00:00, 2013-01-02T00:00:00+00:00) and [2013-01-02T00:00:00+00:00, 2013-01-03T00:00:00+00:00) have the same path"),
+    "a path that comes again": ("{start:%Y-%m-%d}", "{start:%a}", 4, "source.path: the intervals [2013-01-01T00:00:00+00:00, 2013-01-02T00:00:00+00:00) and [2013-01-08"),
+    "a format of nothing": ("{start:%Y-%m-%d}", "{start:day}", 4, "source.path: the intervals [2013-01-01"),
+    "no cron": ("@daily", "at noon", 2, "schedule.cron: 'at noon': expected a cron expression of five fields"),
+    "a time that never comes": ("@daily", "0 0 30 2 *", 2, "schedule.cron: '0 0 30 2 *': its time never comes"),
+    "a column of several values": ("distance: long", "distance: row<a long>", 8, "source.columns.distance: "),
+    "a column that Spark does not read": ("blob: bytes", "blob: time", 9, "source.columns.blob: a column is one of boolean, byte, "),
     "bad name": ("name: flights", "name: a/b", 1, "name: pipeline name 'a/b': expected letters"),
     "end before start": ("end: 2013-12-31", "end: 2012-12-31", 2, "schedule.end: 2012-12-31 00:00:00+00:00 is before start"),
     "no date": ("start: 2013-01-01", "start: soon", 2, "schedule.start: expected a valid datetime"),
@@ -130,6 +138,16 @@ CASES = {
     "no columns": ("  columns:\n", "  columns: {}\n  kolumns:\n", 6, "source.kolumns: unknown key, did you mean 'columns'?"),
 }  # fmt: skip
 
+KINDS = {
+    "no path of its own": "source-not-bounded",
+    "a path of several intervals": "source-not-bounded",
+    "a path that comes again": "source-not-bounded",
+    "a format of nothing": "source-not-bounded",
+    "no cron": "bad-cron",
+    "a time that never comes": "bad-cron",
+}
+"""Where the error has a kind of its own."""
+
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_mistake_is_one_clear_error(tmp_path, case):
@@ -139,7 +157,7 @@ def test_a_mistake_is_one_clear_error(tmp_path, case):
     path.write_text(GOOD.replace(old, new, 1))
     with pytest.raises(InvalidRequestError) as caught:
         load_pipeline(path)
-    assert caught.value.kind == "bad-pipeline"
+    assert caught.value.kind == KINDS.get(case, "bad-pipeline")
     assert caught.value.message.startswith(f"{path}:{line}: {expected}")
     assert "\n" not in caught.value.message
 

@@ -12,7 +12,7 @@ def pipeline(key: list[str], on_null_key: str = "drop") -> Pipeline:
     return Pipeline.model_validate(
         {
             "name": "p",
-            "source": {"path": "x", "columns": {"n": "long", "k": "string", "x": "double", "t": "instant"}},
+            "source": {"path": "{start}-{end}", "columns": {"n": "long", "k": "string", "x": "double", "t": "instant"}},
             "key": key,
             "on_null_key": on_null_key,
             "states": {"s": {"kind": "value", "value": {"agg": "count"}}},

@@ -8,6 +8,7 @@ import pytest
 
 from statelib.definition.pipeline import Pipeline, load_pipeline, load_pipelines
 from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.model.checkpoint import DataInterval
 from statelib.model.state import StateKind
 from statelib.model.termination import CheckpointRetentionPolicy
 
@@ -103,8 +104,8 @@ def test_times_are_utc(tmp_path):
 
 def test_the_location_of_an_interval(tmp_path):
     source = load_pipeline(small(tmp_path)).source
-    day = datetime(2013, 2, 3, tzinfo=UTC)
-    assert source.location("/srv/data", day, day.replace(day=4)) == "/srv/data/x/2013-02-03"
+    third = DataInterval(1_359_849_600_000, 1_359_936_000_000)
+    assert source.location("/srv/data", third) == "/srv/data/x/2013-02-03"
 
 
 def test_a_pipeline_survives_copying(tmp_path):

@@ -13,7 +13,7 @@ from statelib.model.types import DOUBLE, LONG, STRING, Field, Row, Ttl
 
 GOOD = """\
 name: p
-source: {path: x, columns: {k: string, n: long}}
+source: {path: "{start}-{end}", columns: {k: string, n: long}}
 key: [k]
 states:
   s: {kind: value, fields: {n: long}, function: "m:f", ttl: 30d}

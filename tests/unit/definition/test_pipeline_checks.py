@@ -12,7 +12,7 @@ from statelib.model.quality import GateSummary, QualityResult, Severity, verdict
 
 TEXT = """\
 name: sales
-source: {path: x, columns: {shop: string, amount: long, t: instant}}
+source: {path: "{start}-{end}", columns: {shop: string, amount: long, t: instant}}
 key: [shop]
 states:
   total: {kind: value, fields: {sold: {agg: count}, mean: {agg: avg, of: amount}}}

@@ -13,7 +13,7 @@ from statelib.model.types import TIME_WINDOW, Ttl
 GOOD = """\
 name: flights
 source:
-  path: "{data}/flights"
+  path: "{data}/{start}-{end}"
   columns: {tailnum: string, domain: string, dest: string, distance: long, time_hour: instant, day: date}
 key: [tailnum]
 states:

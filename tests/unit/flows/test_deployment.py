@@ -14,7 +14,7 @@ from statelib.flows.wiring import VARIABLES, deployment, passwords
 
 MINIMAL = {
     "name": "p",
-    "source": {"path": "{data}/x", "columns": {"k": "string"}},
+    "source": {"path": "{data}/{start}-{end}", "columns": {"k": "string"}},
     "key": ["k"],
     "states": {"n": {"kind": "value", "fields": {"n": {"agg": "count"}}}},
     "backend": "heap",

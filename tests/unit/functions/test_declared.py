@@ -9,7 +9,7 @@ COLUMNS = {"k": "string", "u": "string", "n": "long", "t": "long"}
 
 
 def run(states: dict[str, object], **more: object) -> LocalRun:
-    source = {"path": "x", "columns": COLUMNS}
+    source = {"path": "{start}-{end}", "columns": COLUMNS}
     base = {"name": "p", "source": source, "key": "k", "states": states, "backend": "heap"}
     return LocalRun(Pipeline.model_validate(base | more))
 

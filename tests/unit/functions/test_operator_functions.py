@@ -29,7 +29,7 @@ def run_with(function: object, monkeypatch: pytest.MonkeyPatch) -> LocalRun:
         Pipeline.model_validate(
             {
                 "name": "p",
-                "source": {"path": "x", "columns": {"k": "string", "file": "string"}},
+                "source": {"path": "{start}-{end}", "columns": {"k": "string", "file": "string"}},
                 "key": "k",
                 "states": {"s": {"kind": "value", "fields": {"limit": "double"}, "function": f"{MODULE}:update"}},
                 "operator_states": {
@@ -91,7 +91,7 @@ def run_broadcast():
     made = Pipeline.model_validate(
         {
             "name": "p",
-            "source": {"path": "x", "columns": {"k": "string"}},
+            "source": {"path": "{start}-{end}", "columns": {"k": "string"}},
             "key": "k",
             "states": {"s": {"kind": "value", "fields": {"n": "long"}, "function": "m:f"}},
             "operator_states": pipeline,

@@ -21,7 +21,7 @@ def local(monkeypatch):
         module.update = function
         monkeypatch.setitem(sys.modules, MODULE, module)
         state = {"kind": "value", "fields": {"n": "long", "who": "string"}, "function": f"{MODULE}:update"}
-        source = {"path": "x", "columns": {"k": "string", "n": "long"}}
+        source = {"path": "{start}-{end}", "columns": {"k": "string", "n": "long"}}
         return LocalRun(
             Pipeline.model_validate(
                 {"name": "p", "source": source, "key": key, "states": {"s": state}, "backend": "heap"}
@@ -89,7 +89,7 @@ def test_a_key_of_several_columns(local):
         assert state.column_names == ["n2", "k", "n", "who"]
         return state.set_column(3, "who", state["k"])
 
-    source = {"path": "x", "columns": {"k": "string", "n2": "long"}}
+    source = {"path": "{start}-{end}", "columns": {"k": "string", "n2": "long"}}
     run = local(update)
     state = run.pipeline.model_dump()["states"]
     run = LocalRun(

@@ -37,7 +37,7 @@ def _empty_log() -> None:
 
 
 def pipeline(state: dict[str, object]) -> Pipeline:
-    source = {"path": "x", "columns": COLUMNS}
+    source = {"path": "{start}-{end}", "columns": COLUMNS}
     return Pipeline.model_validate(
         {"name": "p", "source": source, "key": "k", "states": {"s": state}, "backend": "heap"}
     )

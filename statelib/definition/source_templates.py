@@ -1,0 +1,92 @@
+"""A source's path as a template of one data interval: what it names, and whether it names an interval exactly."""
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from string import Formatter
+
+from statelib.definition.intervals import utc
+from statelib.model.checkpoint import DataInterval
+
+PLACEHOLDERS = ("data", "start", "end")
+BOUNDS = ("start", "end")
+
+_DIRECTIVE = re.compile(r"%[-_0^#]?(.)", re.DOTALL)
+
+
+def at_interval(template: str, data: str, interval: DataInterval) -> str:
+    """The text of a template for one interval: ``data``, and ``start`` and ``end`` as datetimes in UTC."""
+    return template.format(data=data, start=utc(interval.start_ms), end=utc(interval.end_ms))
+
+
+def is_whole_path(marker: str) -> bool:
+    """Whether a marker is a path of its own, not a name in the interval's directory."""
+    return marker.startswith(("/", "{data}")) or ":/" in marker
+
+
+def names_exactly(template: str, interval: DataInterval) -> bool:
+    """Whether the path belongs to this interval and to no other, whatever the schedule.
+
+    It does so if it names both bounds, each to the last digit that is not zero, or if the interval is the one unit of
+    time that it names: ``{start:%Y-%m-%d}`` a day, ``{start:%Y-%m}`` a month."""
+    start, end = utc(interval.start_ms), utc(interval.end_ms)
+    units = {bound: _finest(template, bound) for bound in BOUNDS}
+    if units["start"] is not None and units["end"] is not None:
+        return _begin(units["start"], start) == start and _begin(units["end"], end) == end
+    unit = units["start"] or units["end"]
+    return unit is not None and unit in _NEXT and _begin(unit, start) == start and _NEXT[unit](start) == end
+
+
+def _finest(template: str, bound: str) -> str | None:
+    """The smallest unit of time that a template writes of a bound; None where it writes nothing of it."""
+    units = {unit for spec, name in _specifications(template) if name == bound for unit in _units(spec)}
+    return next((unit for unit in _UNITS if unit in units), None)
+
+
+def _specifications(template: str) -> Iterator[tuple[str | None, str]]:
+    """The format of each placeholder, and its name. None: all of the moment is written."""
+    for _, name, specification, conversion in Formatter().parse(template):
+        if name is not None:
+            yield None if conversion or not specification else specification, name
+
+
+def _units(specification: str | None) -> Iterator[str]:
+    if specification is None:
+        yield "microsecond"
+        return
+    for directive in _DIRECTIVE.findall(specification):
+        yield from (unit for unit, directives in _UNITS.items() if directive in directives)
+
+
+_UNITS = {
+    "microsecond": "f", "second": "SsTcX", "minute": "MR", "hour": "HIr", "day": "djeDFxaAwu", "week": "UWV",
+    "month": "mbBh", "year": "yYGg",
+}  # fmt: skip
+"""The directives of strftime by the unit that each writes, from the smallest on."""
+_ZEROS = {"second": 1, "minute": 2, "hour": 3}
+"""How many of microsecond, second, minute and hour are 0 at the beginning of a unit."""
+
+
+def _begin(unit: str, moment: datetime) -> datetime:
+    """Where the unit of time that holds a moment begins; a week begins on Monday or Sunday."""
+    if unit == "microsecond":
+        return moment
+    fields = ("microsecond", "second", "minute", "hour")[: _ZEROS.get(unit, 4)]
+    moment = moment.replace(**dict.fromkeys(fields, 0))  # type: ignore[arg-type]
+    if unit == "week" and moment.weekday() != 6:
+        return moment - timedelta(days=moment.weekday())
+    if unit == "month":
+        return moment.replace(day=1)
+    return moment.replace(day=1, month=1) if unit == "year" else moment
+
+
+_NEXT: dict[str, Callable[[datetime], datetime]] = {
+    "second": lambda moment: moment + timedelta(seconds=1),
+    "minute": lambda moment: moment + timedelta(minutes=1),
+    "hour": lambda moment: moment + timedelta(hours=1),
+    "day": lambda moment: moment + timedelta(days=1),
+    "week": lambda moment: moment + timedelta(days=7),
+    "month": lambda moment: _begin("month", moment + timedelta(days=31)),
+    "year": lambda moment: _begin("year", moment + timedelta(days=366)),
+}
+"""Where the next unit begins, of a moment at which one begins. A bare ``{start}`` names no unit."""

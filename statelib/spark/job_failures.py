@@ -1,0 +1,94 @@
+"""What Spark says about a failure, in statelib's words: one error instead of a page of Java."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from statelib.errors import InvalidRequestError, RetryableError, StatelibError
+
+OF_SPARK = (PySparkException, Py4JError)
+"""Everything that a call of Spark's raises: what the driver's JVM throws is often the latter."""
+
+_FILE = re.compile(r"Encountered error while reading file (\S+?)\.?(?:\s|$)")
+_FORMAT = re.compile(r"(?:\[DATA_SOURCE_NOT_FOUND\] )?Failed to find (?:the )?data source: ([\w.-]+?)\.(?:\s|$)")
+_CAUSE = re.compile(r"(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?!\[FAILED_READ_FILE)(.*)")
+_LOST = re.compile(r"(Python worker exited unexpectedly|ExecutorLostFailure|Executor heartbeat timed out)")
+_JAVA = re.compile(r"(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.*)")
+_MOST = 500
+"""Characters of what Spark says that are quoted."""
+
+
+@contextmanager
+def naming_what_failed() -> Iterator[None]:
+    """Raise what Spark says of a file or a format as an error that names it; anything else comes through as it is."""
+    try:
+        yield
+    except OF_SPARK as error:
+        found = _of_source(str(error))
+        if found is None:
+            raise
+        raise found from error
+
+
+def job_failure(text: str) -> StatelibError:
+    """Return the error for what Spark says of a job that failed. RetryableError: ``source-unreadable``,
+    ``worker-lost``, ``spark-failed``; InvalidRequestError (``unknown-format``)."""
+    return (
+        _of_source(text)
+        or _of_worker(text)
+        or RetryableError(
+            f"the Spark job failed: {_first(text)[:_MOST]}", kind="spark-failed", hint="the same call may be repeated"
+        )
+    )
+
+
+def _of_source(text: str) -> StatelibError | None:
+    for pattern, error in _SOURCES.items():
+        found = pattern.search(text)
+        if found is not None:
+            return error(found[1], text)
+    return None
+
+
+def _unreadable(file: str, text: str) -> StatelibError:
+    lines = (_CAUSE.match(line.strip()) for line in text[text.index(file) :].splitlines()[1:])
+    cause = next((line[1] for line in lines if line and not line[1].startswith("Exception thrown in")), "")
+    return RetryableError(
+        f"source file {file} cannot be read" + (f": {cause[:_MOST]}" if cause else ""),
+        kind="source-unreadable",
+        hint="a file that is not of the source's format must not lie there; write a damaged one again; then run again",
+    )
+
+
+def _unknown_format(name: str, _text: str) -> StatelibError:
+    return InvalidRequestError(
+        f"source.format {name!r}: Spark has no such data source",
+        kind="unknown-format",
+        hint="correct source.format, or give Spark the package that brings it (spark.jars.packages)",
+    )
+
+
+_SOURCES: dict[re.Pattern[str], Callable[[str, str], StatelibError]] = {_FILE: _unreadable, _FORMAT: _unknown_format}
+
+
+def _of_worker(text: str) -> StatelibError | None:
+    found = _LOST.search(text)
+    if found is None:
+        return None
+    return RetryableError(
+        f"the Spark job failed: a worker was lost: {text[found.start() :].splitlines()[0][:_MOST]}",
+        kind="worker-lost",
+        hint="it was killed, or ran out of memory: look at its host, give it more memory or the pipeline more "
+        "parallelism; the same call may be repeated",
+    )
+
+
+def _first(text: str) -> str:
+    """The first line that says something: of Java, what was thrown."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    thrown = (_JAVA.fullmatch(line) for line in lines)
+    said = next((line[1] for line in thrown if line), "")
+    return said or (lines[0] if lines else "Spark said nothing about it")

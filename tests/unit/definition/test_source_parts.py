@@ -1,0 +1,129 @@
+"""Which paths a data interval reads: one for each interval of the schedule in it, or a refusal."""
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from statelib.definition.intervals import first_intervals
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.source_parts import source_parts
+from statelib.definition.source_templates import at_interval, names_exactly
+from statelib.definition.types import COLUMN_TYPES
+from statelib.errors import InvalidRequestError
+from statelib.model.checkpoint import DataInterval
+from statelib.spark.source_types import SPARK_TYPES
+
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR_MS = 3_600_000
+
+
+def new_pipeline(path: str, cron: str | None = None) -> Pipeline:
+    schedule: dict[str, Any] = {"schedule": {"cron": cron, "start": FIRST}} if cron else {}
+    states = {"n": {"kind": "value", "value": {"agg": "count"}}}
+    source = {"path": path, "columns": {"k": "string"}}
+    return Pipeline.model_validate(
+        {"name": "p", "source": source, "key": "k", "states": states, "backend": "heap", **schedule}
+    )
+
+
+def hours(first: float, last: float) -> DataInterval:
+    start_ms = int(FIRST.timestamp() * 1000)
+    return DataInterval(int(start_ms + first * HOUR_MS), int(start_ms + last * HOUR_MS))
+
+
+def paths(pipeline: Pipeline, first: float, last: float) -> list[str]:
+    return [part.path for part in source_parts(pipeline, "/d", hours(first, last))]
+
+
+def test_a_wide_interval_reads_every_path_of_the_schedule() -> None:
+    daily = new_pipeline("{data}/{start:%Y-%m-%d}", "@daily")
+    assert paths(daily, 0, 24) == ["/d/2026-01-01"]
+    assert paths(daily, 24, 72) == ["/d/2026-01-02", "/d/2026-01-03"]
+    both = new_pipeline("{start:%d}-{end:%d%Y%m}", "@daily")
+    assert paths(both, 0, 48) == ["01-02202601", "02-03202601"]
+    assert paths(new_pipeline("{end:%Y-%m-%d}", "0 0 * * 1"), 96, 96 + 168) == ["2026-01-12"]
+
+
+@pytest.mark.parametrize(
+    ("path", "cron", "first", "last"),
+    [
+        pytest.param("{start:%Y-%m-%d}", "@daily", 12, 36, id="between the intervals"),
+        pytest.param("{start:%Y-%m-%d}", "@daily", 0, 36, id="ends between them"),
+        pytest.param("{start:%Y-%m-%d}", "@daily", 1 / 120, 24, id="begins within the minute of one"),
+        pytest.param("{start:%Y-%m-%d}", "0 0 * * 1", 96, 120, id="a Monday of a weekly schedule"),
+        pytest.param("{start:%Y-%m-%d}", None, 0, 48, id="two days of daily paths"),
+        pytest.param("{start:%Y-%m-%d}", None, 0, 1, id="an hour of daily paths"),
+        pytest.param("{start}", None, 0, 24, id="begins there, ends nobody knows where"),
+        pytest.param("{start:%Y-%m-%d}-{end:%Y-%m-%d}", None, 0, 12, id="the same text for other hours"),
+    ],
+)
+def test_an_interval_whose_paths_are_not_known_is_refused(path: str, cron: str | None, first: float, last: int) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        paths(new_pipeline(path, cron), first, last)
+    assert caught.value.kind == "interval-not-of-schedule"
+
+
+@pytest.mark.parametrize(
+    ("path", "first", "last"),
+    [
+        ("{start:%Y-%m-%d}", 24, 48), ("{end:%Y-%m-%d}", 24, 48), ("{start:%Y/%m/%d/%H}", 3, 4),
+        ("{start:%Y-%m}", 0, 744),
+        ("{start:%G-W%V}", 96, 264), ("{start:%Y}", 0, 8760), ("{start}-{end}", 0.0001, 1.5),
+        ("{start:%Y-%m-%d}-{end:%Y-%m-%d}", 0, 96), ("{start:%Y%m%dT%H%M}", 1, 1 + 1 / 60),
+    ],
+)  # fmt: skip
+def test_a_path_that_names_the_interval_needs_no_schedule(path: str, first: float, last: float) -> None:
+    assert len(paths(new_pipeline(path), first, last)) == 1
+
+
+def test_a_path_that_comes_again_after_a_year_is_not_read_twice() -> None:
+    yearly = new_pipeline("{start:%m-%d}", "@daily")
+    assert len(paths(yearly, 0, 365 * 24)) == 365
+    with pytest.raises(InvalidRequestError, match="is the path of two intervals") as caught:
+        paths(yearly, 0, 366 * 24)
+    assert caught.value.kind == "source-not-bounded"
+
+
+def test_without_a_schedule_the_path_depends_on_the_interval_all_the_same() -> None:
+    for path in ("{data}/all", "{start:all}"):
+        with pytest.raises(ValidationError, match=r"the same events again|have the same path"):
+            new_pipeline(path)
+
+
+FORMATS = ["%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%d %H", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S", "%G %V", "", "%Y %j"]
+moments = st.datetimes(datetime(1971, 1, 1), datetime(2069, 12, 31)).map(
+    lambda moment: moment.replace(tzinfo=UTC, microsecond=0)
+)
+
+
+@given(st.sampled_from(FORMATS), st.sampled_from(FORMATS), moments, st.integers(1, 10**6), st.integers(-(10**6), 10**6))
+def test_no_other_interval_has_the_path_of_one_that_is_named(
+    start: str, end: str, first: datetime, length_s: int, shift_s: int
+) -> None:
+    """Neither one that begins with it nor one that ends with it, if its template names both bounds."""
+    template = f"{{start:{start}}} {{end:{end}}}"
+    first_ms = int(first.timestamp() * 1000)
+    interval = DataInterval(first_ms, first_ms + length_s * 1000)
+    if shift_s > 0 and names_exactly(template, interval):
+        later = DataInterval(first_ms - shift_s * 1000, interval.end_ms)
+        assert at_interval(template, "", later) != at_interval(template, "", interval)
+        shorter = DataInterval(first_ms, interval.end_ms - min(shift_s, length_s - 1) * 1000)
+        assert shorter == interval or at_interval(template, "", shorter) != at_interval(template, "", interval)
+
+
+@given(st.sampled_from(["@daily", "@hourly", "15 3 * * 1,4", "@quarterly", "0 0 29 2 *"]), moments, st.integers(1, 40))
+def test_parts_follow_each_other_and_make_up_the_interval(cron: str, moment: datetime, count: int) -> None:
+    pipeline = new_pipeline("{start:%Y-%m-%d-%H-%M}", cron)
+    expected = first_intervals(cron, int(moment.timestamp() * 1000), count)
+    parts = source_parts(pipeline, "", DataInterval(expected[0].start_ms, expected[-1].end_ms))
+    assert [part.interval for part in parts] == expected
+    assert all(before.end_ms == after.start_ms for before, after in pairwise(expected))
+
+
+def test_a_column_is_what_spark_reads() -> None:
+    assert set(COLUMN_TYPES) == set(SPARK_TYPES)

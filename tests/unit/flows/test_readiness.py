@@ -1,0 +1,120 @@
+"""When the events of an interval are complete: every rule by itself, together, and what is said is missing."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.readiness import ReadyRule, ready_rule
+from statelib.flows.readiness import missing, summary
+from statelib.model.checkpoint import DataInterval
+from statelib.storage.source_listing import SourceListing
+
+DAY_MS = 86_400_000
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+START_MS = int(FIRST.timestamp() * 1000)
+NOT_THERE = SourceListing(False, 0, None)
+
+
+def rule_of(ready: dict[str, Any] | None, days: int = 1, **source: Any) -> ReadyRule | None:
+    of_it = {"path": "{data}/{start:%Y-%m-%d}", "columns": {"k": "string"}, "ready": ready, **source}
+    pipeline = Pipeline.model_validate(
+        {
+            "name": "p",
+            "source": of_it,
+            "key": "k",
+            "backend": "heap",
+            "schedule": {"cron": "@daily", "start": FIRST},
+            "states": {"n": {"kind": "value", "value": {"agg": "count"}}},
+        }
+    )
+    return ready_rule(pipeline, "/d", DataInterval(START_MS, START_MS + days * DAY_MS))
+
+
+def found_missing(
+    rule: ReadyRule | None, there: dict[str, int | None], now_ms: int = START_MS + 2 * DAY_MS
+) -> list[str]:
+    """``there``: when the newest file under each path was changed, in ms after the end of the first interval; None for
+    a directory without files. The rule goes through JSON, as a trigger's does."""
+    assert rule is not None
+
+    def look(path: str) -> SourceListing:
+        if path not in there:
+            return NOT_THERE
+        newest = there[path]
+        return SourceListing(True, 1, None if newest is None else START_MS + DAY_MS + newest)
+
+    return missing(ReadyRule.from_json(rule.to_json()), look, lambda: now_ms)
+
+
+def test_without_a_rule_nothing_is_waited_for() -> None:
+    assert rule_of(None) is None
+
+
+def test_a_marker() -> None:
+    rule = rule_of({"marker": "_SUCCESS"})
+    assert found_missing(rule, {}) == ["/d/2026-01-01 is not there"]
+    assert found_missing(rule, {"/d/2026-01-01": 0}) == ["/d/2026-01-01/_SUCCESS is not there"]
+    assert found_missing(rule, {"/d/2026-01-01": 0, "/d/2026-01-01/_SUCCESS": 0}) == []
+    elsewhere = rule_of({"marker": "{data}/done/{end:%Y%m%d}"})
+    assert found_missing(elsewhere, {"/d/2026-01-01": 0}) == ["/d/done/20260102 is not there"]
+    assert found_missing(elsewhere, {"/d/2026-01-01": 0, "/d/done/20260102": 0}) == []
+
+
+def test_a_minimum_age() -> None:
+    rule = rule_of({"min_age": "10m"})
+    at_the_end = START_MS + DAY_MS
+    young = found_missing(rule, {"/d/2026-01-01": 0}, at_the_end + 599_999)
+    assert young == ["/d/2026-01-01 changed 599 s ago, expected 600 s or more"]
+    assert found_missing(rule, {"/d/2026-01-01": 0}, at_the_end + 600_000) == []
+    empty = found_missing(rule, {"/d/2026-01-01": None}, at_the_end + 1000)
+    assert empty == ["/d/2026-01-01 ended 1 s ago, expected 600 s or more"]
+
+
+def test_the_next_interval() -> None:
+    rule = rule_of({"next_interval": True})
+    text = "/d/2026-01-02, of the interval after it, is not there"
+    assert found_missing(rule, {"/d/2026-01-01": 0}) == [text]
+    assert found_missing(rule, {"/d/2026-01-01": 0, "/d/2026-01-02": None}) == []
+
+
+def test_every_part_of_a_wide_interval() -> None:
+    rule = rule_of({"marker": "_SUCCESS", "next_interval": True}, days=3)
+    there: dict[str, int | None] = {f"/d/2026-01-0{day}": 0 for day in (1, 2, 3)}
+    there |= {f"/d/2026-01-0{day}/_SUCCESS": 0 for day in (1, 3)}
+    assert found_missing(rule, there) == [
+        "/d/2026-01-02/_SUCCESS is not there", "/d/2026-01-04, of the interval after it, is not there",
+    ]  # fmt: skip
+    long = found_missing(rule_of({"marker": "_SUCCESS"}, days=31), {})
+    assert len(long) == 31
+    assert summary(long).endswith("; 26 more")
+
+
+def test_a_path_that_may_be_missing() -> None:
+    """Nothing is waited for in it; all else has to hold before it is taken for an interval without events."""
+    rule = rule_of({"marker": "_SUCCESS", "next_interval": True}, on_missing="empty")
+    assert found_missing(rule, {}) == ["/d/2026-01-02, of the interval after it, is not there"]
+    assert found_missing(rule, {"/d/2026-01-02": 0}) == []
+    begun = found_missing(rule, {"/d/2026-01-01": 0, "/d/2026-01-02": 0})
+    assert begun == ["/d/2026-01-01/_SUCCESS is not there"]
+    aged = rule_of({"min_age": "1h"}, on_missing="empty")
+    assert found_missing(aged, {}, START_MS + DAY_MS + 1) == ["/d/2026-01-01 ended 0 s ago, expected 3600 s or more"]
+    assert found_missing(aged, {}, START_MS + DAY_MS + 3_600_000) == []
+    elsewhere = rule_of({"marker": "{data}/done/{start:%d}"}, on_missing="empty")
+    assert found_missing(elsewhere, {}) == ["/d/done/01 is not there"]
+
+
+@pytest.mark.parametrize(
+    ("ready", "source", "expected"),
+    [
+        ({}, {}, "expected one of marker, min_age, next_interval and asset"),
+        ({"marker": "{day}"}, {}, "unknown placeholder"),
+        ({"marker": "_SUCCESS"}, {"on_missing": "empty"}, "has no marker either"),
+        ({"min_age": "0s"}, {}, "more than 0"),
+        ({"min_age": "1s", "timeout": "0s"}, {}, "more than 0"),
+    ],
+)
+def test_a_rule_that_means_nothing_is_refused(ready: dict[str, Any], source: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        rule_of(ready, **source)
