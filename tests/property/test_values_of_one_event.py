@@ -75,7 +75,7 @@ INTERVALS = st.lists(st.lists(EVENT, max_size=15), min_size=1, max_size=4)
 
 
 def pipeline(states: dict[str, Any] = STATES, backend: str = "heap") -> Pipeline:
-    source = {"path": "x", "columns": COLUMNS}
+    source = {"path": "{start}-{end}", "columns": COLUMNS}
     told = {"name": "p", "source": source, "key": "k", "states": states, "backend": backend}
     return Pipeline.model_validate(told)
 
