@@ -1,10 +1,18 @@
 """What a process keeps on its host's disk goes with it, or with the next one."""
 
+import errno
+import os
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from statelib.errors import InvalidRequestError, RetryableError
+from statelib.storage.failures import storage_errors
 from statelib.storage.scratch import PREFIX, scratch_directory
 
 KILLED = (
@@ -35,3 +43,58 @@ def test_what_a_killed_process_left_goes_and_what_is_held_stays(tmp_path: Path) 
         with scratch_directory(str(tmp_path), "next") as other:
             assert {str(path) for path in tmp_path.glob(f"{PREFIX}*")} == {held, other}
     assert [path.name for path in tmp_path.iterdir()] == ["statelib-else"]
+
+
+@pytest.mark.parametrize(("parent", "setting"), [("given", "STATELIB_WORK"), (None, "TMPDIR")])
+def test_a_place_that_cannot_be_written_to_is_named_with_its_setting(
+    parent: str | None, setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = str(tmp_path / "nowhere")
+    monkeypatch.setattr("tempfile.tempdir", missing)
+    with (
+        pytest.raises(InvalidRequestError, match=f"scratch space {missing}: No such file") as caught,
+        scratch_directory(parent and missing, "a"),
+    ):
+        pass
+    assert caught.value.kind == "no-scratch-directory"
+    assert setting in caught.value.hint
+
+
+def _written(file: Path) -> None:
+    file.write_bytes(bytes(1000))
+
+
+def _stored(file: Path) -> None:
+    with storage_errors(f"writing {file}"):
+        file.write_bytes(bytes(1000))
+
+
+def _on_a_full_disk(write: Callable[[Path], None], file: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        write(file)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("write", [_written, _stored])
+def test_a_full_disk_is_no_raw_error(write: Callable[[Path], None], tmp_path: Path) -> None:
+    with (
+        pytest.raises(RetryableError, match="File too large") as caught,
+        scratch_directory(str(tmp_path), "a") as place,
+    ):
+        _on_a_full_disk(write, Path(place) / "file")
+    assert caught.value.kind == "scratch-full"
+    assert "STATELIB_WORK" in caught.value.hint
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [FileNotFoundError(errno.ENOENT, "gone", "/elsewhere"), OSError(errno.ENOSPC, "full", "/elsewhere"), KeyError("x")],
+)
+def test_errors_about_something_else_stay_what_they_are(error: Exception, tmp_path: Path) -> None:
+    with pytest.raises(type(error)) as caught, scratch_directory(str(tmp_path), "a"):
+        raise error
+    assert caught.value is error
