@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from statelib.errors import CorruptStateError
 from statelib.formats.canonical import decode_key_group, iter_canonical, read_header
 from statelib.formats.canonical_encoder import CanonicalStream, encode_canonical, encode_key_group
-from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
+from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
+from statelib.restore.recognised import recognised
 from statelib.serializers.rows import StateRows
+from statelib.storage.memory import MemoryReader
 from statelib.testing import reference_canonical
 from statelib.wire.ragged import from_list
 
@@ -117,6 +119,7 @@ def test_stream_equals_the_reference_and_reads_back(
     encoder = CanonicalStream(schema, key_groups, batches, compressed, window_bytes)
     encoded = b"".join(encoder)
     handle = handle_of(key_groups, encoder.offsets, encoded)
+    assert recognised(MemoryReader(), KeyGroupsStateHandle(key_groups, encoder.offsets, handle.stream)) == handle
     expected_groups = [
         reference_canonical.encode_key_group({i: s.get(g, []) for i, s in enumerate(states)}, compressed)
         for g in key_groups

@@ -16,7 +16,9 @@ from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING, VOID, StateType
+from statelib.restore.recognised import recognised
 from statelib.serializers.rows import StateRows
+from statelib.storage.memory import MemoryReader
 from statelib.testing import reference_codecs, reference_heap
 from statelib.testing.reference_codecs import Plain
 from statelib.testing.reference_heap import Entry
@@ -170,6 +172,7 @@ def test_any_stream_of_the_reference_is_read(
 ) -> None:
     schema, key_groups, states = stream
     handle = reference_stream(schema, key_groups, states, compressed)
+    assert recognised(MemoryReader(), handle) is handle
     found = read_all(handle, schema.max_parallelism, None, batch_bytes)
     assert {i: sorted(pairs) for i, pairs in found.items()} == {
         i: sorted(pairs) for i, pairs in pairs_by_state(schema, states).items()
