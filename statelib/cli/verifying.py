@@ -75,7 +75,7 @@ def verify_(
             read = sum(result.files_read - 1 for result in results)
             same = f"--read-data-subset {subset}" + (f" --seed {chosen}" if chosen else "")
             note(f"{count(read)} files read; {same} reads the same ones")
-    if _damaged(results):
+    if _damaged(results) or any(result.unread for result in results):
         raise typer.Exit(1)
 
 
@@ -132,12 +132,12 @@ def _targets(here: Deployment, snapshot: str | None, pipeline: str | None) -> li
 
 def _print_verified(results: list[Verification]) -> None:
     for result in results:
-        state = "DAMAGED" if result.problems else "whole"
+        state = "DAMAGED" if result.problems else "unread" if result.unread else "whole"
         files = "file " if result.files == 1 else "files"
         amounts = (
             f"{count(result.files):>5} {files}  {size(result.size_bytes):>10}  {count(result.entries):>12} entries"
         )
         line(f"{state:<8}{amounts}  {result.directory}")
-        for problem in result.problems:
+        for problem in (*result.problems, *result.unread):
             line(f"    {problem}")
     note(f"{len(results)} verified, {_damaged(results)} damaged")

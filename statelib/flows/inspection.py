@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.facts import read_statistics
+from statelib.flows.foreign_files import check_files
 from statelib.flows.opened import Checkpoint, located, open_checkpoint
 from statelib.flows.operator_content import OperatorLines, export_operator_lines, unreadable
 from statelib.flows.parquet_tables import storable
@@ -28,7 +29,8 @@ from statelib.storage.places import is_absolute
 @dataclass(frozen=True)
 class Verification:
     """What :func:`verify` found of one snapshot; no problems = whole. ``entries`` is None where nothing tells.
-    ``files_read``: of how many files every byte was read, ``_metadata`` among them."""
+    ``files_read``: of how many files every byte was read, ``_metadata`` among them. ``unread``: why the entries of an
+    operator of Flink's cannot be read, although all of its files are there."""
 
     directory: str
     files: int
@@ -36,6 +38,7 @@ class Verification:
     entries: int | None
     problems: tuple[str, ...]
     files_read: int = 0
+    unread: tuple[str, ...] = ()
 
 
 def resolve(deployment: Deployment, text: str) -> Checkpoint:
@@ -137,18 +140,42 @@ def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = 
     """Check that every file is there with its size; with ``read_data`` also every checksum, and
     every entry's count and digest, key group by key group.
 
-    Raises UnsupportedError for state of Flink's that cannot be read."""
-    files = opened.manifest.files if opened.manifest else ()
+    A snapshot of Flink's own has neither checksums nor counts: there every file that a handle of any operator names
+    has to be there with its size; with ``read_data`` it has to be readable too, to its last entry."""
+    if opened.manifest is None:
+        return _verify_foreign(opened, read_data, scratch)
+    files = opened.manifest.files
     problems = wrong_files(opened, files, files if read_data else ())
-    entries = sum(s.total_entries for s in opened.manifest.statistics) if opened.manifest else None
+    entries = sum(s.total_entries for s in opened.manifest.statistics)
     if read_data and not problems:
         read = [_read_back(part, scratch) for part in opened.each_operator()]
         problems += [problem for found, _ in read for problem in found]
-        problems += unreadable(opened) if opened.manifest else []  # of Flink's own, other operators may hold anything
+        problems += unreadable(opened)
         entries = sum(total for _, total in read)
     size = opened.metadata_size_bytes + sum(f.size_bytes for f in files)
     read_files = len(files) if read_data else 0
     return Verification(opened.directory, len(files) + 1, size, entries, tuple(problems), read_files + 1)
+
+
+def _verify_foreign(opened: Checkpoint, read_data: bool, scratch: str | None) -> Verification:
+    files = check_files(opened, read_data=read_data)
+    problems, unread, entries = list(files.problems), [], None
+    if read_data and not problems:
+        totals = []
+        for part in opened.each_operator():
+            try:
+                found, total = _read_back(part, scratch)
+            except UnsupportedError as error:
+                unread.append(error.message)
+                continue
+            problems += found
+            totals.append(total)
+        problems += unreadable(opened)
+        entries = sum(totals)
+    size, read_files = opened.metadata_size_bytes + files.size_bytes, files.count if read_data else 0
+    return Verification(
+        opened.directory, files.count + 1, size, entries, tuple(problems), read_files + 1, tuple(unread)
+    )
 
 
 def verify_sample(opened: Checkpoint, chosen: Sample, seen: set[str]) -> Verification:

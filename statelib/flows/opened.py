@@ -129,10 +129,23 @@ class Checkpoint:
         return {index: with_whole_files(recognised(reader, handle)) for index, handle in held.items()}
 
     def streams(self) -> tuple[StreamStateHandle, ...]:
-        """All that the state of all operators lies in."""
-        states = (state for operator in self.operators for _, state in operator.subtasks)
-        parts = ((s.keyed, s.operator, s.raw_keyed, s.raw_operator) for s in states)
-        return tuple(s for handles in parts for handle in handles if handle for s in stream_handles(handle))
+        """All that the state of all operators lies in: also state that only Flink can read."""
+        return (*self.state_streams(keyed=True), *self.state_streams(keyed=False))
+
+    def state_streams(self, *, keyed: bool) -> tuple[StreamStateHandle, ...]:
+        """The streams of managed keyed state, or those of everything else."""
+        found: list[StreamStateHandle] = []
+        for operator in self.operators:
+            for _, state in operator.subtasks:
+                if keyed and state.keyed is not None:
+                    found += stream_handles(state.keyed if self.manifest else with_whole_files(state.keyed))
+                if not keyed:
+                    others = (state.operator, state.raw_keyed, state.raw_operator)
+                    found += [stream for handle in others if handle for stream in stream_handles(handle)]
+                    found += state.channel_streams
+            if not keyed and operator.coordinator is not None:
+                found.append(operator.coordinator)
+        return tuple(dict.fromkeys(found))
 
     def checksums(self) -> dict[str, tuple[int, int]] | None:
         """Of files and segments, by their key -> (size in bytes, crc32c); None for a snapshot of Flink's own."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-from statelib.errors import CorruptStateError, NotFoundError
+from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
 from statelib.flows.opened import Checkpoint, located
 from statelib.formats.operator_state import OperatorStateContent, OperatorStream
 from statelib.formats.typed_json import operator_lines
@@ -38,9 +38,22 @@ def _streams(opened: Checkpoint, operator: OperatorState) -> Iterator[OperatorSt
 
 def _whole(held: list[OperatorStateContent]) -> OperatorStateContent:
     descriptor = held[0].descriptor
+    for content in held:
+        if _described(content.descriptor) != _described(descriptor):
+            raise UnsupportedError(
+                f"operator state {descriptor.name!r}: some subtasks hold {_described(descriptor)}, others"
+                f" {_described(content.descriptor)}",
+                kind="mixed-serializers",
+                hint="take a savepoint after every subtask has used the state",
+            )
     if descriptor.mode is OperatorStateMode.BROADCAST:
         return held[0]
     return OperatorStateContent(descriptor, pa.concat_arrays([content.values for content in held]))
+
+
+def _described(descriptor: OperatorStateDescriptor) -> str:
+    key = f"{descriptor.key_type} to " if descriptor.key_type else ""
+    return f"{descriptor.mode.name.lower()} of {key}{descriptor.value_type}"
 
 
 def stored_operator_states(
@@ -84,13 +97,15 @@ def export_operator_lines(
 
 
 def unreadable(opened: Checkpoint) -> list[str]:
-    """What is wrong with the operator state of a snapshot; empty when all of it can be read."""
+    """What is wrong with the operator state of a snapshot. What only a user's serializer can read is not."""
     problems = []
     for operator in opened.operators:
         try:
             operator_contents(opened, operator)
         except (CorruptStateError, NotFoundError) as error:
             problems.append(error.message)
+        except UnsupportedError:
+            continue
     return problems
 
 

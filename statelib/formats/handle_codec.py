@@ -102,27 +102,28 @@ def write_operator_handle(writer: Writer, handle: OperatorStreamStateHandle | No
     write_stream_handle(writer, handle.stream)
 
 
-def skip_channel_handle(reader: Reader) -> int:
-    """A channel-state handle of metadata versions 3 to 5; how many bytes of buffers it is about."""
+ChannelHandle = tuple[int, StreamStateHandle]
+"""How many bytes of in-flight buffers a handle is about, and the stream that they lie in with others."""
+
+
+def read_channel_handle(reader: Reader) -> ChannelHandle:
+    """A channel-state handle of metadata versions 3 to 5."""
     reader.take(12, "channel")
     reader.take(8 * reader.count(8, "offsets"), "i64 offsets")
-    size = reader.i64("size")
-    read_stream_handle(reader)
-    return size
+    return reader.i64("size"), required_stream(reader)
 
 
-def skip_tagged_channel_handle(reader: Reader) -> int:
+def read_tagged_channel_handle(reader: Reader) -> ChannelHandle:
     """The same since metadata version 6: plain (tags 1, 2) or merged (3, 4)."""
     at, tag = reader.offset, reader.u8("tag")
     if tag in (1, 2):
-        return skip_channel_handle(reader)
+        return read_channel_handle(reader)
     if tag not in (3, 4):
         raise _unknown_tag(reader, at, tag)
     reader.take(4, "subtask")
-    size = reader.i64("size")
-    read_stream_handle(reader)
+    found = reader.i64("size"), required_stream(reader)
     reader.take(reader.count(name="length"), "offsets")
-    return size
+    return found
 
 
 def required_stream(reader: Reader) -> StreamStateHandle:

@@ -7,14 +7,16 @@ Source: flink-formats.md sections 4.1 and 4.2 (Checkpoints, MetadataSerializers)
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
 from statelib.formats.handle_codec import (
+    ChannelHandle,
+    read_channel_handle,
     read_operator_handle,
     read_stream_handle,
-    skip_channel_handle,
-    skip_tagged_channel_handle,
+    read_tagged_channel_handle,
     write_operator_handle,
     write_stream_handle,
 )
@@ -22,6 +24,7 @@ from statelib.formats.keyed_handle_codec import read_keyed_handle, write_keyed_h
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from statelib.model.handles import OperatorStreamStateHandle, StreamStateHandle
 from statelib.model.key_groups import MAX_MAX_PARALLELISM
+from statelib.wire.java_objects import read_object
 from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
 
@@ -39,7 +42,7 @@ class _Layout:
     names: Callable[[Reader], tuple[str, str]]
     coordinator: Callable[[Reader], StreamStateHandle | None]
     subtask_prefix: Callable[[Reader], None]
-    channels: Callable[[Reader], tuple[int, int]]
+    channels: Callable[[Reader], list[ChannelHandle]]
     subtask_suffix: Callable[[Reader], None]
     trailer: Callable[[Reader], None]
 
@@ -160,10 +163,16 @@ def _read_subtask_state(reader: Reader, layout: _Layout) -> OperatorSubtaskState
     with reader.part("raw keyed state"):
         raw_keyed = read_keyed_handle(reader)
     with reader.part("in-flight buffers"):
-        handles, size = layout.channels(reader)
-        return OperatorSubtaskState(
-            keyed, operator, raw_keyed, raw_operator, channel_handles=handles, channel_bytes=size
-        )
+        channels = layout.channels(reader)
+    return OperatorSubtaskState(
+        keyed,
+        operator,
+        raw_keyed,
+        raw_operator,
+        channel_handles=len(channels),
+        channel_bytes=sum(size for size, _ in channels),
+        channel_streams=tuple(dict.fromkeys(stream for _, stream in channels)),
+    )
 
 
 def _read_optional_operator_handle(reader: Reader) -> OperatorStreamStateHandle | None:
@@ -233,24 +242,24 @@ def _skip_legacy_state(reader: Reader) -> None:
         )
 
 
-def _no_channels(_reader: Reader) -> tuple[int, int]:
-    return 0, 0
+def _no_channels(_reader: Reader) -> list[ChannelHandle]:
+    return []
 
 
-def _skip_channels(reader: Reader) -> tuple[int, int]:
-    return _count_channels(reader, skip_channel_handle)
+def _read_channels(reader: Reader) -> list[ChannelHandle]:
+    return _each_channel(reader, read_channel_handle)
 
 
-def _skip_tagged_channels(reader: Reader) -> tuple[int, int]:
-    return _count_channels(reader, skip_tagged_channel_handle)
+def _read_tagged_channels(reader: Reader) -> list[ChannelHandle]:
+    return _each_channel(reader, read_tagged_channel_handle)
 
 
-def _count_channels(reader: Reader, skip: Callable[[Reader], int]) -> tuple[int, int]:
-    """Handles and their bytes, of input and output together."""
-    sizes = []
+def _each_channel(reader: Reader, read: Callable[[Reader], ChannelHandle]) -> list[ChannelHandle]:
+    """The handles of input and output together."""
+    handles: list[ChannelHandle] = []
     for direction in ("input", "output"):
-        sizes += [skip(reader) for _ in range(reader.count(name=f"{direction} channels"))]
-    return len(sizes), sum(sizes)
+        handles += [read(reader) for _ in range(reader.count(name=f"{direction} channels"))]
+    return handles
 
 
 def _skip_reference(reader: Reader) -> None:
@@ -266,19 +275,22 @@ def _skip_reference(reader: Reader) -> None:
 
 
 def _skip_properties(reader: Reader) -> None:
-    """CheckpointProperties, one Java-serialized object up to the end: says nothing about state."""
+    """CheckpointProperties, one Java-serialized object up to the end: says nothing about state, but shows a cut."""
     at = reader.offset
-    if bytes(reader.take(4, "start of a Java object")) != b"\xac\xed\x00\x05":
+    start = bytes(reader.take(4, "start of a Java object"))
+    if start != b"\xac\xed\x00\x05":
         raise CorruptStateError(
             f"{reader.what}: expected a Java-serialized object at offset {at}", kind="corrupt-metadata"
         )
-    reader.take(reader.remaining, "checkpoint properties")
+    rest = bytes(reader.take(reader.remaining, "checkpoint properties"))
+    with suppress(UnsupportedError):
+        read_object(Reader(start + rest, f"{reader.what}, checkpoint properties at offset {at}"))
 
 
 _V2 = _Layout(_no_names, _skip_chain_length, _skip_legacy_state, _no_channels, _nothing, _nothing)
-_V3 = _Layout(_no_names, read_stream_handle, _nothing, _skip_channels, _nothing, _nothing)
+_V3 = _Layout(_no_names, read_stream_handle, _nothing, _read_channels, _nothing, _nothing)
 _V4 = replace(_V3, trailer=_skip_properties)
 _V5 = replace(_V4, names=_names)
-_V6 = replace(_V5, channels=_skip_tagged_channels)
+_V6 = replace(_V5, channels=_read_tagged_channels)
 _V7 = replace(_V6, subtask_suffix=_skip_reference)
 _LAYOUTS = {2: _V2, 3: _V3, 4: _V4, 5: _V5, 6: _V6, 7: _V7}

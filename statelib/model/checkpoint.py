@@ -18,7 +18,8 @@ class SnapshotKind(StrEnum):
 class OperatorSubtaskState:
     """State of one subtask; all None = the subtask has no state. ``keyed`` and ``operator`` are
     Flink's managed state; the raw ones, ``finished`` and ``channel_handles`` (how many handles of
-    in-flight buffers there were, of ``channel_bytes``; statelib does not keep them) occur in Flink's files only."""
+    in-flight buffers there were, of ``channel_bytes``, in ``channel_streams``; statelib does not keep them) occur in
+    Flink's files only."""
 
     keyed: KeyedStateHandle | None = None
     operator: OperatorStreamStateHandle | None = None
@@ -27,6 +28,7 @@ class OperatorSubtaskState:
     finished: bool = False
     channel_handles: int = 0
     channel_bytes: int = 0
+    channel_streams: tuple[StreamStateHandle, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ from statelib.serializers.keys import join_keys, split_keys
 from statelib.serializers.rows import StateRows, key_groups_of, windows
 from statelib.serializers.walks import SEPARATOR
 from statelib.storage.views import StateReader
-from statelib.wire.ragged import Ragged, concat, from_fixed, from_list, join
+from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, from_list, join
 
 Mask = npt.NDArray[np.bool_]
 
@@ -232,12 +232,22 @@ def _change_sets(
     assert isinstance(part, ChangelogStateHandleStreamImpl)
     for stream, offset in part.segments:
         what = f"change log {_name(stream)}"
-        data = decode_stream(reader.read(stream), what)
-        if isinstance(stream, ChangeFileStateHandle) and len(data) != stream.size_bytes:
-            raise CorruptStateError(
-                f"{what}: expected {stream.size_bytes} bytes of changes, found {len(data)}", kind="corrupt-changelog"
-            )
-        yield decode_change_set(data, offset, wanted, what), what
+        yield decode_change_set(_log_content(reader, stream, what), offset, wanted, what), what
+
+
+def check_log_file(reader: StateReader, stream: StreamStateHandle) -> None:
+    """Read a file of a change log whole. Raises CorruptStateError (``corrupt-changelog`` where it is cut, and what
+    reading it raises), NotFoundError (``missing-file``)."""
+    _log_content(reader, stream, f"change log {_name(stream)}")
+
+
+def _log_content(reader: StateReader, stream: StreamStateHandle, what: str) -> Bytes:
+    data = decode_stream(reader.read(stream), what)
+    if isinstance(stream, ChangeFileStateHandle) and len(data) != stream.size_bytes:
+        raise CorruptStateError(
+            f"{what}: expected {stream.size_bytes} bytes of changes, found {len(data)}", kind="corrupt-changelog"
+        )
+    return data
 
 
 def _name(stream: StreamStateHandle) -> str:

@@ -177,7 +177,14 @@ def test_channel_state_is_counted_and_skipped() -> None:
         assert end == len(data)
         (operator,) = metadata.operators
         assert (operator.name, operator.uid) == (name, "uid")
-        assert operator.subtasks == ((0, OperatorSubtaskState(channel_handles=2, channel_bytes=6)),)
+        assert operator.subtasks == (
+            (
+                0,
+                OperatorSubtaskState(
+                    channel_handles=2, channel_bytes=6, channel_streams=(ByteStreamStateHandle("n", b""),)
+                ),
+            ),
+        )
 
 
 def test_version_2_without_legacy_state() -> None:
