@@ -7,7 +7,7 @@ decided about a checkpoint still holds when it is written. Nothing here touches 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, exists, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, or_, select, update
 
 from statelib.catalog import leases, pins, queries, storage_facts
 from statelib.catalog.admission import failures
@@ -21,7 +21,7 @@ from statelib.coordinator.discard import CondemnedFile
 from statelib.coordinator.orphans import Known
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import SnapshotKind
-from statelib.model.ids import CheckpointId, Epoch, PipelineName
+from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner, PipelineHead
 
 _GONE = (CheckpointState.DELETING, CheckpointState.DELETED)
@@ -118,27 +118,27 @@ class Cleanup:
             _subsume(connection, pipeline, [checkpoint_id], CHECKPOINT.c.state == record.state)
             return queries.record(connection, pipeline, checkpoint_id)
 
-    def condemn(self, pipeline: PipelineName, run_id: str) -> int:
+    def condemn(
+        self, pipeline: PipelineName, run_id: str, ours: Callable[[CondemnedFile], bool] = lambda _file: True
+    ) -> int:
         """First phase of gc: DELETING checkpoints lose their references, and the system's files that
-        nobody refers to any more are CONDEMNED, for good. Returns how many."""
+        nobody refers to any more are CONDEMNED, for good, those that are not ``ours`` excepted. Returns how many."""
         now_ms = self.clock()
         with self.transaction("condemn") as connection:
             leases.lock(connection, pipeline, now_ms)
             connection.execute(
                 REF.delete().where(REF.c.pipeline == pipeline, REF.c.checkpoint_id.in_(_deleting(pipeline)))
             )
-            condemned = connection.execute(
-                update(FILE)
-                .where(
-                    FILE.c.pipeline == pipeline,
-                    FILE.c.owner == Owner.SYSTEM,
-                    FILE.c.state == "LIVE",
-                    ~exists().where(REF.c.file_id == FILE.c.file_id),
-                )
-                .values(state="CONDEMNED")
-                .returning(FILE.c.file_id)
-            ).scalars()
-            return _log(connection, (pipeline, run_id, "CONDEMNED", now_ms), list(condemned))
+            unneeded = and_(
+                FILE.c.owner == Owner.SYSTEM, FILE.c.state == "LIVE", ~exists().where(REF.c.file_id == FILE.c.file_id)
+            )
+            chosen = [file.uri for file in _files(connection, pipeline, unneeded) if ours(file)]
+            condemned: list[str] = []
+            for start in range(0, len(chosen), CHUNK):
+                named = FILE.c.file_id.in_(chosen[start : start + CHUNK])
+                changed = update(FILE).where(FILE.c.pipeline == pipeline, unneeded, named).values(state="CONDEMNED")
+                condemned += connection.execute(changed.returning(FILE.c.file_id)).scalars()
+            return _log(connection, (pipeline, run_id, "CONDEMNED", now_ms), condemned)
 
     def preview(self, pipeline: PipelineName, also: Collection[CheckpointId] = ()) -> Doomed:
         """What gc would remove now, were the checkpoints ``also`` DELETING as well; changes nothing."""
@@ -178,6 +178,27 @@ class Cleanup:
         pipeline's snapshot by its path makes a second row of it."""
         with self.transaction(read_only=True) as connection:
             return connection.execute(living(record.directory)).first() is not None
+
+    def living_in(self, directory: str) -> list[tuple[PipelineName, CheckpointId]]:
+        """The checkpoints and savepoints in a directory, of whichever pipeline, that are not ending."""
+        with self.transaction(read_only=True) as connection:
+            found = connection.execute(living(directory)).all()
+            return [(PipelineName(pipeline), CheckpointId(number)) for pipeline, number in found]
+
+    def of_attempt(self, attempt: AttemptId) -> list[CheckpointRecord]:
+        """The checkpoints and savepoints, of whichever pipeline, that are the snapshot of an attempt: importing one
+        makes a second row of it."""
+        with self.transaction(read_only=True) as connection:
+            found = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.attempt == attempt))
+            return [to_record(row) for row in found]
+
+    def twins(self) -> list[CheckpointRecord]:
+        """The living checkpoints and savepoints, of whichever pipeline, whose attempt another one of them has too."""
+        living = CHECKPOINT.c.state.not_in((CheckpointState.ABORTED, CheckpointState.DELETED))
+        several = select(CHECKPOINT.c.attempt).where(living).group_by(CHECKPOINT.c.attempt).having(func.count() > 1)
+        with self.transaction(read_only=True) as connection:
+            found = connection.execute(select(CHECKPOINT).where(living, CHECKPOINT.c.attempt.in_(several)))
+            return [to_record(row) for row in found]
 
     def confirm_files(self, pipeline: PipelineName, run_id: str, uris: Sequence[str]) -> None:
         """CONDEMNED files that are gone from storage are DELETED."""
@@ -281,8 +302,13 @@ def _referenced(connection: Connection, pipeline: PipelineName) -> frozenset[str
 
 def _files(connection: Connection, pipeline: PipelineName, chosen: ColumnElement[bool]) -> tuple[CondemnedFile, ...]:
     columns = (FILE.c.file_id, FILE.c.size_bytes, FILE.c.created_by)
-    found = connection.execute(select(*columns).where(FILE.c.pipeline == pipeline, chosen))
-    return tuple(CondemnedFile(uri, size, CheckpointId(by)) for uri, size, by in found)
+    maker = CHECKPOINT.c.directory, CHECKPOINT.c.kind, CHECKPOINT.c.attempt
+    same = (CHECKPOINT.c.pipeline == FILE.c.pipeline) & (CHECKPOINT.c.checkpoint_id == FILE.c.created_by)
+    found = select(*columns, *maker).join(CHECKPOINT, same).where(FILE.c.pipeline == pipeline, chosen)
+    return tuple(
+        CondemnedFile(uri, size, CheckpointId(by), directory, SnapshotKind(kind), attempt and AttemptId(attempt))
+        for uri, size, by, directory, kind, attempt in connection.execute(found)
+    )
 
 
 def _check_disposable(record: CheckpointRecord) -> None:

@@ -14,7 +14,7 @@ from statelib.catalog.schema import ATTEMPT, CHECKPOINT, LEASE, REF
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
-from statelib.model.ids import CheckpointId, Epoch, PipelineName
+from statelib.model.ids import CheckpointId, Epoch, PipelineName, issued_number
 from statelib.model.record import CheckpointState, PipelineHead
 
 _INSERT = text(
@@ -42,7 +42,8 @@ def take_id(connection: Connection, pipeline: PipelineName) -> Taken:
     """The next checkpoint id; the epoch stays as it is."""
     statement = update(LEASE).where(LEASE.c.pipeline == pipeline).values(next_id=LEASE.c.next_id + 1)
     row = connection.execute(statement.returning(LEASE)).one()
-    return Taken(to_head(row), CheckpointId(row._mapping[LEASE.c.next_id] - 1))
+    number = issued_number(row._mapping[LEASE.c.next_id] - 1, pipeline, "checkpoint id")
+    return Taken(to_head(row), CheckpointId(number))
 
 
 def take_epoch(connection: Connection, pipeline: PipelineName, owner: str, now_ms: int) -> Epoch:
@@ -56,7 +57,8 @@ def take_epoch(connection: Connection, pipeline: PipelineName, owner: str, now_m
         .where(LEASE.c.pipeline == pipeline)
         .values(epoch=LEASE.c.epoch + 1, owner=owner, heartbeat_at_ms=now_ms)
     )
-    return Epoch(connection.execute(statement.returning(LEASE.c.epoch)).scalar_one())
+    taken = connection.execute(statement.returning(LEASE.c.epoch)).scalar_one()
+    return Epoch(issued_number(taken, pipeline, "epoch"))
 
 
 def move_head(
@@ -79,7 +81,9 @@ def restore_head(
     if parallelism is not None:
         values["parallelism"] = parallelism
     statement = update(LEASE).where(LEASE.c.pipeline == pipeline).values(values)
-    return to_head(connection.execute(statement.returning(LEASE)).one())
+    head = to_head(connection.execute(statement.returning(LEASE)).one())
+    issued_number(head.generation, pipeline, "generation")
+    return head
 
 
 def released() -> dict[str, object]:

@@ -10,9 +10,12 @@ from statelib.catalog.engine import Transaction
 from statelib.catalog.rows import Values, completed_values
 from statelib.catalog.schema import CHECKPOINT, LEASE
 from statelib.errors import ConflictError
-from statelib.model.ids import CheckpointId, Epoch, PipelineName
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import CheckpointId, Epoch, PipelineName, issued_number
 from statelib.model.quality import QualityResult
 from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, PipelineHead
+
+_OWNER = "statelib catalog rebuild"
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,12 @@ class Rebuilding:
         with self.transaction(read_only=True) as connection:
             found = connection.execute(select(LEASE.c.next_id).where(LEASE.c.pipeline == pipeline)).scalar()
             return 1 if found is None else int(found)
+
+    def is_as_rebuilt(self, pipeline: PipelineName) -> bool:
+        """Whether nothing has begun, and nothing was restored, since a rebuild said where the pipeline stands."""
+        with self.transaction(read_only=True) as connection:
+            owner = connection.execute(select(LEASE.c.owner).where(LEASE.c.pipeline == pipeline)).scalar()
+            return owner == _OWNER
 
     def enter(
         self, standings: Sequence[Standing], entries: Sequence[Entry], given_up: Sequence[CheckpointRecord] = ()
@@ -86,8 +95,10 @@ def _enter(connection: Connection, entry: Entry, now_ms: int) -> None:
     values = {**_values(record), **completed_values(facts, record.created_at_ms), **aside}
     connection.execute(insert(CHECKPOINT).values(values))
     place = record.pipeline, record.checkpoint_id
-    holdings.open_attempt(connection, *place, facts.attempt, record.created_at_ms)
-    holdings.close_attempts(connection, *place, facts.attempt)
+    if record.kind is SnapshotKind.CHECKPOINT:
+        # A savepoint may be from anywhere: what it says of attempts lets no sweep take another one's files for ended.
+        holdings.open_attempt(connection, *place, facts.attempt, record.created_at_ms)
+        holdings.close_attempts(connection, *place, facts.attempt)
     holdings.record_files(connection, *place, facts.files, record.owner)
     gate.insert_results(connection, place, (1, now_ms), entry.results)
 
@@ -125,6 +136,8 @@ def _values(record: CheckpointRecord) -> Values:
 
 def _stand(connection: Connection, standing: Standing, now_ms: int) -> None:
     head = standing.head
+    issued_number(standing.next_id, head.pipeline, "checkpoint id")
+    issued_number(head.epoch, head.pipeline, "epoch")
     connection.execute(
         update(LEASE)
         .where(LEASE.c.pipeline == head.pipeline)
@@ -134,7 +147,7 @@ def _stand(connection: Connection, standing: Standing, now_ms: int) -> None:
             generation=head.generation,
             head=_number(head.head),
             parallelism=head.parallelism,
-            owner="statelib catalog rebuild",
+            owner=_OWNER,
             heartbeat_at_ms=now_ms,
         )
     )

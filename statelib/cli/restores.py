@@ -26,8 +26,8 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
 from statelib.flows.inspection import parse_checkpoint, verify_at
 from statelib.flows.observe import restored, telling_aborted
-from statelib.flows.restore import RestorePlan, apply_restore, plan_restore
-from statelib.flows.wiring import Deployment, deployment, telemetry
+from statelib.flows.restore import RestorePlan, apply_restore, holding_source, plan_restore
+from statelib.flows.wiring import Deployment, deployment, new_attempt, telemetry
 from statelib.model.record import ClaimMode, PipelineHead
 
 OWNER = "statelib restore"
@@ -68,22 +68,28 @@ def restore(
         plan = plan_restore(here, definition, chosen, parallelism, mode)
         if not as_json:
             _print_plan(plan)
-        if dry_run:
-            head = None
-        else:
-            confirmed("Restore?", yes, as_json)
-            _prove(here, plan, verify)
-            if plan_restore(here, definition, chosen, parallelism, mode) != plan:
-                raise ConflictError(
-                    f"pipeline {pipeline} moved on while you were asked: nothing was changed",
-                    kind="plan-changed",
-                    hint="look at the new plan, and try again",
-                )
-            with telemetry() as receiver:
-                with telling_aborted(receiver, here.catalog(), pipeline):
-                    head = apply_restore(here, definition, plan, OWNER)
-                restored(receiver, pipeline)
+        head = None
+        if not dry_run:
+            with holding_source(here, plan, f"{OWNER} {new_attempt()}"):
+                confirmed("Restore?", yes, as_json)
+                _prove(here, plan, verify)
+                head = _apply(here, definition, plan, plan_restore(here, definition, chosen, parallelism, mode))
     _print_result(definition, plan, head, as_json)
+
+
+def _apply(here: Deployment, definition: Pipeline, plan: RestorePlan, present: RestorePlan) -> PipelineHead:
+    """Do what ``plan`` says, if that is the plan at ``present`` too."""
+    if present != plan:
+        raise ConflictError(
+            f"pipeline {plan.pipeline} moved on while you were asked: nothing was changed",
+            kind="plan-changed",
+            hint="look at the new plan, and try again",
+        )
+    with telemetry() as receiver:
+        with telling_aborted(receiver, here.catalog(), plan.pipeline):
+            head = apply_restore(here, definition, plan, OWNER)
+        restored(receiver, plan.pipeline)
+    return head
 
 
 def _claim_mode(text: str) -> ClaimMode:

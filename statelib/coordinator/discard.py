@@ -4,17 +4,22 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from statelib.errors import CorruptStateError
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 
 
 @dataclass(frozen=True)
 class CondemnedFile:
-    """A file without references. ``uri`` is absolute; ``size_bytes`` as recorded."""
+    """A file without references. ``uri`` is absolute; ``size_bytes`` as recorded. ``directory``, ``kind`` and
+    ``attempt``: of the checkpoint that it was recorded for."""
 
     uri: str
     size_bytes: int
     created_by: CheckpointId
+    directory: str = ""
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT
+    attempt: AttemptId | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """What published snapshots say of a pipeline's history when nobody else can: which were registered, what it stood on.
 
-Two facts carry it. A snapshot's base was the pipeline's head when it began, and only what is registered becomes
-the head. Within a generation the head moves by registrations alone, in the order of the epochs.
+Two facts carry it. A checkpoint's base was the pipeline's head when it began, and only what is registered becomes
+the head. Within a generation the head moves by registrations alone, in the order of the epochs. Only checkpoints in the
+system's own storage are asked: a savepoint is its user's, who may have it from anybody.
 """
 
 from collections.abc import Collection, Sequence
@@ -34,7 +35,7 @@ class Proof(StrEnum):
 
 
 def proofs(published: Sequence[Published]) -> dict[CheckpointId, Proof]:
-    """For each snapshot of a pipeline, how its registration is known. CATALOG does not say that it was."""
+    """For each checkpoint of a pipeline, how its registration is known. CATALOG does not say that it was."""
     bases = {p.base for p in published}
     return {p.checkpoint_id: _proof(p, bases, published) for p in published}
 
@@ -84,3 +85,21 @@ def head_of(published: Sequence[Published], taken: Collection[CheckpointId]) -> 
     rest = [p for p in published if p.kind is SnapshotKind.CHECKPOINT and p.checkpoint_id in taken]
     newest = max(rest, key=lambda p: (p.generation, p.epoch), default=None)
     return None if newest is None else newest.checkpoint_id
+
+
+def later_head(
+    published: Sequence[Published], head: CheckpointId | None, generation: int, taken: Collection[CheckpointId]
+) -> CheckpointId | None:
+    """Where a pipeline stands that stands on ``head``, once what is ``taken`` is known too: on the newest checkpoint of
+    the generation that was built on it, directly or through others; else on ``head``."""
+    by_id = {p.checkpoint_id: p for p in published}
+
+    def is_built_on_head(one: Published) -> bool:
+        at: CheckpointId | None = one.base
+        while at is not None and at != head:
+            at = by_id[at].base if at in by_id else None
+        return at == head
+
+    own = [p for p in published if p.kind is SnapshotKind.CHECKPOINT and p.generation == generation]
+    later = [p for p in own if p.checkpoint_id in taken and p.checkpoint_id != head and is_built_on_head(p)]
+    return max(later, key=lambda p: p.epoch).checkpoint_id if later else head

@@ -2,6 +2,7 @@
 
 from statelib.errors import UnsupportedError
 from statelib.flows.checkpoint import commit_facts
+from statelib.flows.held_files import check_files
 from statelib.flows.opened import Checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
@@ -26,10 +27,12 @@ def adopt_snapshot(deployment: Deployment, pipeline: PipelineName, opened: Check
 
 
 def check_adoptable(pipeline: PipelineName, opened: Checkpoint) -> None:
-    """Raise UnsupportedError (``foreign-snapshot``) for a snapshot that could not be registered."""
+    """Raise UnsupportedError (``foreign-snapshot``), or as :func:`~statelib.flows.held_files.check_files` does, for a
+    snapshot that could not be registered."""
     if opened.manifest is None:
         raise UnsupportedError(
             f"{opened.directory} has no statelib manifest: it cannot become the head of pipeline {pipeline}",
             kind="foreign-snapshot",
             hint="statelib inspect and statelib export read it",
         )
+    check_files(opened)

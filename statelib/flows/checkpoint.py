@@ -15,6 +15,7 @@ from statelib.flows.continuation import continued_head
 from statelib.flows.facts import collect_facts
 from statelib.flows.forgotten import check_remembered
 from statelib.flows.gate_facts import with_checks
+from statelib.flows.held_files import check_files
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.quarantine import set_aside
 from statelib.flows.readiness import check_ready
@@ -180,10 +181,12 @@ def register(
 
 
 def commit_facts(opened: Checkpoint, report_uri: str) -> CommitFacts:
-    """What the catalog keeps of a checkpoint that lies complete on storage."""
+    """What the catalog keeps of a checkpoint that lies complete on storage. Raises as
+    :func:`~statelib.flows.held_files.check_files`, CorruptStateError (``no-manifest``)."""
     manifest = opened.manifest
     if manifest is None:
         raise CorruptStateError(f"{opened.directory}: _metadata has no statelib manifest", kind="no-manifest")
+    check_files(opened)
     return CommitFacts(
         attempt=manifest.attempt,
         entries=sum(s.total_entries for s in manifest.statistics),

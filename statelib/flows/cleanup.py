@@ -6,24 +6,29 @@ with the name of each point where that matters; the tests end the process there.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 
+from statelib.catalog.cleanup import Situation
 from statelib.coordinator.discard import CondemnedFile, DiscardPlan, check_unreferenced, discard_plan
 from statelib.coordinator.retention import RetentionPolicy, subsumed
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import ConflictError
+from statelib.errors import ConflictError, CorruptStateError
 from statelib.flows.forgotten import check_before_deleting
+from statelib.flows.identity import twins_of
+from statelib.flows.inspection import verify_at
 from statelib.flows.lifecycle import status_of
 from statelib.flows.storage_sample import note_storage_use
 from statelib.flows.wiring import PLACES, Deployment, new_attempt
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.model.record import CheckpointRecord
+from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.model.termination import JobStatus
 from statelib.storage.names import savepoint_directory
+from statelib.storage.ownership import SnapshotPlace, is_of_checkpoints, is_written_by
 from statelib.storage.placed_removal import is_below, parent_of
 from statelib.storage.publish import METADATA_NAME
 
@@ -45,8 +50,8 @@ class Retired:
 
 @dataclass(frozen=True)
 class Collected:
-    """What gc removed, or would remove, of one pipeline. ``refused``: condemned files that lie outside
-    the storage and outside their own savepoint, which gc never touches."""
+    """What gc removed, or would remove, of one pipeline. ``refused``: files that nobody needs and that neither their
+    name nor their directory makes the pipeline's own, which gc never touches."""
 
     pipeline: PipelineName
     checkpoints: tuple[CheckpointId, ...]
@@ -65,7 +70,8 @@ def retire(deployment: Deployment, pipeline: str | None = None, *, dry_run: bool
 
     Raises ConflictError: ``catalog-behind-storage`` where a checkpoint lies that the catalog never heard
     of, also one of another pipeline that needs files of these; ``fenced`` or ``in-use`` if the pipeline
-    keeps changing underneath.
+    keeps changing underneath. CorruptStateError (``damaged-head``): where older ones would go, ``_metadata`` of the
+    head must open and every file that it names be there with its size.
     """
     files, chosen = {p.name: p for p in deployment.pipelines()}, names(deployment, pipeline)
     check_before_deleting(deployment, chosen)
@@ -87,11 +93,30 @@ def _let_go(deployment: Deployment, name: PipelineName, file: Pipeline, dry_run:
     policy = RetentionPolicy(retain.count, retain.days, retain.after_termination)
     situation = deployment.catalog().cleanup.situation(name)
     status = status_of(file, situation)
-    chosen = subsumed(policy, situation.records, situation.head.head, situation.in_use, status)
+    in_use = situation.in_use | twins_of(deployment, name).originals.keys()
+    chosen = subsumed(policy, situation.records, situation.head.head, in_use, status)
+    ended = policy.discards_all(status)
+    if chosen and not ended:
+        _check_head(deployment, situation)
     if chosen and not dry_run:
-        ended = policy.discards_all(status)
         deployment.catalog().cleanup.subsume(name, chosen, situation.head.epoch, terminated=ended)
     return Retired(name, policy, chosen, status)
+
+
+def _check_head(deployment: Deployment, situation: Situation) -> None:
+    """Older checkpoints are what is left to go back to where the head cannot be read: then none of them may go."""
+    head = next((r for r in situation.records if r.checkpoint_id == situation.head.head), None)
+    if head is None or head.state is not CheckpointState.COMPLETED:
+        return
+    found = verify_at(head.directory, own=True, read_data=False, storage_root=deployment.storage_root)
+    if found.problems:
+        name = f"{head.pipeline}/{head.checkpoint_id}"
+        raise CorruptStateError(
+            f"{name} is damaged, and {head.pipeline} stands on it: {found.problems[0]}; nothing older was let go of",
+            kind="damaged-head",
+            hint=f"statelib verify {name} names what is wrong; statelib restore {head.pipeline} goes back to an older "
+            "one",
+        )
 
 
 def collect_garbage(
@@ -118,53 +143,76 @@ def collect_garbage(
 
 def _preview(deployment: Deployment, name: PipelineName, also: Sequence[CheckpointId]) -> Collected:
     would = deployment.catalog().cleanup.preview(name, also)
-    return _report(deployment, discard_plan(name, would.checkpoints, would.files, would.referenced))
+    return _report(deployment, discard_plan(name, would.checkpoints, would.files, would.referenced), would.files)
 
 
 def _collect(deployment: Deployment, name: PipelineName, at: Point) -> Collected:
     cleanup = deployment.catalog().cleanup
     run_id = new_attempt()
     at("before condemn")
-    cleanup.condemn(name, run_id)
+    twins = twins_of(deployment, name)
+    is_ours = partial(_is_ours, deployment.root_uri(), name)
+    cleanup.condemn(name, run_id, lambda file: file.created_by not in twins.originals and is_ours(file))
     at("condemned")
     doomed = cleanup.doomed(name)
-    plan = discard_plan(name, doomed.checkpoints, doomed.files, doomed.referenced)
-    report = _report(deployment, plan)
-    _delete(deployment, plan, report, run_id, at)
+    going = [record for record in doomed.checkpoints if record.checkpoint_id not in twins.originals]
+    plan = discard_plan(name, going, doomed.files, doomed.referenced)
+    report = _report(deployment, plan, cleanup.preview(name).files)
+    _delete(deployment, plan, report, run_id, at, spared=twins.imported)
     note_storage_use(deployment.catalog(), name)
     return report
 
 
-def _report(deployment: Deployment, plan: DiscardPlan) -> Collected:
-    places = _places(deployment, plan)
-    allowed = [file for file in plan.files if is_below(file.uri, places(file))]
-    refused = [file for file in plan.files if not is_below(file.uri, places(file))]
+def _report(deployment: Deployment, plan: DiscardPlan, unneeded: Sequence[CondemnedFile]) -> Collected:
+    """``unneeded``: all that nobody refers to, condemned or not."""
+    is_ours = partial(_is_ours, deployment.root_uri(), plan.pipeline)
+    allowed = [file for file in plan.files if is_ours(file)]
     return Collected(
         plan.pipeline,
         tuple(record.checkpoint_id for record in plan.checkpoints),
         tuple(file.uri for file in allowed),
         sum(file.size_bytes for file in allowed),
-        tuple(file.uri for file in refused),
+        tuple(sorted(file.uri for file in unneeded if not is_ours(file))),
     )
 
 
-def _delete(deployment: Deployment, plan: DiscardPlan, report: Collected, run_id: str, at: Point) -> None:
+def _is_ours(root: str, pipeline: PipelineName, file: CondemnedFile) -> bool:
+    """Whether a file that nobody refers to is the pipeline's to delete: state of its checkpoints in the storage, or
+    what the snapshot that it was recorded for wrote beside its own ``_metadata``."""
+    if is_of_checkpoints(file.uri, root, pipeline):
+        return True
+    placed = file.kind is SnapshotKind.SAVEPOINT or is_below(file.uri, (root,))
+    return placed and is_written_by(file.uri, SnapshotPlace(root, file.directory, file.attempt))
+
+
+def _delete(
+    deployment: Deployment,
+    plan: DiscardPlan,
+    report: Collected,
+    run_id: str,
+    at: Point,
+    *,
+    spared: Collection[CheckpointId],
+) -> None:
+    """``spared``: checkpoints whose rows go and whose files stay, because another row is the same snapshot."""
     cleanup, remover = deployment.catalog().cleanup, deployment.remover()
     for record in plan.checkpoints:
-        if cleanup.is_shared(record):
+        if record.checkpoint_id in spared or cleanup.is_shared(record):
             continue
         at("before metadata")
         remover.remove_file(f"{record.directory}/{METADATA_NAME}", roots_of(deployment, record))
     at("metadata deleted")
     check_unreferenced(report.files, cleanup.referenced(plan.pipeline))
-    places, refused = _places(deployment, plan), set(report.refused)
+    refused = set(report.refused)
     allowed = [file for file in plan.files if file.uri not in refused]
     for start in range(0, len(allowed), BATCH):
         batch = allowed[start : start + BATCH]
-        for first in range(0, len(batch), remover.files_at_once):
+        removed = [file for file in batch if file.created_by not in spared]
+        for first in range(0, len(removed), remover.files_at_once):
             at("before file")
-            chosen = batch[first : first + remover.files_at_once]
-            remover.remove_files([file.uri for file in chosen], sorted({root for f in chosen for root in places(f)}))
+            chosen = removed[first : first + remover.files_at_once]
+            savepoints = {file.directory for file in chosen if file.kind is SnapshotKind.SAVEPOINT}
+            remover.remove_files([file.uri for file in chosen], (deployment.root_uri(), *sorted(savepoints)))
         at("files deleted")
         cleanup.confirm_files(plan.pipeline, run_id, [file.uri for file in batch])
         at("files confirmed")
@@ -176,19 +224,6 @@ def _delete(deployment: Deployment, plan: DiscardPlan, report: Collected, run_id
     done = [record.checkpoint_id for record in plan.checkpoints if record.checkpoint_id not in unfinished]
     cleanup.confirm_checkpoints(plan.pipeline, done)
     at("done")
-
-
-def _places(deployment: Deployment, plan: DiscardPlan) -> Callable[[CondemnedFile], tuple[str, ...]]:
-    """Where a condemned file may lie: below the storage's root, or in the savepoint that it was made for."""
-    catalog = deployment.catalog()
-    known = {record.checkpoint_id: record for record in plan.checkpoints}
-
-    def places(file: CondemnedFile) -> tuple[str, ...]:
-        if file.created_by not in known:
-            known[file.created_by] = catalog.get(plan.pipeline, file.created_by)
-        return roots_of(deployment, known[file.created_by])
-
-    return places
 
 
 def roots_of(deployment: Deployment, record: CheckpointRecord) -> tuple[str, ...]:
@@ -217,6 +252,14 @@ def dispose(
     """Delete a savepoint and all that only it needs, wherever its user had it written.
 
     Raises as :meth:`statelib.catalog.cleanup.Cleanup.dispose`."""
+    twin = twins_of(deployment, pipeline).originals.get(checkpoint_id)
+    if twin is not None:
+        raise ConflictError(
+            f"{pipeline}/{checkpoint_id} is in use: {twin.pipeline}/{twin.checkpoint_id} is the same snapshot under "
+            f"another path, {twin.directory}",
+            kind="in-use",
+            hint=f"dispose of {twin.pipeline}/{twin.checkpoint_id} first; what is a checkpoint goes by retention",
+        )
     deployment.catalog().cleanup.dispose(pipeline, checkpoint_id, dry_run=dry_run)
     also = {pipeline: (checkpoint_id,)} if dry_run else {}
     (collected,) = collect_garbage(deployment, pipeline, dry_run=dry_run, also=also)

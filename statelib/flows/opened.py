@@ -49,7 +49,8 @@ class Checkpoint:
     """What :func:`open_checkpoint` gives. ``manifest`` is None for a snapshot of Flink's own.
     ``selected``: the id of the operator to look at, None = the only one with keyed state.
     ``allowed_root``: where its files may lie besides ``directory``, for checkpoints that share them. ``key_type``: of
-    keys whose type the snapshot itself does not say."""
+    keys whose type the snapshot itself does not say. ``storage_root``: the URI of the deployment's storage, None where
+    it was opened without one."""
 
     directory: str
     metadata: CheckpointMetadata
@@ -58,6 +59,7 @@ class Checkpoint:
     selected: bytes | None = None
     allowed_root: AllowedRoot = None
     key_type: StateType | None = None
+    storage_root: str | None = None
 
     @property
     def metadata_size_bytes(self) -> int:
@@ -338,7 +340,10 @@ def open_checkpoint(
     metadata, manifest = read_checkpoint_file(data, f"{kind.shown(directory)}/_metadata", expect_manifest=own)
     roots = (*_own_roots(directory, storage_root, manifest), *relocation.roots)
     metadata, manifest = relocation.metadata(metadata), relocation.manifest(manifest)
-    return Checkpoint(directory, metadata, manifest, data, allowed_root=roots or None, key_type=key_type)
+    root = PLACES.kind(storage_root).normalised(storage_root) if storage_root is not None else None
+    return Checkpoint(
+        directory, metadata, manifest, data, allowed_root=roots or None, key_type=key_type, storage_root=root
+    )
 
 
 def relocation_at(path: str, relocate: Mapping[str, str] | None) -> Relocation:

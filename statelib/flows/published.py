@@ -9,11 +9,11 @@ from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.checkpoint import CheckpointManifest, SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.storage.names import CHECKPOINT_PREFIX, SAVEPOINTS_DIRECTORY, checkpoint_directory
+from statelib.storage.names import CHECKPOINT_PREFIX, SAVEPOINTS_DIRECTORY, checkpoint_directory, checkpoint_number
 from statelib.storage.publish import METADATA_NAME
 
-_CHECKPOINT = re.compile(rf"([^/]+)/{CHECKPOINT_PREFIX}([0-9]+)/.+")
-_SAVEPOINT = re.compile(rf"{SAVEPOINTS_DIRECTORY}/savepoint-(.+)-([0-9]+)/.+")
+_CHECKPOINT = re.compile(rf"([^/]+)/({CHECKPOINT_PREFIX}[0-9]+)/.+")
+_SAVEPOINT = re.compile(rf"{SAVEPOINTS_DIRECTORY}/savepoint-(.+)-([0-9]{{1,16}})/.+")
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,32 @@ class FoundSnapshot:
 
 @dataclass(frozen=True)
 class OnStorage:
-    """``highest``: by pipeline, the highest id that any directory of the storage is named by."""
+    """``highest``: by pipeline, the highest id that any directory of a checkpoint is named by; ``savepoints``: all ids
+    that directories of savepoints in the storage are named by."""
 
     found: tuple[FoundSnapshot, ...]
     left_out: tuple[LeftOut, ...]
     highest: dict[PipelineName, int]
+    savepoints: dict[PipelineName, set[int]]
 
 
 def on_storage(deployment: Deployment, also: Sequence[str] = ()) -> OnStorage:
     """Every snapshot below the deployment's storage, and every savepoint in the directories ``also``.
 
-    Reads each ``_metadata``, nothing else. Of two savepoints with the same id the first is taken."""
+    Reads each ``_metadata``, nothing else. Of two snapshots with the same id the first is taken, a checkpoint before
+    savepoints."""
     root = deployment.root_uri()
     paths = [file.path for file in deployment.remover().list_files(root)]
     highest: dict[PipelineName, int] = {}
-    for match in filter(None, (_CHECKPOINT.fullmatch(p) or _SAVEPOINT.fullmatch(p) for p in paths)):
-        name = PipelineName(match[1])
-        highest[name] = max(highest.get(name, 0), int(match[2]))
+    savepoints: dict[PipelineName, set[int]] = {}
+    for path in paths:
+        if match := _CHECKPOINT.fullmatch(path):
+            name = PipelineName(match[1])
+            highest[name] = max(highest.get(name, 0), checkpoint_number(match[2]) or 0)
+        elif match := _SAVEPOINT.fullmatch(path):
+            savepoints.setdefault(PipelineName(match[1]), set()).add(int(match[2]))
     places = [f"{root}/{p}" for p in paths if p.endswith(f"/{METADATA_NAME}") and p.count("/") == 2]
+    places.sort(key=lambda place: checkpoint_number(place.split("/")[-2]) is None)
     places += [place for directory in also for place in _metadata_in(deployment, directory)]
     found: dict[tuple[PipelineName, CheckpointId], FoundSnapshot] = {}
     left_out = []
@@ -62,8 +70,10 @@ def on_storage(deployment: Deployment, also: Sequence[str] = ()) -> OnStorage:
         first = found.setdefault((got.manifest.pipeline, got.manifest.checkpoint_id), got)
         if first is not got and first.opened.directory != got.opened.directory:
             reason = f"the same snapshot as {first.opened.directory}"
+            if first.manifest.attempt != got.manifest.attempt:
+                reason = f"it says that it is the snapshot that lies in {first.opened.directory}, and is another one"
             left_out.append(LeftOut(got.opened.directory, reason, damaged=False))
-    return OnStorage(tuple(found.values()), tuple(left_out), highest)
+    return OnStorage(tuple(found.values()), tuple(left_out), highest, savepoints)
 
 
 def _metadata_in(deployment: Deployment, directory: str) -> Iterator[str]:

@@ -1,17 +1,18 @@
 """The rebuild story: the catalog is lost, or older than the storage; what lies there is entered again.
 
 A manifest says what its snapshot is, but not whether it was registered: that follows from what was built on it
-(``coordinator/rebuilding.py``). One that nothing was built on may be one that the gate had refused: it is read whole
-and judged again (``flows/rejudging.py``), and what does not pass goes into quarantine. What only the catalog knew is
-gone: aborted and deleted checkpoints, notes, reports, claims, and a restore that no run followed.
+(``coordinator/rebuilding.py``), and only the system's own checkpoints are asked. One that nothing was built on may be
+one that the gate had refused: it is read whole and judged again (``flows/rejudging.py``), and what does not pass goes
+into quarantine. What only the catalog knew is gone: aborted and deleted checkpoints, notes, reports, claims, and a
+restore that no run followed.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from statelib.catalog.rebuilding import Entry, Standing
-from statelib.coordinator.rebuilding import Proof, Published, head_of, proofs
-from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.coordinator.rebuilding import Proof, Published, head_of, later_head, proofs
+from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.checkpoint import commit_facts, interval_key
 from statelib.flows.inspection import verify
 from statelib.flows.published import FoundSnapshot, LeftOut, OnStorage, on_storage
@@ -24,6 +25,10 @@ from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts
 from statelib.storage.names import checkpoint_directory
 
 Name = tuple[PipelineName, CheckpointId]
+
+FARTHEST = 1 << 32
+"""How far the id of a savepoint may lie beyond those of its pipeline's checkpoints: it decides which id is given out
+next, and ids never come back."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +165,13 @@ class _Rebuild:
         self.give_up = {number for pipeline, number in give_up if pipeline == name}
         self.left_out = {left.directory: left for left in stored.left_out}
         self.found = {f.manifest.checkpoint_id: f for f in stored.found if f.manifest.pipeline == name}
-        self.highest = stored.highest.get(name, 0)
         self.rows = {r.checkpoint_id: r for r in deployment.catalog().list(name)}
+        catalog = deployment.catalog()
+        self.now, self.next_id = catalog.head(name), catalog.rebuilding.next_id(name)
+        own = [f.manifest.checkpoint_id for f in self.found.values() if f.manifest.kind is SnapshotKind.CHECKPOINT]
+        self.farthest = max([stored.highest.get(name, 0), self.next_id - 1, *own]) + FARTHEST
+        numbers = [self.farthest - FARTHEST, *self.found, *stored.savepoints.get(name, ())]
+        self.highest = max(number for number in numbers if number <= self.farthest)
 
     def plan(self) -> PipelinePlan:
         published = self._published()
@@ -171,15 +181,15 @@ class _Rebuild:
         for number in sorted(self.found):
             if number in self.rows:
                 continue
-            reason = self._refusal(number, proof[number])
+            how = proof.get(number, Proof.UNKNOWN)
+            reason = self._refusal(number, how)
             if reason is None:
-                taken[number] = self._taken(self.found[number], proof[number], taken)
+                taken[number] = self._taken(self.found[number], how, taken)
             else:
                 left_out.append(LeftOut(self.found[number].opened.directory, *reason))
         given_up = self._given_up({left.directory: left for left in left_out})
         gone = {record.directory for record in given_up}
-        there = {p.checkpoint_id for p in published}
-        missing = {p.base for p in published if p.base is not None} - there
+        missing = {p.base for p in published if p.base is not None} - {*self.found, *self.rows}
         standing = self._standing(published, {number for number, t in taken.items() if t.completed})
         known = tuple(sorted(set(self.found) & set(self.rows)))
         left = tuple(each for each in left_out if each.directory not in gone)
@@ -232,12 +242,14 @@ class _Rebuild:
         return chain if chain and chain[0].state is CheckpointState.COMPLETED else []
 
     def _published(self) -> list[Published]:
-        found = [_published(self.found[number]) for number in sorted(set(self.found) - set(self.rows))]
+        """The system's own checkpoints, which alone tell where the pipeline stands."""
         done = CheckpointState.PENDING, CheckpointState.ABORTED
-        return found + [
+        every = [_published(self.found[number]) for number in sorted(set(self.found) - set(self.rows))] + [
             Published(r.checkpoint_id, r.kind, r.epoch, r.generation, r.base, r.state not in done)
             for r in self.rows.values()
+            if r.base is None or r.base < r.checkpoint_id
         ]
+        return [p for p in every if p.kind is SnapshotKind.CHECKPOINT]
 
     def _refusal(self, number: CheckpointId, proof: Proof) -> tuple[str, bool] | None:
         """Why a snapshot is not entered, and whether it is damaged; None if it is."""
@@ -245,26 +257,39 @@ class _Rebuild:
             return "left out as you said", False
         if proof is Proof.PASSED_OVER:
             return str(proof), False
+        if number > self.farthest:
+            return f"its id {number} is far beyond those of the pipeline: expected at most {self.farthest}", True
         whole = proof is Proof.UNKNOWN
         if whole:
             self.reading(f"{self.name}/{number}")
-        problems = verify(self.found[number].opened, read_data=whole, scratch=self.deployment.scratch()).problems
+        opened = self.found[number].opened
+        try:
+            commit_facts(opened, "")
+            opened.keyed_operator()
+            problems = verify(opened, read_data=whole, scratch=self.deployment.scratch()).problems
+        except (InvalidRequestError, NotFoundError, UnsupportedError) as error:
+            return error.message, True
         return (problems[0], True) if problems else None
 
     def _standing(self, published: Sequence[Published], taken: set[CheckpointId]) -> Standing:
-        catalog = self.deployment.catalog()
-        now, next_id = catalog.head(self.name), catalog.rebuilding.next_id(self.name)
-        top = max([self.highest, *self.found, next_id - 1])
+        now = self.now
         new = [p for p in published if p.checkpoint_id in self.found and p.checkpoint_id not in self.rows]
-        epoch = Epoch(max([now.epoch, *(p.epoch + 1 for p in new)]))
-        if not any(p.epoch > now.epoch for p in new):
-            head = PipelineHead(self.name, epoch, now.generation, now.head, now.parallelism, now.cancelled)
-            return Standing(head, top + 1, now.epoch, next_id)
-        complete = {n for n, r in self.rows.items() if r.state is CheckpointState.COMPLETED}
-        chosen = head_of(published, taken | complete)
-        generation = max(p.generation for p in published)
-        head = PipelineHead(self.name, epoch, generation, chosen, self._parallelism(chosen, generation), now.cancelled)
-        return Standing(head, top + 1, now.epoch, next_id)
+        epoch = max([now.epoch, *(p.epoch + 1 for p in new)])
+        chosen, generation = now.head, now.generation
+        guessed = bool(new) and self.deployment.catalog().rebuilding.is_as_rebuilt(self.name)
+        if guessed or any(p.epoch > now.epoch for p in new):
+            complete = {n for n, r in self.rows.items() if r.state is CheckpointState.COMPLETED}
+            chosen = head_of(published, taken | complete)
+            generation = max(p.generation for p in published)
+        else:
+            chosen = later_head(published, now.head, now.generation, taken)
+        parallelism = now.parallelism
+        if (chosen, generation) != (now.head, now.generation):
+            # What is pending was begun on the old one, and may not become the head.
+            epoch = max(epoch, now.epoch + 1)
+            parallelism = self._parallelism(chosen, generation)
+        head = PipelineHead(self.name, Epoch(epoch), generation, chosen, parallelism, now.cancelled)
+        return Standing(head, self.highest + 1, now.epoch, self.next_id)
 
     def _parallelism(self, head: CheckpointId | None, generation: int) -> int | None:
         """A restore may have set another one than the pipeline file has: then the head has it."""

@@ -1,6 +1,8 @@
 """The restore story: find the checkpoint, say what would happen, then make it the pipeline's head."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from statelib.catalog.catalog import Catalog
@@ -8,12 +10,12 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.flows.adoption import adopt_snapshot, check_adoptable
 from statelib.flows.continuation import Continuation, continuation
+from statelib.flows.identity import row_of
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.quarantine import check_not_quarantined
 from statelib.flows.restore_estimate import newest_throughput
 from statelib.flows.snapshot import RestoreLayout, lay_out
-from statelib.flows.wiring import Deployment
-from statelib.model.handles import ByteStreamStateHandle
+from statelib.flows.wiring import PLACES, Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
@@ -110,17 +112,21 @@ class RestorePlan:
 def find_checkpoint(
     deployment: Deployment, pipeline: PipelineName, checkpoint: str
 ) -> tuple[CheckpointRecord | None, Checkpoint]:
-    """By id, or by the path of a directory; the record is None where it is none of the pipeline's. Raises
-    NotFoundError; InvalidRequestError (``not-completed``, ``quarantined``) for one that never completed, whichever
-    pipeline took it."""
+    """By id, or by the path of a directory, which leads to the snapshot that lies there, wherever the catalog has it;
+    the record is None where it is none of the pipeline's.
+
+    Raises NotFoundError; InvalidRequestError (``not-completed``, ``quarantined``) for one that never completed,
+    whichever pipeline took it."""
     catalog = deployment.catalog()
     if not checkpoint.isdecimal():
         opened = open_checkpoint(checkpoint, storage_root=deployment.storage_root)
-        place = opened.directory.rstrip("/")
-        writer = opened.manifest.pipeline if opened.manifest else pipeline
-        known = [r for name in (pipeline, writer) for r in catalog.list(name) if r.directory.rstrip("/") == place]
-        record = _completed(known[0]) if known else None
-        return (record if record and record.pipeline == pipeline else None), opened
+        row = row_of(deployment, pipeline, opened)
+        if row is None:
+            return None, opened
+        record = _completed(row)
+        if record.directory.rstrip("/") != opened.directory.rstrip("/"):
+            opened = open_checkpoint(record.directory, storage_root=deployment.storage_root)
+        return (record if record.pipeline == pipeline else None), opened
     record = _completed(catalog.get(pipeline, CheckpointId(int(checkpoint))))
     return record, open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
 
@@ -144,15 +150,15 @@ def plan_restore(
 
     Raises NotFoundError, InvalidRequestError (``not-completed``, ``bad-parallelism``, ``backend-changed``,
     ``max-parallelism-changed``, ``state-schema-changed``, ``non-restored-state``, ``other-pipeline``,
-    ``other-operator``, ``claim-outside-root``),
+    ``other-operator``, and what :func:`~statelib.flows.held_files.check_files` raises),
     UnsupportedError (``foreign-snapshot``).
     """
     name = PipelineName(pipeline.name)
     record, opened = find_checkpoint(deployment, name, checkpoint)
     source = _check_restorable(pipeline, opened)
+    if claim_mode is ClaimMode.CLAIM and not checkpoint.isdecimal():
+        _check_claimed(checkpoint, opened)
     catalog = deployment.catalog()
-    if claim_mode is ClaimMode.CLAIM:
-        _check_claim(opened)
     head = catalog.head(name)
     new = parallelism if parallelism is not None else head.parallelism or pipeline.parallelism
     check_parallelism(new, pipeline.max_parallelism)
@@ -211,21 +217,15 @@ def check_state(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
     return continuation(pipeline, opened).check()
 
 
-def _check_claim(opened: Checkpoint) -> None:
-    """Claiming makes the files ours to delete, so none may lie outside the claimed directory; those that the
-    pipeline's own checkpoints share are ours already."""
-    reader = opened.reader()
-    for stream in opened.streams():
-        if isinstance(stream, ByteStreamStateHandle):
-            continue
-        try:
-            reader.locate(stream)
-        except InvalidRequestError as error:
-            raise InvalidRequestError(
-                f"{opened.directory} refers to {stream.path}, which lies outside it: it cannot be claimed",
-                kind="claim-outside-root",
-                hint="restore with claim mode NO_CLAIM",
-            ) from error
+def _check_claimed(path: str, opened: Checkpoint) -> None:
+    """Only what lies where its user says that it lies may become the system's, to delete in time."""
+    place = path.removesuffix("/_metadata")
+    if PLACES.same_place(opened.directory, place) is not True:
+        raise InvalidRequestError(
+            f"{place} is the snapshot that the catalog has in {opened.directory}, or a copy of it",
+            kind="known-elsewhere",
+            hint="claim that by its id, or restore with claim mode NO_CLAIM",
+        )
 
 
 def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan, owner: str) -> PipelineHead:
@@ -257,19 +257,39 @@ def adopt_former(deployment: Deployment, pipeline: Pipeline, owner: str) -> Pipe
 
 
 def hold_source(deployment: Deployment, plan: RestorePlan, holder: str) -> None:
-    """Keep retention and gc away from the plan's checkpoint until :func:`release_source`, a day at most.
+    """Keep retention and gc away from the plan's checkpoint until :func:`release_source`, a day at most; also from
+    another pipeline's, if it is that.
 
     A snapshot that is not in the catalog belongs to its user and needs no holding. Raises
     InvalidRequestError (``not-completed``) if the checkpoint was let go of since it was planned.
     """
-    if plan.checkpoint_id is not None:
-        cleanup = deployment.catalog().cleanup
-        cleanup.pin(PipelineName(plan.pipeline), CheckpointId(plan.checkpoint_id), f"restore:{holder}", HOLD_MS)
+    cleanup = deployment.catalog().cleanup
+    for pipeline, checkpoint_id in _sources(deployment, plan):
+        cleanup.pin(pipeline, checkpoint_id, f"restore:{holder}", HOLD_MS)
 
 
 def release_source(deployment: Deployment, plan: RestorePlan, holder: str) -> None:
     """The restore is over: as the head, its checkpoint is safe."""
-    deployment.catalog().cleanup.unpin(PipelineName(plan.pipeline), f"restore:{holder}")
+    cleanup = deployment.catalog().cleanup
+    for pipeline, _ in _sources(deployment, plan):
+        cleanup.unpin(pipeline, f"restore:{holder}")
+
+
+@contextmanager
+def holding_source(deployment: Deployment, plan: RestorePlan, holder: str) -> Iterator[None]:
+    """Hold the plan's checkpoint while the block runs, however it ends."""
+    hold_source(deployment, plan, holder)
+    try:
+        yield
+    finally:
+        release_source(deployment, plan, holder)
+
+
+def _sources(deployment: Deployment, plan: RestorePlan) -> list[tuple[PipelineName, CheckpointId]]:
+    """The catalog's rows of the plan's snapshot."""
+    if plan.checkpoint_id is not None:
+        return [(PipelineName(plan.pipeline), CheckpointId(plan.checkpoint_id))]
+    return deployment.catalog().cleanup.living_in(plan.directory)
 
 
 def _abandoned(catalog: Catalog, head: PipelineHead, record: CheckpointRecord | None) -> list[CheckpointRecord]:

@@ -48,7 +48,7 @@ from statelib.snapshots.previous import (
     previous_changelog,
     previous_snapshot,
 )
-from statelib.storage.filesystem import SHARED_DIRECTORY
+from statelib.storage.names import SHARED_DIRECTORY
 from statelib.storage.places import is_absolute
 from statelib.storage.references import encode_reference
 from statelib.storage.views import CheckpointStorageCoordinatorView, CheckpointStorageWorkerView, StorageReference

@@ -21,10 +21,12 @@ from statelib.model.checkpoint import (
     SnapshotKind,
     SourcePosition,
 )
-from statelib.model.ids import AttemptId, CheckpointId, Epoch, pipeline_name
+from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, Epoch, pipeline_name
 from statelib.model.key_groups import MAX_MAX_PARALLELISM, KeyGroupRange
 from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.serializers.type_text import parse_type
+
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 
 T = TypeVar("T")
 _Json = dict[str, object]
@@ -68,17 +70,17 @@ def manifest_to_json(manifest: CheckpointManifest) -> _Json:
 def manifest_from_json(content: object) -> CheckpointManifest:
     """Raises ValueError, or the StatelibError of a model class that refuses a value."""
     o = _Object(content, "manifest")
-    base = o.optional_integer("base")
+    base = o.optional_number("base")
     manifest = CheckpointManifest(
         pipeline=pipeline_name(o.text("pipeline")),
-        checkpoint_id=CheckpointId(o.integer("checkpoint_id")),
+        checkpoint_id=CheckpointId(o.number("checkpoint_id")),
         kind=SnapshotKind(o.text("kind")),
         strategy=o.text("strategy"),
-        epoch=Epoch(o.integer("epoch")),
+        epoch=Epoch(o.number("epoch")),
         attempt=AttemptId(o.text("attempt")),
-        generation=o.integer("generation"),
+        generation=o.number("generation"),
         base=None if base is None else CheckpointId(base),
-        created_at_ms=o.integer("created_at_ms"),
+        created_at_ms=o.moment("created_at_ms"),
         position=_position_from_json(o.child("position")),
         events=_events_from_json(o.child("events")),
         schema=schema_from_json(o.value("schema")),
@@ -96,6 +98,8 @@ def manifest_from_json(content: object) -> CheckpointManifest:
         keys_changed=o.later_integer("keys_changed"),
         drained=o.has("drained") and o.boolean("drained"),
     )
+    if base is not None and base >= manifest.checkpoint_id:
+        raise ValueError(f"base {base} of checkpoint {manifest.checkpoint_id}: expected an older one")
     if len(manifest.statistics) != len(manifest.schema.states):
         raise ValueError(f"{len(manifest.statistics)} statistics for {len(manifest.schema.states)} states")
     return manifest
@@ -107,7 +111,7 @@ def _restores_from_json(o: "_Object") -> tuple[RestoreMeasure | None, ...]:
 
 
 def _origin_from_json(o: "_Object") -> Origin:
-    return Origin(pipeline_name(o.text("pipeline")), CheckpointId(o.integer("checkpoint_id")))
+    return Origin(pipeline_name(o.text("pipeline")), CheckpointId(o.number("checkpoint_id")))
 
 
 def schema_to_json(schema: KeyedStateSchema) -> _Json:
@@ -184,7 +188,7 @@ def _position_to_json(position: SourcePosition) -> _Json:
 
 
 def _position_from_json(o: "_Object") -> SourcePosition:
-    start, end = o.optional_integer("start_ms"), o.optional_integer("end_ms")
+    start, end = o.optional_moment("start_ms"), o.optional_moment("end_ms")
     if (start is None) != (end is None):
         raise ValueError("position: start_ms and end_ms go together")
     interval = None if start is None or end is None else DataInterval(start, end)
@@ -290,6 +294,26 @@ class _Object:
         if isinstance(value, bool) or not -(2**63) <= value < 2**63:
             raise ValueError(f"{self._where}.{name}: expected a number of 64 bits")
         return value
+
+    def number(self, name: str) -> int:
+        """An id, an epoch or a generation."""
+        value = self.integer(name)
+        if not 0 <= value <= MAX_NUMBER:
+            raise ValueError(f"{self._where}.{name}: expected 0 to {MAX_NUMBER}")
+        return value
+
+    def optional_number(self, name: str) -> int | None:
+        return self._optional(name, self.number)
+
+    def moment(self, name: str) -> int:
+        """Epoch milliseconds of a year that can be shown."""
+        value = self.integer(name)
+        if not _FIRST_MS <= value <= _LAST_MS:
+            raise ValueError(f"{self._where}.{name}: expected a moment of the years 1 to 9999")
+        return value
+
+    def optional_moment(self, name: str) -> int | None:
+        return self._optional(name, self.moment)
 
     def optional_text(self, name: str) -> str | None:
         return self._optional(name, self.text)

@@ -13,6 +13,9 @@ Epoch = NewType("Epoch", int)
 AttemptId = NewType("AttemptId", str)
 """32 lower-case hex digits, new for every try at writing a checkpoint; part of every file name."""
 
+MAX_NUMBER = 2**53 - 1
+"""The largest id, epoch and generation: what every reader of JSON keeps exactly. No pipeline gets there by itself."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
@@ -28,3 +31,16 @@ def pipeline_name(text: str) -> PipelineName:
             kind="bad-name",
         )
     return PipelineName(text)
+
+
+def issued_number(value: int, pipeline: PipelineName, what: str) -> int:
+    """Return an id, epoch or generation that is about to be given out.
+
+    Raises InvalidRequestError (``numbers-exhausted``): what is written with a larger one could not be read."""
+    if value > MAX_NUMBER:
+        raise InvalidRequestError(
+            f"pipeline {pipeline} would get the {what} {value}: expected at most {MAX_NUMBER}",
+            kind="numbers-exhausted",
+            hint="a forged snapshot was entered into the catalog: rebuild it without that one",
+        )
+    return value

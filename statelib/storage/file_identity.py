@@ -28,6 +28,16 @@ def identity_of(path: str) -> FileIdentity:
     return FileIdentity(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
+def same_file(first: str, second: str) -> bool | None:
+    """Whether two paths lead to one file; None where that cannot be said: one is not there, or they lie on two devices,
+    which may be two mounts of one disk."""
+    try:
+        one, other = os.stat(first), os.stat(second)
+    except OSError:
+        return None
+    return one.st_ino == other.st_ino if one.st_dev == other.st_dev else None
+
+
 @dataclass(frozen=True)
 class KnownFile:
     """A local file that holds the bytes of a stream."""

@@ -26,6 +26,7 @@ from statelib.storage.failures import storage_errors
 from statelib.storage.merging import FileMergingStorage, whole_files
 from statelib.storage.names import (
     SAVEPOINTS_DIRECTORY,
+    SHARED_DIRECTORY,
     checkpoint_directory,
     file_prefix,
     is_numbered,
@@ -46,7 +47,6 @@ from statelib.storage.views import (
 
 DEFAULT_INLINE_THRESHOLD_BYTES = 20 * 1024
 MAX_INLINE_THRESHOLD_BYTES = 1 << 20
-SHARED_DIRECTORY = "shared"
 
 
 def check_inline_threshold(size_bytes: int) -> None:

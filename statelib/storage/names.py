@@ -4,11 +4,14 @@ import itertools
 import re
 
 from statelib.errors import InvalidRequestError
-from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, PipelineName
 from statelib.storage.uris import shown
 
 TASK_OWNED_DIRECTORY = "taskowned"
 """Below a pipeline's directory, as in Flink; what lies there no coordinator removes."""
+
+SHARED_DIRECTORY = "shared"
+"""Below a pipeline's directory: files that several of its checkpoints may refer to."""
 
 SAVEPOINTS_DIRECTORY = "savepoints"
 """Below a storage's root, beside the pipelines."""
@@ -16,6 +19,7 @@ SAVEPOINTS_DIRECTORY = "savepoints"
 CHECKPOINT_PREFIX = "chk-"
 """Of the name of a checkpoint's directory."""
 _ATTEMPT = re.compile(r"[0-9a-f]{32}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 _task_owned = itertools.count()
 
 
@@ -34,7 +38,9 @@ def checkpoint_directory(checkpoint_id: CheckpointId) -> str:
 def checkpoint_number(directory: str) -> CheckpointId | None:
     """The other way round; None for any other name."""
     number = directory.removeprefix(CHECKPOINT_PREFIX)
-    return CheckpointId(int(number)) if number != directory and number.isdecimal() else None
+    if number == directory or not _NUMBER.fullmatch(number) or int(number) > MAX_NUMBER:
+        return None
+    return CheckpointId(int(number))
 
 
 def savepoint_directory(pipeline: PipelineName, checkpoint_id: CheckpointId) -> str:

@@ -24,6 +24,7 @@ from statelib.storage.filesystem import DEFAULT_INLINE_THRESHOLD_BYTES, check_in
 from statelib.storage.merging import FileMergingStorage, whole_files
 from statelib.storage.names import (
     SAVEPOINTS_DIRECTORY,
+    SHARED_DIRECTORY,
     TASK_OWNED_DIRECTORY,
     checkpoint_directory,
     file_prefix,
@@ -49,7 +50,6 @@ from statelib.storage.views import (
 )
 
 LOCATION_NAME = ".location"
-SHARED_NAME = "shared"
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class ObjectStreamFactory:
         self.is_of_pipeline = is_of_pipeline
         self._objects = Bucket(directory.bucket_uri, storage.retries)
         self._directory = directory
-        self._shared = object_location(storage.root).below(storage.pipeline, SHARED_NAME)
+        self._shared = object_location(storage.root).below(storage.pipeline, SHARED_DIRECTORY)
         self._prefix = prefix
         self.inline_threshold_bytes = storage.inline_threshold_bytes
         self._scratch = storage.scratch

@@ -12,6 +12,7 @@ from typing import Protocol
 from statelib.errors import UnsupportedError
 from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.storage.file_identity import same_file
 from statelib.storage.filesystem import FileSystemCheckpointStorage
 from statelib.storage.inventory import FileFinding, StoredFile, list_files, verify_files
 from statelib.storage.objects import ObjectCheckpointStorage
@@ -19,7 +20,7 @@ from statelib.storage.objects_inventory import list_objects, verify_objects
 from statelib.storage.objects_publish import read_published_object
 from statelib.storage.objects_reader import ObjectReader
 from statelib.storage.objects_uris import is_object, object_location
-from statelib.storage.publish import read_published
+from statelib.storage.publish import METADATA_NAME, read_published
 from statelib.storage.reader import DirectoryReader
 from statelib.storage.retries import Retries
 from statelib.storage.uris import AllowedRoot, local_path, relative_parts, shown, to_uri
@@ -178,6 +179,18 @@ class Places:
         if is_absolute(path):
             return self.kind(path).normalised(path)
         return "/".join((self.kind(directory).normalised(directory), *relative_parts(path)))
+
+    def same_place(self, first: str, second: str) -> bool | None:
+        """Whether two directories of published snapshots are one, however they are written or linked; None where only
+        their content can tell, as with two mounts of one disk."""
+        if self.kind(first).normalised(first) == self.kind(second).normalised(second):
+            return True
+        if is_object(first) and is_object(second):
+            same_bucket = object_location(first).bucket_uri == object_location(second).bucket_uri
+            return False if same_bucket else None
+        if is_object(first) or is_object(second):
+            return None
+        return same_file(*(f"{local_path(place)}/{METADATA_NAME}" for place in (first, second)))
 
     def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
         """Of one pipeline's checkpoints below ``root``; its savepoints may go to places of any kind."""

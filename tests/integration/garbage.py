@@ -140,10 +140,23 @@ def directories(here: Deployment) -> set[str]:
 def put_file(here: Deployment, path: str, text: str) -> str:
     """Put a file below the storage's root, as somebody else may do; returns its URI."""
     uri = f"{here.root_uri()}/{path}"
+    put_bytes(uri, text.encode())
+    return uri
+
+
+def put_bytes(uri: str, data: bytes) -> None:
+    """Write a file or an object, wherever its URI leads."""
     if is_object(uri):
         location = object_location(uri)
-        Bucket(location.bucket_uri, IMPATIENT).put(location.key, len(text), lambda: iter([text.encode()]))
+        Bucket(location.bucket_uri, IMPATIENT).put(location.key, len(data), lambda: iter([data]))
     else:
         Path(local_path(uri)).parent.mkdir(parents=True, exist_ok=True)
-        Path(local_path(uri)).write_text(text)
-    return uri
+        Path(local_path(uri)).write_bytes(data)
+
+
+def bytes_at(uri: str) -> bytes:
+    """Read a file or an object, wherever its URI leads."""
+    if is_object(uri):
+        location = object_location(uri)
+        return Bucket(location.bucket_uri, IMPATIENT).read(location.key, 1 << 30)
+    return Path(local_path(uri)).read_bytes()

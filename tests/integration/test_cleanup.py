@@ -27,7 +27,7 @@ from garbage import (
 )
 from worlds import checkpoint_of, day, publish_here
 
-from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError
+from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, NotFoundError, RetryableError
 from statelib.flows.checkpoint import abort, begin, register
 from statelib.flows.cleanup import collect_garbage, dispose, retire
 from statelib.flows.inspection import verify_at
@@ -39,6 +39,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.storage.placed_removal import PlacedRemover
 from statelib.storage.removal import StoredFile
+from statelib.storage.uris import local_path
 
 TALLY = PipelineName("tally")
 PATIENCE_S = 300
@@ -378,3 +379,22 @@ def test_gc_in_another_process_beside_running_checkpoints(on_files: Deployment) 
     cleaned(here)
     assert stored(here) == needed(here)
     assert len(completed(here)) == 2
+
+
+@pytest.mark.parametrize("damaged", ["_metadata", "a file"])
+def test_nothing_older_goes_while_the_head_cannot_be_read(tmp_path: Path, damaged: str) -> None:
+    here = tally(tmp_path, retain="{count: 1}")
+    days(here, 1, 3)
+    newest = Path(local_path(here.root_uri()), "tally", "chk-3")
+    victim = next(path for path in sorted(newest.iterdir()) if (path.name == "_metadata") == (damaged == "_metadata"))
+    good = victim.read_bytes()
+    victim.write_bytes(good[:-1])
+    for dry_run in (True, False):
+        with pytest.raises(CorruptStateError) as refusal:
+            retire(here, dry_run=dry_run)
+        assert (refusal.value.kind, "tally/3" in refusal.value.message) == ("damaged-head", True)
+    collect_garbage(here)
+    assert completed(here) == [1, 2, 3]
+    victim.write_bytes(good)
+    cleaned(here)
+    assert completed(here) == [3]

@@ -1,8 +1,11 @@
 """``statelib restore``: the plan, the question, and what the next run then builds on."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +15,10 @@ from foreign import savepoint
 from shop import environment, open_shop, sales
 from shop_cli import call, refused, said
 from typer.testing import CliRunner
-from worlds import checkpoint_of
+from worlds import CHECKOUT, checkpoint_of
 
 from statelib.cli.main import app
+from statelib.flows.cleanup import collect_garbage, retire
 from statelib.flows.inspection import verify
 from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment
@@ -192,16 +196,19 @@ def outside(directory: Path, elsewhere: Path) -> None:
     (directory / "_metadata").write_bytes(append_manifest(data, replace(manifest, files=files)))
 
 
-def test_files_outside_the_directory_cannot_be_claimed(untouched: Deployment, tmp_path: Path) -> None:
+def test_files_outside_the_directory_are_refused_by_both_modes(untouched: Deployment, tmp_path: Path) -> None:
+    """Also by a dry run: no run could read them, and who claimed them would delete them."""
     source = f"{untouched.storage_root}/sales/chk-2"
     beside, inside = (Path(shutil.copytree(source, tmp_path / name)) for name in ("beside", "inside"))
     outside(beside, tmp_path / "beside-2")
     outside(inside, inside)
     before = head(untouched), states(untouched)
     claim = ("restore", "sales", "--claim-mode", "claim")
-    line = refused(untouched, *claim, beside, "--yes")
-    assert str(tmp_path / "beside-2") in line
-    assert line.endswith("which lies outside it: it cannot be claimed")
+    for words in (claim, claim[:2]):
+        for option in ("--yes", "--dry-run"):
+            line = refused(untouched, *words, beside, option)
+            assert str(tmp_path / "beside-2") in line
+            assert line.endswith("which this snapshot did not write")
     assert "claim mode   claim\n" in said(untouched, *claim, inside, "--dry-run")
     assert (head(untouched), states(untouched)) == before
 
@@ -216,3 +223,23 @@ def test_a_state_that_is_no_more_is_left_out_only_when_that_is_said(shop: Deploy
     assert re.search(r"^not restored 'items' \(list<string, void>\), 3 entries$", told.stdout, re.MULTILINE)
     assert re.search(r"^state +'total': COMPATIBLE_AS_IS$", told.stdout, re.MULTILINE)
     assert "only if the pipeline file says 'allow_non_restored_state: true'" in told.stdout + told.stderr
+
+
+def test_retention_leaves_alone_what_a_person_is_asked_about(shop: Deployment) -> None:
+    file = Path(shop.pipelines_directory, "sales.yaml")
+    file.write_text(file.read_text().replace("bytes: 1}", "bytes: 1, retain: {count: 1}}"))
+    checkpoint_of(shop, "sales", 3, sales(200))
+    words = [sys.executable, "-m", "statelib", "restore", "sales", "1"]
+    pipe = subprocess.PIPE
+    env = os.environ | environment(shop)
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=env, cwd=CHECKOUT) as asked:
+        assert asked.stderr is not None
+        question = b""
+        while not question.endswith(b"Restore? [y/N]:"):
+            question += asked.stderr.read(1) or pytest.fail(f"never asked: {question.decode()}")
+        meanwhile = retire(shop, "sales")[0].checkpoints
+        collect_garbage(shop)
+        asked.communicate(b"y\n")
+    assert (asked.returncode, meanwhile, head(shop).head) == (0, (2, 5), 1)
+    assert retire(shop, "sales")[0].checkpoints == (), "what is left behind is kept for a while, too"
+    assert shop.catalog().cleanup.situation(SALES).in_use == frozenset(), "nothing is held any more"

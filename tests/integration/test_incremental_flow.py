@@ -193,7 +193,7 @@ def test_a_checkpoint_outside_the_storage_is_confined_to_its_directory(here: Dep
         assert caught.value.kind == "outside-root"
     with pytest.raises(InvalidRequestError) as caught:
         restore(here, str(copy), None, ClaimMode.CLAIM)
-    assert caught.value.kind == "claim-outside-root"
+    assert caught.value.kind == "foreign-file"
     assert not verify(resolve(here, own)).problems, "by its path, in the storage, it is our own"
     restore(here, "1", None, ClaimMode.CLAIM)
     assert shared(run(here, 2))

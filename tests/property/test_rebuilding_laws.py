@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from statelib.coordinator.rebuilding import Proof, Published, head_of, proofs
+from statelib.coordinator.rebuilding import Proof, Published, head_of, later_head, proofs
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, Epoch
 
@@ -26,7 +26,7 @@ class World:
     registered: set[CheckpointId] = field(default_factory=set)
     published: dict[CheckpointId, Published] = field(default_factory=dict)
     traced: bool = True
-    """Whether a snapshot was published since the last restore."""
+    """Whether a checkpoint was published since the last restore."""
 
     def step(self, what: str, registers: bool, which: int) -> None:
         if what == "checkpoint":
@@ -44,8 +44,12 @@ class World:
             for number in old if which % 2 else []:
                 del self.published[number]
 
+    def checkpoints(self) -> list[Published]:
+        return [p for p in self.published.values() if p.kind is CHECKPOINT]
+
     def _publish(self, kind: SnapshotKind, registers: bool) -> None:
-        number, self.next_id, self.traced = CheckpointId(self.next_id), self.next_id + 1, True
+        number, self.next_id = CheckpointId(self.next_id), self.next_id + 1
+        self.traced |= kind is CHECKPOINT
         self.published[number] = Published(number, kind, Epoch(self.epoch), self.generation, self.head)
         if registers:
             self.registered.add(number)
@@ -58,7 +62,7 @@ def test_proofs_are_right_and_the_head_is_found(steps: list[tuple[str, bool, int
     world = World()
     for step in steps:
         world.step(*step)
-    published = list(world.published.values())
+    published = world.checkpoints()
     found = proofs(published)
     for number, proof in found.items():
         if proof is Proof.BUILT_ON:
@@ -82,11 +86,50 @@ def test_what_the_catalog_says_is_not_doubted(steps: list[tuple[str, bool, int]]
     assert set(proofs(known).values()) <= {Proof.CATALOG}
 
 
-def test_a_savepoint_tells_of_a_restore_that_no_checkpoint_followed() -> None:
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(st.lists(STEPS, max_size=40), st.data())
+def test_what_is_entered_later_moves_the_head_to_where_it_was(
+    steps: list[tuple[str, bool, int]], data: st.DataObject
+) -> None:
+    """A first rebuild could not read some checkpoints; once it can, the pipeline stands where it stood."""
+    world = World()
+    for step in steps:
+        world.step(*step)
+    published = world.checkpoints()
+    if not published or not world.traced or world.generation != max(p.generation for p in published):
+        return
+    readable = {p.checkpoint_id for p in published if p.checkpoint_id in world.registered}
+    late = data.draw(st.sets(st.sampled_from(sorted(readable)))) if readable else set()
+    first = head_of(published, readable - late)
+    bases = {p.checkpoint_id: p.base for p in published}
+    lineage, at = [], world.head
+    while at is not None:
+        lineage.append(at)
+        at = bases.get(at)
+    newest = next(p for p in published if p.checkpoint_id == world.head) if world.head else None
+    if newest is not None and newest.generation == world.generation and (first is None or first in lineage):
+        assert later_head(published, first, world.generation, late) == world.head
+
+
+def test_a_generation_without_a_checkpoint_that_can_be_read_stands_on_what_it_began_with() -> None:
     one = Published(CheckpointId(1), CHECKPOINT, Epoch(1), 0, None)
     two = Published(CheckpointId(2), CHECKPOINT, Epoch(2), 0, CheckpointId(1))
-    saved = Published(CheckpointId(3), SAVEPOINT, Epoch(3), 1, CheckpointId(1))
+    three = Published(CheckpointId(3), CHECKPOINT, Epoch(4), 1, CheckpointId(1))
     assert head_of([one, two], {1, 2}) == 2
-    assert head_of([one, two, saved], {1, 2, 3}) == 1
-    assert head_of([two, saved], {2, 3}) == 2, "1 is gone: the newest there is"
+    assert head_of([one, two, three], {1, 2}) == 1
+    assert head_of([two, three], {2}) == 2, "1 is gone: the newest there is"
     assert head_of([], set()) is None
+
+
+def test_only_what_was_built_on_the_head_moves_it() -> None:
+    one = Published(CheckpointId(1), CHECKPOINT, Epoch(1), 0, None)
+    two = Published(CheckpointId(2), CHECKPOINT, Epoch(2), 0, CheckpointId(1))
+    three = Published(CheckpointId(3), CHECKPOINT, Epoch(3), 0, CheckpointId(2))
+    aside = Published(CheckpointId(4), CHECKPOINT, Epoch(4), 0, None)
+    restored = Published(CheckpointId(5), CHECKPOINT, Epoch(6), 1, CheckpointId(1))
+    every = [one, two, three, aside, restored]
+    assert later_head(every, CheckpointId(1), 0, {2}) == 2
+    assert later_head(every, CheckpointId(1), 0, {3}) == 3, "2 is still not to be read"
+    assert later_head(every, CheckpointId(2), 0, {1, 4, 5}) == 2
+    assert later_head(every, CheckpointId(1), 1, {2, 3}) == 1, "a restore left them behind"
+    assert later_head(every, None, 0, {1}) == 1

@@ -1,0 +1,46 @@
+"""Snapshots whose manifest says what a stranger wants it to say, made of good ones; on files and on objects."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from garbage import bytes_at, put_bytes
+
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.wiring import PLACES
+from statelib.formats.manifest import append_manifest
+from statelib.formats.metadata import encode_metadata
+from statelib.model.checkpoint import CheckpointManifest, FileRecord
+from statelib.model.key_groups import KeyGroupRange
+from statelib.wire.checksum import content_hash
+
+Change = Callable[[CheckpointManifest], CheckpointManifest]
+
+
+def rewritten(directory: str, change: Change) -> None:
+    """Write the ``_metadata`` of the snapshot there anew, with the manifest that ``change`` makes."""
+    opened = open_checkpoint(directory)
+    assert opened.manifest is not None
+    data = append_manifest(encode_metadata(opened.metadata), change(opened.manifest))
+    put_bytes(f"{opened.directory}/_metadata", data)
+
+
+def copied(directory: str, to: str, change: Change | None = None) -> str:
+    """Copy a snapshot that lies in one directory; returns the URI of the copy."""
+    target = PLACES.kind(to).normalised(to)
+    for file in PLACES.kind(directory).list_files(directory):
+        put_bytes(f"{target}/{file.path}", bytes_at(f"{directory}/{file.path}"))
+    if change is not None:
+        rewritten(target, change)
+    return target
+
+
+def described(uri: str, named: str | None = None) -> FileRecord:
+    """A record that describes a file truly. ``named``: the path in the record, None: the file's URI."""
+    data = bytes_at(uri)
+    found = content_hash(data)
+    return FileRecord(named or uri, len(data), found.crc32c, 0, KeyGroupRange(0, 0), xxh3=found.xxh3)
+
+
+def also_naming(*records: FileRecord) -> Change:
+    """Let the manifest name more files than the snapshot has."""
+    return lambda manifest: replace(manifest, files=(*manifest.files, *records))

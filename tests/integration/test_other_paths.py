@@ -1,0 +1,146 @@
+"""A checkpoint that is reached by another path than the catalog's is the same checkpoint, and loses nothing by it."""
+
+import os
+from pathlib import Path
+
+import pytest
+from garbage import days, events, save, tally
+from hostile_snapshots import copied
+from worlds import checkpoint_of
+
+from statelib.errors import ConflictError, InvalidRequestError
+from statelib.flows.checkpoint import commit_facts
+from statelib.flows.cleanup import collect_garbage, dispose, retire
+from statelib.flows.inspection import verify_at
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.orphans import orphans
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.wiring import PLACES, Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState, ClaimMode
+from statelib.storage.uris import local_path
+
+TALLY = PipelineName("tally")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Deployment:
+    return tally(tmp_path, retain="{count: 1}")
+
+
+def linked(here: Deployment, tmp_path: Path) -> str:
+    """The storage's root by another path."""
+    os.symlink(local_path(here.root_uri()), tmp_path / "link")
+    return str(tmp_path / "link")
+
+
+def restored(here: Deployment, path: str, mode: ClaimMode = ClaimMode.NO_CLAIM) -> CheckpointId:
+    pipeline = here.pipeline("tally")
+    head = apply_restore(here, pipeline, plan_restore(here, pipeline, path, None, mode), "test").head
+    assert head is not None
+    return head
+
+
+def broken(here: Deployment) -> list[str]:
+    records = here.catalog().list(None, (CheckpointState.COMPLETED,))
+    found = (verify_at(r.directory, own=True, storage_root=here.storage_root) for r in records)
+    return [problem for verification in found for problem in verification.problems]
+
+
+def cleaned(here: Deployment) -> None:
+    retire(here)
+    collect_garbage(here)
+    orphans(here, dry_run=False, force=True)
+
+
+@pytest.mark.parametrize("mode", ClaimMode)
+def test_a_checkpoint_is_known_again_by_a_link(here: Deployment, tmp_path: Path, mode: ClaimMode) -> None:
+    days(here, 1, 2)
+    link = linked(here, tmp_path)
+    for path in (f"{link}/tally/chk-1", f"file://{link}//tally/chk-1/", f"{link}/tally/chk-1/_metadata"):
+        assert restored(here, path, mode) == 1
+    cleaned(here)
+    assert broken(here) == []
+    assert here.catalog().head(TALLY).head == 1
+    checkpoint_of(here, "tally", 2, events(2))
+
+
+def test_a_savepoint_is_known_again_by_a_link_and_a_copy_is_not(here: Deployment, tmp_path: Path) -> None:
+    days(here, 1, 1)
+    saved = save(here, "k", str(tmp_path / "mine"))
+    directory = here.catalog().get(TALLY, CheckpointId(saved)).directory
+    os.symlink(tmp_path / "mine", tmp_path / "other")
+    assert restored(here, directory.replace("/mine/", "/other/")) == saved
+    copy = copied(directory, str(tmp_path / "copy"))
+    imported = restored(here, copy, ClaimMode.CLAIM)
+    assert imported > saved
+    for number in (2, 3):
+        checkpoint_of(here, "tally", number, events(number))
+    cleaned(here)
+    assert here.remover().list_files(copy) == [], "it was claimed"
+    assert here.remover().list_files(directory), "it is its user's"
+    assert broken(here) == []
+
+
+def test_where_only_the_content_tells_the_catalogs_own_is_taken(
+    here: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with two mounts of one disk, which no test can make: what lies there says that it cannot be told."""
+    days(here, 1, 2)
+    copy = copied(f"{here.root_uri()}/tally/chk-1", str(tmp_path / "mount"))
+    monkeypatch.setattr("statelib.storage.places.same_file", lambda _first, _second: None)
+    with pytest.raises(InvalidRequestError) as refusal:
+        restored(here, copy, ClaimMode.CLAIM)
+    assert refusal.value.kind == "known-elsewhere"
+    assert restored(here, copy) == 1
+    first = Path(local_path(here.root_uri()), "tally", "chk-1")
+    next(path for path in first.iterdir() if path.name != "_metadata").unlink()
+    assert restored(here, copy) > 2, "the catalog's own is damaged, the copy is not"
+    checkpoint_of(here, "tally", 2, events(2))
+
+
+def test_rows_of_one_snapshot_under_two_paths_delete_nothing_of_each_other(here: Deployment, tmp_path: Path) -> None:
+    """As an older statelib entered them."""
+    days(here, 1, 1)
+    own = here.catalog().get(TALLY, CheckpointId(1))
+    other = f"file://{linked(here, tmp_path)}/tally/chk-1"
+    facts = commit_facts(open_checkpoint(other), "")
+    fields = {"strategy": own.strategy, "parallelism": 2, "interval": own.interval}
+    twin = here.catalog().import_savepoint(TALLY, directory=other, facts=facts, **fields)  # type: ignore[arg-type]
+    here.catalog().restore(TALLY, twin.checkpoint_id, None, "test")
+    retire(here)
+    cleaned(here)
+    assert broken(here) == []
+    checkpoint_of(here, "tally", 2, events(2))
+    checkpoint_of(here, "tally", 3, events(3))
+    cleaned(here)
+    assert broken(here) == []
+    dispose(here, TALLY, twin.checkpoint_id)
+    assert here.remover().list_files(own.directory), "the first row has them still"
+    cleaned(here)
+    assert here.remover().list_files(own.directory) == []
+
+
+def test_a_savepoint_is_not_disposed_of_under_its_other_path(here: Deployment, tmp_path: Path) -> None:
+    days(here, 1, 1)
+    saved = here.catalog().get(TALLY, CheckpointId(save(here, "k", str(tmp_path / "mine"))))
+    os.symlink(tmp_path / "mine", tmp_path / "other")
+    other = saved.directory.replace("/mine/", "/other/")
+    facts = commit_facts(open_checkpoint(other), "")
+    fields = {"strategy": saved.strategy, "parallelism": 2, "interval": None}
+    twin = here.catalog().import_savepoint(TALLY, directory=other, facts=facts, **fields)  # type: ignore[arg-type]
+    with pytest.raises(ConflictError) as refusal:
+        dispose(here, TALLY, saved.checkpoint_id)
+    assert (refusal.value.kind, f"tally/{twin.checkpoint_id} is the same" in refusal.value.message) == ("in-use", True)
+    dispose(here, TALLY, twin.checkpoint_id)
+    assert broken(here) == []
+    dispose(here, TALLY, saved.checkpoint_id)
+    assert here.remover().list_files(saved.directory) == []
+
+
+def test_places_are_one_whatever_they_are_called(tmp_path: Path) -> None:
+    assert PLACES.same_place("s3://bucket/a//b/", "s3://bucket/a/b")
+    assert PLACES.same_place("s3://bucket/a", "s3://bucket/b") is False
+    assert PLACES.same_place("az://box/a", "abfss://box@account.dfs.core.windows.net/a") is None
+    assert PLACES.same_place("s3://bucket/a", str(tmp_path)) is None
+    assert PLACES.same_place(str(tmp_path), f"{tmp_path}/x") is None, "neither is there"
