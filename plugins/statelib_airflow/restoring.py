@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from plugins.statelib_airflow import airflow_runs, steps
 from plugins.statelib_airflow.hooks import StatelibHook
-from plugins.statelib_airflow.runs import epoch_ms
+from statelib.model.moments import epoch_ms
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -1,9 +1,10 @@
 """What a task reads of the run it is part of."""
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowFailException
+
+from statelib.model.moments import epoch_ms
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,10 +24,6 @@ def data_interval(context: "Context") -> "DataInterval":
             f"or use `airflow backfill create --dag-id {run.dag_id} --from-date ... --to-date ...`"
         )
     return DataInterval(epoch_ms(start), epoch_ms(end))
-
-
-def epoch_ms(moment: datetime) -> int:
-    return int(moment.astimezone(UTC).timestamp()) * 1000 + moment.microsecond // 1000
 
 
 def run_id(context: "Context") -> str:

@@ -10,7 +10,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from plugins.statelib_airflow.hooks import StatelibHook, deployment_of
-from plugins.statelib_airflow.runs import epoch_ms
+from statelib.model.moments import epoch_ms
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

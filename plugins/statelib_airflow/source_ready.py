@@ -14,6 +14,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from plugins.statelib_airflow import runs
 from plugins.statelib_airflow.failures import failing_fast
 from plugins.statelib_airflow.hooks import StatelibHook
+from statelib.model.moments import epoch_ms, moment_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -42,7 +43,7 @@ class SourceReadyOperator(BaseOperator):
         rule, ready = self._rule(context)
         if rule is not None:
             waited_ms = milliseconds(ready.timeout)
-            deadline_ms = runs.epoch_ms(datetime.now(UTC)) + waited_ms
+            deadline_ms = epoch_ms(datetime.now(UTC)) + waited_ms
             self._look(rule, milliseconds(ready.poke_interval) / 1000, deadline_ms)
 
     def looked(self, context: "Context", event: dict[str, Any], rule: str, poke_s: float, deadline_ms: int) -> None:  # noqa: ARG002 - Airflow's signature
@@ -80,11 +81,11 @@ class SourceReadyOperator(BaseOperator):
             log.info("the events of the interval are complete")
             return
         text = summary(found)
-        if runs.epoch_ms(datetime.now(UTC)) >= deadline_ms:
+        if epoch_ms(datetime.now(UTC)) >= deadline_ms:
             raise AirflowFailException(f"source-not-ready: the events of the interval are not complete: {text}")
         log.info("waiting: %s", text)
         trigger = SourceReadyTrigger(rule.to_json(), poke_s, deadline_ms)
-        left = timedelta(milliseconds=deadline_ms - runs.epoch_ms(datetime.now(UTC))) + _GRACE
+        left = timedelta(milliseconds=deadline_ms - epoch_ms(datetime.now(UTC))) + _GRACE
         again = {"rule": rule.to_json(), "poke_s": poke_s, "deadline_ms": deadline_ms}
         self.defer(trigger=trigger, method_name="looked", kwargs=again, timeout=left)
 
@@ -108,7 +109,7 @@ class SourceReadyTrigger(BaseTrigger):
         """Look each ``poke_s``, until all files are there, the time is over, or looking itself is refused."""
         while True:
             await asyncio.sleep(self.poke_s)
-            over = runs.epoch_ms(datetime.now(UTC)) >= self.deadline_ms
+            over = epoch_ms(datetime.now(UTC)) >= self.deadline_ms
             answer = await asyncio.to_thread(_answer, self.rule)
             if answer is not None or over:
                 yield TriggerEvent(answer or {})  # type: ignore[no-untyped-call]
@@ -142,4 +143,4 @@ def _was_updated(uri: str, since_ms: int) -> bool:
 
 
 def _moment(epoch_ms: int) -> str:
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat()
+    return moment_of(epoch_ms).isoformat()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from statelib.definition.model import Checkpoint
+from statelib.definition.names import name_problems
 from statelib.definition.operator_checks import check_operator_states
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.definition.quality_checks import check_checks
@@ -40,6 +41,7 @@ def find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
 def _find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
     columns = columns_of(pipeline.source.columns)
     yield from _check_name(pipeline.name)
+    yield from name_problems(pipeline.uid, ("uid",))
     yield from check_source(pipeline.source, pipeline.schedule)
     yield from _check_key(pipeline.key, columns)
     if not pipeline.states:

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -10,6 +11,7 @@ from statelib.definition.problems import Problem, Where
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_NODES = 20_000
 MAX_DEPTH = 20
+MAX_BITS = 64
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,13 @@ class Document:
 
 
 def read_document(text: str) -> Document:
-    """Parse one YAML document; a field given twice, or a key that is no text, is a problem."""
-    walk = _Walk()
+    """Parse one YAML document. A field given twice, a key that is no text, a value that is not what its tag says, and
+    more than a pipeline file can hold (aliases and merged keys counted as what they stand for) are problems."""
     try:
+        if (line := _line_too_deep(text)) is not None:
+            return Document(None, (_too_large(()),), {(): line})
         loader = LOADER(text)
+        walk = _Walk(loader)
         try:
             node = loader.get_single_node()
             walk.visit(node, ())
@@ -47,10 +52,27 @@ def read_document(text: str) -> Document:
     return Document(data, tuple(walk.problems), walk.lines)
 
 
+def _line_too_deep(text: str) -> int | None:
+    """The line where the text has more levels or values than :class:`_Walk` allows; None if it has not. Looked for
+    in the events, because making nodes of very deep ones overflows the stack."""
+    depth = 0
+    for number, event in enumerate(yaml.parse(text, LOADER)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH + 1 or number > 3 * MAX_NODES:
+            return event.start_mark.line + 1 if event.start_mark else 1
+    return None
+
+
+def _too_large(where: Where) -> Problem:
+    limit = f"{MAX_NODES} values, {MAX_DEPTH} levels"
+    return Problem(where[:5], f"larger than a pipeline file can be (limit: {limit})")
+
+
 class _Walk:
     """Visits the nodes before they become data, where a repeated key would be lost."""
 
-    def __init__(self) -> None:
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
         self.lines: dict[Where, int] = {}
         self.problems: list[Problem] = []
         self.visited = 0
@@ -60,8 +82,7 @@ class _Walk:
         if node is None or self.problems:
             return
         if self.visited > MAX_NODES or len(where) > MAX_DEPTH:
-            limit = f"{MAX_NODES} values, {MAX_DEPTH} levels"
-            self.problems.append(Problem(where[:5], f"larger than a pipeline file can be (limit: {limit})"))
+            self.problems.append(_too_large(where))
             return
         self.lines.setdefault(where, node.start_mark.line + 1)
         if isinstance(node, yaml.MappingNode):
@@ -69,12 +90,28 @@ class _Walk:
         elif isinstance(node, yaml.SequenceNode):
             for i, item in enumerate(node.value):
                 self.visit(item, (*where, i))
+        else:
+            self._visit_scalar(node, where)
+
+    def _visit_scalar(self, node: yaml.Node, where: Where) -> None:
+        """A value that its tag does not fit: PyYAML raises whatever its conversion ran into."""
+        try:
+            value = self._loader.construct_object(node)
+        except Exception as error:  # noqa: BLE001 - KeyError, IndexError, AttributeError, ValueError and others
+            own = error.problem if isinstance(error, yaml.MarkedYAMLError) else None
+            reason = own or f"not a valid {node.tag.rpartition(':')[2]}, found {str(node.value)!r:.40}"
+            self.problems.append(Problem(where, f"not valid YAML: {reason}"))
+            return
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            text = f"expected a whole number of at most {MAX_BITS} bits, found one of {value.bit_length()}"
+            self.problems.append(Problem(where, text))
 
     def _visit_mapping(self, node: yaml.MappingNode, where: Where) -> None:
         seen: dict[Hashable, int] = {}
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if key_node.tag == "tag:yaml.org,2002:merge":
+                self.visit(value_node, (*where, "<<"))
                 continue
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
                 found = getattr(key_node, "value", "")

@@ -8,6 +8,7 @@ from croniter import CroniterBadDateError, croniter
 
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
+from statelib.model.moments import epoch_ms, moment_of
 
 MAX_INTERVALS = 100_000
 """More in one call is a mistake in a date."""
@@ -29,7 +30,7 @@ def intervals(cron: str, start_ms: int, end_ms: int | None = None) -> Iterator[D
         )
     if not _begins_at(cron, start_ms):
         raise InvalidRequestError(
-            f"no interval of the schedule {cron!r} begins at {utc(start_ms):%Y-%m-%d %H:%M:%S} UTC",
+            f"no interval of the schedule {cron!r} begins at {moment_of(start_ms):%Y-%m-%d %H:%M:%S} UTC",
             kind="bad-interval",
             hint=_nearest(cron, start_ms),
         )
@@ -64,16 +65,16 @@ def cron_problem(cron: str) -> str | None:
     if not croniter.is_valid(expression):
         return "expected a cron expression of five fields, or a preset such as @daily"
     try:
-        croniter(expression, utc(0)).get_next(datetime)
+        croniter(expression, moment_of(0)).get_next(datetime)
     except CroniterBadDateError:
         return "its time never comes"
     return None
 
 
 def _following(cron: str, start_ms: int) -> Iterator[DataInterval]:
-    ticks = croniter(_PRESETS.get(cron, cron), utc(start_ms))
+    ticks = croniter(_PRESETS.get(cron, cron), moment_of(start_ms))
     while True:
-        tick_ms = int(ticks.get_next(datetime).timestamp()) * 1000
+        tick_ms = epoch_ms(ticks.get_next(datetime))
         yield DataInterval(start_ms, tick_ms)
         start_ms = tick_ms
 
@@ -84,13 +85,13 @@ def _begins_at(cron: str, start_ms: int) -> bool:
 
 
 def _tick_after(cron: str, moment_ms: int) -> int:
-    ticks = croniter(_PRESETS.get(cron, cron), utc(moment_ms))
-    return int(ticks.get_next(datetime).timestamp()) * 1000
+    ticks = croniter(_PRESETS.get(cron, cron), moment_of(moment_ms))
+    return epoch_ms(ticks.get_next(datetime))
 
 
 def _nearest(cron: str, moment_ms: int) -> str:
-    before = croniter(_PRESETS.get(cron, cron), utc(moment_ms)).get_prev(datetime)
-    after = utc(_tick_after(cron, moment_ms))
+    before = croniter(_PRESETS.get(cron, cron), moment_of(moment_ms)).get_prev(datetime)
+    after = moment_of(_tick_after(cron, moment_ms))
     return f"one begins at {before:%Y-%m-%dT%H:%M:%S}, the next at {after:%Y-%m-%dT%H:%M:%S}"
 
 
@@ -105,9 +106,4 @@ def moment(text: str) -> int:
             f"{text!r} is no time", kind="bad-time", hint="write 2026-01-31, or 2026-01-31T06:00"
         ) from None
     aware = found.replace(tzinfo=UTC) if found.tzinfo is None else found
-    return int(aware.timestamp()) * 1000 + aware.microsecond // 1000
-
-
-def utc(epoch_ms: int) -> datetime:
-    """A moment in UTC."""
-    return datetime.fromtimestamp(epoch_ms / 1000, UTC)
+    return epoch_ms(aware)

@@ -25,7 +25,10 @@ def _one_or_many(value: object) -> object:
 
 
 def _in_utc(value: datetime) -> datetime:
-    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    try:
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except OverflowError as error:
+        raise PydanticCustomError("moment", "a time within the years 1 to 9999, in UTC") from error
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
@@ -35,6 +38,8 @@ Moment = Annotated[datetime, AfterValidator(_in_utc)]
 Count = Annotated[int, Field(strict=True, ge=1)]
 Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_MAX_PARALLELISM)]
 Amount = Annotated[int, Field(strict=True, ge=0)]
+Seconds = Annotated[int, Field(strict=True, ge=0, le=31_622_400)]
+"""A year at most."""
 Switch = Annotated[bool, Field(strict=True)]
 
 
@@ -234,7 +239,7 @@ class Checkpoint(Part):
     retain: Retain = Retain()
     local_recovery: Switch = False
     file_merging: FileMerging = FileMerging()
-    timeout_s: Count = 21_600
+    timeout_s: Annotated[Seconds, Field(ge=1)] = 21_600
     tolerable_failures: Amount | None = None
     execution: Literal["async", "sync"] = "async"
 
@@ -243,7 +248,7 @@ class Retries(Part):
     """How often Airflow tries a task again, and how long it waits before."""
 
     count: Amount = 2
-    delay_s: Amount = 10
+    delay_s: Seconds = 10
 
 
 class Notify(Part):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from statelib.definition.model import OperatorStateDefinition
+from statelib.definition.names import name_problems
 from statelib.definition.problems import Problem, Where
 from statelib.definition.state_checks import check_type
 from statelib.definition.types import KEY_TYPES
@@ -21,6 +22,7 @@ def check_operator_states(states: Mapping[str, OperatorStateDefinition], functio
     for name, state in states.items():
         if not name or name.startswith(OWN_STATE_PREFIX):
             yield Problem((*where, name), f"expected a name that does not start with {OWN_STATE_PREFIX!r}")
+        yield from name_problems(name, (*where, name))
         yield from _check_members(state, (*where, name))
 
 

@@ -158,6 +158,9 @@ def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[Definiti
         except StatelibError as error:
             errors.append(DefinitionError(str(path), error.message, error.hint, error.kind))
             continue
+        except Exception as error:  # noqa: BLE001 - whatever one file holds, the others are loaded
+            errors.append(DefinitionError(str(path), f"{path}: cannot be read: {type(error).__name__}: {error!s:.200}"))
+            continue
         first = pipelines.setdefault(pipeline.name, pipeline)
         if first is not pipeline:
             line = read_document(read_file(path)).line(("name",))

@@ -6,12 +6,14 @@ from string import Formatter
 from statelib.definition.durations import milliseconds
 from statelib.definition.intervals import cron_problem, first_intervals
 from statelib.definition.model import Ready, Schedule, Source
+from statelib.definition.names import name_problems
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.definition.source_parts import range_text
 from statelib.definition.source_templates import BOUNDS, PLACEHOLDERS, is_whole_path
 from statelib.definition.state_checks import check_type
 from statelib.definition.types import COLUMN_TYPES, type_of
 from statelib.model.checkpoint import DataInterval
+from statelib.model.moments import epoch_ms
 
 NOT_BOUNDED = "source-not-bounded"
 _PATH = ("source", "path")
@@ -63,7 +65,7 @@ def _check_schedule(schedule: Schedule) -> Iterator[Problem]:
 
 
 def _check_column(text: str, where: tuple[str, ...]) -> Iterator[Problem]:
-    faults = list(check_type(text, where))
+    faults = [*name_problems(where[-1], where, in_type=True), *check_type(text, where)]
     yield from faults
     if not faults and str(type_of(text)) not in COLUMN_TYPES:
         yield Problem(where, f"a column is one of {', '.join(COLUMN_TYPES)}; found {text}")
@@ -77,7 +79,7 @@ def _check_bounded(source: Source, schedule: Schedule | None) -> Iterator[Proble
         text = "names neither {start} nor {end}: every interval would apply the same events again"
         yield Problem(_PATH, f"{text}; write for example {{start:%Y-%m-%d}}", NOT_BOUNDED)
         return
-    start_ms = int(schedule.start.timestamp() * 1000) if schedule else 0
+    start_ms = epoch_ms(schedule.start) if schedule else 0
     probed = first_intervals(schedule.cron, start_ms, _PROBED) if schedule else list(_FAR_APART)
     seen: dict[str, DataInterval] = {}
     for interval in probed:

@@ -8,10 +8,11 @@ of their paths is read. An interval that the schedule does not cut is refused, u
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from statelib.definition.intervals import cut, utc
+from statelib.definition.intervals import cut
 from statelib.definition.source_templates import names_exactly
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
+from statelib.model.moments import moment_of
 
 if TYPE_CHECKING:
     from statelib.definition.pipeline import Pipeline
@@ -85,4 +86,4 @@ def _not_of_schedule(pipeline: "Pipeline", interval: DataInterval) -> InvalidReq
 
 def range_text(interval: DataInterval) -> str:
     """An interval in UTC, to the second; milliseconds where there are some."""
-    return f"[{utc(interval.start_ms).isoformat()}, {utc(interval.end_ms).isoformat()})"
+    return f"[{moment_of(interval.start_ms).isoformat()}, {moment_of(interval.end_ms).isoformat()})"

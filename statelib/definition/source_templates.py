@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from string import Formatter
 
-from statelib.definition.intervals import utc
 from statelib.model.checkpoint import DataInterval
+from statelib.model.moments import moment_of
 
 PLACEHOLDERS = ("data", "start", "end")
 BOUNDS = ("start", "end")
@@ -16,7 +16,7 @@ _DIRECTIVE = re.compile(r"%[-_0^#]?(.)", re.DOTALL)
 
 def at_interval(template: str, data: str, interval: DataInterval) -> str:
     """The text of a template for one interval: ``data``, and ``start`` and ``end`` as datetimes in UTC."""
-    return template.format(data=data, start=utc(interval.start_ms), end=utc(interval.end_ms))
+    return template.format(data=data, start=moment_of(interval.start_ms), end=moment_of(interval.end_ms))
 
 
 def is_whole_path(marker: str) -> bool:
@@ -29,7 +29,7 @@ def names_exactly(template: str, interval: DataInterval) -> bool:
 
     It does so if it names both bounds, each to the last digit that is not zero, or if the interval is the one unit of
     time that it names: ``{start:%Y-%m-%d}`` a day, ``{start:%Y-%m}`` a month."""
-    start, end = utc(interval.start_ms), utc(interval.end_ms)
+    start, end = moment_of(interval.start_ms), moment_of(interval.end_ms)
     units = {bound: _finest(template, bound) for bound in BOUNDS}
     if units["start"] is not None and units["end"] is not None:
         return _begin(units["start"], start) == start and _begin(units["end"], end) == end

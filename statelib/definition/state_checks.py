@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from statelib.definition.model import FieldDefinition, StateDefinition
+from statelib.definition.names import name_problems
 from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.definition.time_checks import check_time, is_reference, not_declared
-from statelib.definition.types import KEY_TYPES, Columns, is_key_type, type_of
+from statelib.definition.types import KEY_TYPES, Columns, is_key_type, type_of, undeclarable
 from statelib.errors import StatelibError
 from statelib.functions.aggregates import AGGREGATES, Column, Nulls, accepts
-from statelib.model.types import VOID, WINDOWS, Scalar
+from statelib.model.types import VOID, Scalar
 
 AGGREGATES_OF_KIND = {"reducing": ("count", "sum", "min", "max"), "list": ("collect", "distinct")}
 """Kinds that take only some aggregates: a reducing state holds what it reduces, a list its elements."""
@@ -22,6 +23,9 @@ def check_state(name: str, state: StateDefinition, columns: Columns, key: Sequen
         yield Problem(where, "expected a state name other than '' and 'default' (RocksDB's own column family)")
     elif name.startswith("_timer_state/"):
         yield Problem(where, "names that begin with _timer_state/ are those of timers")
+    yield from name_problems(name, where)
+    for field_name in state.fields:
+        yield from name_problems(field_name, (*where, "fields", field_name), in_type=True)
     yield from check_time(state, columns, key, where)
     yield from _check_shape(state, where)
     yield from _check_user_key(state, columns, where)
@@ -163,17 +167,13 @@ def _check_bounds(field: FieldDefinition, agg: str, where: Where) -> Iterator[Pr
 
 
 def check_type(text: str, where: Where) -> Iterator[Problem]:
-    """A type that can hold data."""
+    """A type of which values can be written, restored and exported."""
     try:
-        type_ = type_of(text)
-        if type_ == VOID:
-            yield Problem(where, "type void holds nothing")
-        elif type_ in WINDOWS.values():
-            yield Problem(where, f"type {type_} is what a state is kept by: write 'window' in the state")
-        elif "ttl<" in str(type_):
-            yield Problem(where, "a type cannot expire; say 'ttl' beside the state's kind")
+        problem = undeclarable(type_of(text))
     except StatelibError as error:
-        yield Problem(where, error.message)
+        problem = error.message
+    if problem:
+        yield Problem(where, problem)
 
 
 def key_type_text(name: str, columns: Columns) -> str:

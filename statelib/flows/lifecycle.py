@@ -8,6 +8,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import PipelineName
+from statelib.model.moments import epoch_ms
 from statelib.model.record import PipelineHead
 from statelib.model.termination import JobStatus
 
@@ -37,7 +38,7 @@ def status_of(pipeline: Pipeline, situation: Situation) -> JobStatus:
         failures=situation.failures,
         tolerable_failures=pipeline.checkpoint.tolerable_failures,
         last=last_interval(situation.records, situation.head.head),
-        schedule_end_ms=None if end is None else int(end.timestamp() * 1000),
+        schedule_end_ms=None if end is None else epoch_ms(end),
     )
 
 

@@ -1,7 +1,6 @@
 """Where a checkpoint's state came from and what it is: datasets as OpenLineage names them, as plain values."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from statelib.definition.pipeline import Pipeline
@@ -9,6 +8,7 @@ from statelib.definition.source_parts import source_parts
 from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, DataInterval, SnapshotKind
+from statelib.model.moments import moment_of
 from statelib.model.record import CheckpointRecord
 from statelib.model.types import Row, StateType
 from statelib.telemetry.logs import hidden
@@ -102,7 +102,7 @@ def _state(pipeline: Pipeline, record: CheckpointRecord, manifest: CheckpointMan
         rows_by_field=tuple((d.name, s.total_entries) for d, s in entries),
         touched=cost.keys_changed if cost else None,
         written_bytes=cost.uploaded_bytes if cost else None,
-        updated_at="" if done_ms is None else datetime.fromtimestamp(done_ms / 1000, UTC).isoformat(),
+        updated_at="" if done_ms is None else moment_of(done_ms).isoformat(),
     )
 
 

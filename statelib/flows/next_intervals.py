@@ -7,6 +7,7 @@ from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import PipelineName
+from statelib.model.moments import epoch_ms
 
 
 def next_intervals(
@@ -52,4 +53,4 @@ def _start(deployment: Deployment, pipeline: Pipeline) -> int | None:
         position = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root).position()
         if position is not None and position.interval is not None:
             return position.interval.end_ms
-    return int(pipeline.schedule.start.timestamp() * 1000) if pipeline.schedule else None
+    return epoch_ms(pipeline.schedule.start) if pipeline.schedule else None

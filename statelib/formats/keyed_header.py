@@ -173,7 +173,10 @@ def write_meta_info(writer: Writer, info: MetaInfo) -> None:
     writer.i32(len(info.serializers))
     for name, type_ in info.serializers.items():
         writer.utf(name)
-        _write_framed(writer, type_)
+        try:
+            _write_framed(writer, type_)
+        except (InvalidRequestError, UnsupportedError) as error:
+            raise type(error)(f"state {info.name!r}: {error.message}", kind=error.kind, hint=error.hint) from error
 
 
 def read_meta_info(reader: Reader) -> MetaInfo:

@@ -5,7 +5,7 @@ The text form is what a checkpoint's manifest, the catalog and ``inspect`` show,
 (flink-formats.md section 6), so the same type always has the same bytes.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from statelib.model.sql import LogicalType
 
@@ -239,3 +239,49 @@ StateType = (
     Scalar | ArrayOf | ListOf | MapOf | Tuple | Row | Ttl | Sql
     | ObjectArray | SetOf | Enumeration | Either | Nullable | Pojo | Opaque | OneOf | Like
 )  # fmt: skip
+
+
+def parts_of(kind: StateType) -> tuple[StateType, ...]:
+    """Return the types that a type is made of, in the order of the bytes; none for Flink SQL's, which hold no foreign
+    ones."""
+    parts: tuple[StateType, ...] = ()
+    match kind:
+        case ListOf(part) | SetOf(part) | ObjectArray(_, part) | Nullable(part) | Ttl(part):
+            parts = (part,)
+        case MapOf(first, second) | Either(first, second):
+            parts = (first, second)
+        case Like(form):
+            parts = (form,)
+        case OneOf(cases):
+            parts = tuple(type_ for _, type_ in cases)
+        case Tuple(fields):
+            parts = fields
+        case Row(named):
+            parts = tuple(field.type for field in named)
+        case Pojo(_, named, registered, seen):
+            parts = (*(field.type for field in named), *registered, *seen)
+    return parts
+
+
+def with_parts(kind: StateType, parts: tuple[StateType, ...]) -> StateType:
+    """Return the same type made of other parts, as many as :func:`parts_of` names. Forms of Flink's own stay as they
+    are: their bytes are those of a serializer that knows its parts."""
+    match kind:
+        case Row(fields):
+            return Row(tuple(Field(field.name, part) for field, part in zip(fields, parts, strict=True)))
+        case Pojo():
+            return _pojo_with_parts(kind, parts)
+        case Tuple():
+            return Tuple(parts)
+        case Nullable() | ObjectArray():
+            return replace(kind, element=parts[0])
+        case ListOf() | SetOf() | MapOf() | Either() | Ttl():
+            return kind.__class__(*parts)
+    return kind
+
+
+def _pojo_with_parts(kind: Pojo, parts: tuple[StateType, ...]) -> Pojo:
+    size, known = len(kind.fields), len(kind.registered)
+    fields = tuple(Field(field.name, type_) for field, type_ in zip(kind.fields, parts[:size], strict=True))
+    subclasses = tuple(part for part in parts[size:] if isinstance(part, Pojo))
+    return Pojo(kind.java_class, fields, subclasses[:known], subclasses[known:])

@@ -3,7 +3,7 @@ others is for ``evolution.py``."""
 
 from statelib.errors import InvalidRequestError
 from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.model.types import Field, ListOf, MapOf, Row, StateType, Ttl, Tuple
+from statelib.model.types import Field, Row, StateType, parts_of, with_parts
 from statelib.restore.joined_states import join_states, join_types
 
 
@@ -54,20 +54,12 @@ def describe(descriptor: StateDescriptor, *, names: bool = True) -> str:
 
 
 def without_field_names(type: StateType) -> StateType:  # noqa: A002 - the noun of the model
-    """The same type with every Row's fields called f0, f1, ..., as Flink's bytes have them."""
-    match type:
-        case Row(fields):
-            return Row(tuple(Field(f"f{i}", without_field_names(f.type)) for i, f in enumerate(fields)))
-        case Tuple(fields):
-            return Tuple(tuple(without_field_names(f) for f in fields))
-        case ListOf(element):
-            return ListOf(without_field_names(element))
-        case MapOf(key, value):
-            return MapOf(without_field_names(key), without_field_names(value))
-        case Ttl(value):
-            return Ttl(without_field_names(value))
-        case _:
-            return type
+    """Return the same type with every Row's fields called f0, f1, ..., as Flink's bytes have them. A user's class
+    keeps the names of its fields."""
+    parts = tuple(map(without_field_names, parts_of(type)))
+    if isinstance(type, Row):
+        return Row(tuple(Field(f"f{i}", part) for i, part in enumerate(parts)))
+    return with_parts(type, parts)
 
 
 _CHANGED_HINT = "restore with the definition that wrote the state, or start a new pipeline"

@@ -30,6 +30,7 @@ from statelib.model.types import (
     StateType,
     Ttl,
     Tuple,
+    parts_of,
 )
 from statelib.serializers.decoders import decoder_of
 from statelib.serializers.exact_scalars import SCALAR_READERS
@@ -67,27 +68,6 @@ def opaque_part(type: StateType) -> Opaque | None:  # noqa: A002
     if isinstance(type, Opaque):
         return type if decoder_of(type) is None else None
     return next((found for part in parts_of(type) if (found := opaque_part(part)) is not None), None)
-
-
-def parts_of(type: StateType) -> tuple[StateType, ...]:  # noqa: A002
-    """The types that a type is made of, in the order of the bytes; none for Flink SQL's, which hold no foreign ones."""
-    parts: tuple[StateType, ...] = ()
-    match type:
-        case ListOf(part) | SetOf(part) | ObjectArray(_, part) | Nullable(part) | Ttl(part):
-            parts = (part,)
-        case MapOf(first, second) | Either(first, second):
-            parts = (first, second)
-        case Like(form):
-            parts = (form,)
-        case OneOf(cases):
-            parts = tuple(type_ for _, type_ in cases)
-        case Tuple(fields):
-            parts = fields
-        case Row(named):
-            parts = tuple(field.type for field in named)
-        case Pojo(_, named, registered, seen):
-            parts = (*(field.type for field in named), *registered, *seen)
-    return parts
 
 
 def _is_last(type: StateType) -> bool:  # noqa: A002

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from statelib.errors import UnsupportedError
-from statelib.model.types import Opaque, StateType
+from statelib.model.types import Opaque, StateType, parts_of
 from statelib.serializers.codec import Codec
 from statelib.serializers.containers import BytesCodec, MapCodec, SequenceCodec
-from statelib.serializers.exact import exact, opaque_part, parts_of
+from statelib.serializers.exact import exact, opaque_part
 from statelib.serializers.like_types import LikeCodec
 from statelib.serializers.row_type import KIND_BITS, RowCodec, TupleCodec
 from statelib.serializers.strings import StringCodec

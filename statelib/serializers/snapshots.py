@@ -141,8 +141,14 @@ def _write(writer: Writer, type_: StateType) -> None:
     elif type_.__class__ in _NESTED:
         name, version, outer, nested = _NESTED[type_.__class__]
         _write_composite(writer, name, version, outer(type_), nested(type_))
-    else:
+    elif type_.__class__ in _WRITERS:
         _WRITERS[type_.__class__](writer, type_)
+    else:
+        raise UnsupportedError(
+            f"type {type_}: a form of Flink's own, whose snapshot is never written by itself",
+            kind="opaque-without-snapshot",
+            hint="take the state from a snapshot of Flink's",
+        )
 
 
 def _write_enum(writer: Writer, type_: Enumeration) -> None:

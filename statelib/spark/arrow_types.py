@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
 from statelib.errors import UnsupportedError
+from statelib.serializers.columns import list_bounds, present, with_nulls
 
 ROWS = 65_536
 """In a batch: the JVM holds a batch as a whole."""
@@ -55,4 +57,25 @@ def _known(arrow: pa.DataType) -> pa.DataType:
 
 
 def _as(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
-    return column if column.type == target else column.cast(target, safe=False)
+    if column.type == target:
+        return column
+    return pa.chunked_array([_floored(chunk) for chunk in column.chunks], column.type).cast(target, safe=False)
+
+
+def _floored(values: pa.Array) -> pa.Array:
+    """The values with all timestamps at the last whole microsecond up to them: a cast goes towards 1970 instead."""
+    type_ = values.type
+    if pa.types.is_timestamp(type_):
+        return pc.floor_temporal(values, unit="microsecond") if type_.unit == "ns" else values
+    if not (pa.types.is_struct(type_) or pa.types.is_list(type_) or pa.types.is_map(type_)):
+        return values
+    kept, valid = present(values)
+    if pa.types.is_struct(type_):
+        parts = [_floored(part) for part in kept.flatten()]
+        floored = pa.StructArray.from_arrays(parts, fields=list(type_)) if parts else kept
+    elif pa.types.is_list(type_):
+        floored = pa.ListArray.from_arrays(pa.array(list_bounds(kept), pa.int32()), _floored(kept.values), type=type_)
+    else:
+        bounds = pa.array(list_bounds(kept), pa.int32())
+        floored = pa.MapArray.from_arrays(bounds, _floored(kept.keys), _floored(kept.items), type=type_)
+    return with_nulls(floored, valid)

@@ -1,0 +1,44 @@
+"""Moments on both sides of 1970, to the millisecond."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+
+from statelib.definition.intervals import moment
+from statelib.model.moments import epoch_ms, moment_of
+from statelib.spark.arrow_types import batches_of, spark_schema
+
+
+@pytest.mark.parametrize(
+    "ms", [-62_135_596_800_000, -1001, -1000, -999, -500, -1, 0, 1, 999, 1500, 253_402_300_799_999]
+)
+def test_there_and_back(ms: int) -> None:
+    there = moment_of(ms)
+    assert (epoch_ms(there), there.microsecond) == (ms, ms % 1000 * 1000)
+    assert epoch_ms(there + timedelta(microseconds=999)) == ms
+    assert moment(there.isoformat()) == ms
+
+
+def test_a_fraction_before_1970() -> None:
+    half = datetime(1969, 12, 31, 23, 59, 59, 500_000, UTC)
+    assert (epoch_ms(half), epoch_ms(half.astimezone(timezone(timedelta(hours=-3))))) == (-500, -500)
+    assert moment("1969-12-31T23:59:59.500") == -500
+
+
+def test_spark_gets_the_microsecond_that_a_moment_lies_in() -> None:
+    instants = pa.array([-1, -1000, -1001, 0, 999, None], pa.int64()).cast(pa.timestamp("ns", "UTC"))
+    lists = pa.ListArray.from_arrays([0, 2, 2, 6], instants, mask=pa.array([False, True, False]))
+    rows = pa.StructArray.from_arrays([instants.cast(pa.timestamp("ns"))], ["t"])
+    maps = pa.MapArray.from_arrays([0, 1, 5, 5], pa.array(list("abcde")), instants.slice(0, 5))
+    expected = [-1, -1, -2, 0, 0, None]
+    for column, read in (
+        (instants, lambda found: found.cast(pa.int64()).to_pylist()),
+        (rows, lambda found: found.field(0).cast(pa.int64()).to_pylist()),
+        (lists, lambda found: found.values.cast(pa.int64()).to_pylist()),
+        (maps, lambda found: [*found.items.cast(pa.int64()).to_pylist(), None]),
+    ):
+        table = pa.table({"c": column})
+        (batch,) = batches_of(table, spark_schema(table.schema))
+        found = read(batch.column(0))
+        assert found == (expected if len(found) == 6 else [-1, -1, 0, 0, None])
