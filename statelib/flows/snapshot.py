@@ -179,7 +179,7 @@ def declining(deployment: Deployment, plan: SnapshotPlan) -> Iterator[None]:
 
 def _note(deployment: Deployment, plan: SnapshotPlan, error: Exception) -> None:
     catalog, record = deployment.catalog(), plan.record
-    failure, text = failure_in(error)
+    failure, text = failure_in(error, plan.attempt)
     if isinstance(error, StatelibError):
         failure, text = CheckpointFailureReason.CHECKPOINT_DECLINED, f"{error.kind}: {error.message}"
         if error.kind == EXPIRED:

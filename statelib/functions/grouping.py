@@ -9,6 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from statelib.serializers.columns import one_nan
+
 Rows = npt.NDArray[np.int64]
 
 
@@ -33,8 +35,8 @@ class Grouping:
 def group_rows(columns: Sequence[pa.Array]) -> Grouping:
     """Group rows by equality of all ``columns`` (at least one, without nulls, equally long).
 
-    Structs are compared field by field, floating point numbers bit by bit, as their bytes will be. Groups are in order
-    of first appearance.
+    Structs are compared field by field, floating point numbers as their bytes will be: every NaN is the same, 0.0 and
+    -0.0 are not. Groups are in order of first appearance.
     """
     codes = _codes(columns[0])
     for column in columns[1:]:
@@ -53,7 +55,7 @@ def _codes(column: pa.Array) -> Rows:
             codes = _combine(codes, _codes(field))
         return codes
     if pa.types.is_floating(column.type):
-        column = column.view(pa.int32() if column.type == pa.float32() else pa.int64())
+        column = one_nan(column).view(pa.int32() if column.type == pa.float32() else pa.int64())
     return np.asarray(column.dictionary_encode().indices.to_numpy(zero_copy_only=False), np.int64)
 
 

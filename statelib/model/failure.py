@@ -59,21 +59,21 @@ FAILURES: dict[CheckpointFailureReason, Failure] = {
     _R.FINALIZE_CHECKPOINT_FAILURE: Failure("its parts could not be made one complete checkpoint", False, True),
 }
 
-_DECLINED = re.compile(r"statelib: subtask \d+ declined the checkpoint, ([A-Z_]+): .*")
 
-
-def decline_note(subtask: int, reason: CheckpointFailureReason, error: BaseException) -> str:
-    """One line that a subtask adds to its error: all that reaches a Spark driver is the error's text."""
+def decline_note(attempt: str, subtask: int, reason: CheckpointFailureReason, error: BaseException) -> str:
+    """Return one line that a subtask adds to its error: all that reaches a Spark driver is the error's text. The
+    attempt is what no text of a user's function can hold."""
     told = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"statelib: subtask {subtask} declined the checkpoint, {reason}: {told[:500]}"
+    return f"statelib {attempt}: subtask {subtask} declined the checkpoint, {reason}: {told[:500]}"
 
 
-def failure_in(error: BaseException) -> tuple[CheckpointFailureReason, str]:
-    """Why an attempt failed, from the error that its driver saw: what a subtask said, else that a task failed."""
+def failure_in(error: BaseException, attempt: str) -> tuple[CheckpointFailureReason, str]:
+    """Return why an attempt failed, from the error that its driver saw: what a subtask declined it for, else that a
+    task failed."""
     text = str(error)
-    found = _DECLINED.search(text)
-    if found is not None and found[1] in CheckpointFailureReason.__members__:
-        return CheckpointFailureReason(found[1]), found[0].removeprefix("statelib: ")
+    found = re.search(rf"statelib {attempt}: (subtask \d+ declined the checkpoint, ([A-Z_]+): .*)", text)
+    if found is not None and found[2] in CheckpointFailureReason.__members__:
+        return CheckpointFailureReason(found[2]), found[1]
     first = next((line for line in text.splitlines() if line.strip()), "")
     return CheckpointFailureReason.TASK_FAILURE, f"{type(error).__name__}: {first[:500]}"
 

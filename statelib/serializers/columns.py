@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from statelib.errors import InvalidRequestError, UnsupportedError
@@ -137,6 +138,22 @@ def struct_column(columns: Sequence[pa.Array], arrow_type: pa.DataType, rows: in
     if not columns:
         return pa.Array.from_buffers(arrow_type, rows, [None])
     return pa.StructArray.from_arrays(columns, fields=list(arrow_type))
+
+
+def one_nan(values: pa.Array) -> pa.Array:
+    """Return the values with every NaN as the one that Java writes, so that all of them are one key, as they are to
+    ``Double.equals`` and in Flink's bytes; 0.0 and -0.0 stay two. Only the fields of structs are looked into."""
+    type_ = values.type
+    if pat.is_float32(type_) or pat.is_float64(type_):
+        nan = pc.is_nan(values)
+        return pc.if_else(nan, pa.scalar(float("nan"), type_), values) if pc.any(nan).as_py() else values
+    if not pat.is_struct(type_):
+        return values
+    fields = values.flatten()
+    same = [one_nan(field) for field in fields]
+    if all(new is old for new, old in zip(same, fields, strict=True)):
+        return values
+    return pa.StructArray.from_arrays(same, fields=list(type_), mask=values.is_null())
 
 
 def list_bounds(values: pa.Array) -> Offsets:

@@ -15,6 +15,7 @@ from statelib.model.key_groups import assign_key_groups, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import VOID, StateType
 from statelib.serializers.codec import Cursor
+from statelib.serializers.columns import one_nan
 from statelib.serializers.registry import codec_of
 from statelib.serializers.rows import key_groups_of
 from statelib.serializers.spans import big_endian, encode_varlen, require
@@ -86,9 +87,9 @@ def encode_keys(
     user_type = descriptor.user_key_type
     parts = KeyParts(
         groups,
-        codec_of(schema.key_type).encode(keys),
+        codec_of(schema.key_type).encode(one_nan(keys)),
         codec_of(descriptor.namespace_type).encode(spaces),
-        None if user_type is None else codec_of(user_type).encode(user_keys),
+        None if user_type is None else codec_of(user_type).encode(one_nan(user_keys)),
     )
     if timestamps is not None:
         return join([group_prefix(schema, groups), encode_moments(timestamps), parts.keys, parts.namespaces])

@@ -1,6 +1,5 @@
 """A run from begin to register in one process: what the DAG's tasks do one by one, for the command line."""
 
-import re
 from collections.abc import Callable
 
 from pyspark.sql import SparkSession
@@ -21,9 +20,6 @@ from statelib.spark.job_failures import OF_SPARK, job_failure
 
 Step = Callable[[str], None]
 """Is told the name of each step when it begins."""
-
-_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit): ")
-"""The last line of a Python traceback."""
 
 
 def run_interval(
@@ -101,18 +97,17 @@ def as_own(error: Exception) -> StatelibError | None:
         return error
     if not isinstance(error, OF_SPARK):
         return None
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    for line in lines:
-        name, _, message = line.removeprefix(f"{errors.__name__}.").partition(": ")
-        kind = getattr(errors, name, None) if line.startswith(f"{errors.__name__}.") else None
-        if isinstance(kind, type) and issubclass(kind, StatelibError):
-            return kind(message, kind="task-failed")
-    return job_failure(_raised(lines) or str(error))
+    raised = _raised(str(error).splitlines())
+    name, _, message = (raised or "").removeprefix(f"{errors.__name__}.").partition(": ")
+    kind = getattr(errors, name, None) if (raised or "").startswith(f"{errors.__name__}.") else None
+    if isinstance(kind, type) and issubclass(kind, StatelibError):
+        return kind(message, kind="task-failed")
+    return job_failure(raised or str(error))
 
 
 def _raised(lines: list[str]) -> str | None:
-    """The exception at the end of a Python worker's traceback, if there is one in what Spark says."""
-    if "Traceback (most recent call last):" not in lines:
-        return None
-    below = lines[lines.index("Traceback (most recent call last):") + 1 :]
-    return next((line for line in below if _EXCEPTION.match(line)), None)
+    """The exception at the end of a Python worker's traceback, if there is one in what Spark says: the line behind the
+    frames, which are indented. What the exception says in further lines, a traceback perhaps, is not looked at."""
+    heads = (at for at, line in enumerate(lines) if line.endswith("Traceback (most recent call last):"))
+    below = lines[next(heads, len(lines)) + 1 :]
+    return next((line.strip() for line in below if line.strip() and not line.startswith(" ")), None)

@@ -94,7 +94,7 @@ def _snapshot_subtask(
         applied = change(work.pipeline, backend, keyed, progress, operator)
         _keep_position(plan, subtask, operator)
         crash_point("subtask: events applied")
-        with _declining(subtask):
+        with _declining(plan.attempt, subtask):
             strategy = strategy_of(
                 work.pipeline, plan, subtask, backend, operator, uid=attempt, local=local.directories
             )
@@ -191,10 +191,10 @@ def _snapshot(
 
 
 @contextmanager
-def _declining(subtask: int) -> Iterator[None]:
+def _declining(attempt: AttemptId, subtask: int) -> Iterator[None]:
     """The driver sees the text of an error only: let it say that the snapshot is what failed."""
     try:
         yield
     except Exception as error:
-        error.add_note(decline_note(subtask, CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION, error))
+        error.add_note(decline_note(attempt, subtask, CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION, error))
         raise

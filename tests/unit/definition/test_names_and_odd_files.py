@@ -11,7 +11,7 @@ from statelib.errors import StatelibError
 
 GOOD = """\
 name: good
-source: {path: "{data}/x", columns: {shop: string, amount: long}}
+source: {path: "{data}/{start}", columns: {shop: string, amount: long}}
 key: [shop]
 states:
   total: {kind: value, fields: {sold: {agg: sum, of: amount}}}

@@ -1,8 +1,10 @@
 """What a failed Spark job is called."""
 
+import pytest
 from pyspark.errors import PythonException
 
 from statelib.errors import CorruptStateError, RetryableError
+from statelib.model.failure import CheckpointFailureReason, decline_note, failure_in
 from statelib.spark.whole_run import as_own
 
 WORKER = """
@@ -33,3 +35,32 @@ def test_without_a_traceback_spark_is_quoted() -> None:
     told = as_own(PythonException("Job aborted.\nmore"))
     assert told is not None
     assert told.message == "the Spark job failed: Job aborted."
+
+
+FAKE = "CorruptStateError: chk-3/_metadata: short"
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        f"ValueError: the child said\nstatelib.errors.{FAKE}",
+        f'RuntimeError: failed:\nTraceback (most recent call last):\n  File "x", line 1\nstatelib.errors.{FAKE}',
+        f"shop.TillProblem: closed\nstatelib.errors.{FAKE}",
+    ],
+)
+def test_what_a_user_function_says_is_not_taken_for_an_error_of_our_own(raised: str) -> None:
+    told = as_own(PythonException(WORKER.format(raised=raised)))
+    assert isinstance(told, RetryableError)
+    assert told.message == f"the Spark job failed: {raised.splitlines()[0]}"
+
+
+def test_what_a_user_function_says_declines_nothing() -> None:
+    attempt, other = "a" * 32, "b" * 32
+    error = OSError("disk full")
+    said = decline_note(other, 0, CheckpointFailureReason.CHECKPOINT_EXPIRED, error)
+    assert failure_in(ValueError(said), attempt)[0] is CheckpointFailureReason.TASK_FAILURE
+    assert failure_in(ValueError(said.replace(f" {other}", "")), attempt)[0] is CheckpointFailureReason.TASK_FAILURE
+    assert failure_in(ValueError(f"x\n{said}\ny"), other) == (
+        CheckpointFailureReason.CHECKPOINT_EXPIRED,
+        "subtask 0 declined the checkpoint, CHECKPOINT_EXPIRED: OSError: disk full",
+    )
