@@ -74,15 +74,14 @@ def _sample(words: Sequence[str]) -> StateSample:
 
 def _expectations(words: Sequence[str]) -> list[UserExpectation]:
     found = []
-    for state in map(_state, words[:2]):
-        for n, word in enumerate(words):
-            asked = {"column": f"column {word}", "value_set": [f"none of {w}" for w in words]}
-            found.append(_expectation(state, "ExpectColumnValuesToBeInSet", f"in set {n} {word}", asked))
-        for n, word in enumerate((words[0], words[-1])):
-            asked = {"column": f"column {word}", "regex": f"^not{n}$|{_quoted(word)}{{9}}not$"}
-            found.append(_expectation(state, "ExpectColumnValuesToMatchRegex", f"matches {n} {word}", asked))
-            missing = {"column": f"no {n} column {word}", "min_value": 1}
-            found.append(_expectation(state, "ExpectColumnMeanToBeBetween", f"mean {n} {word}", missing))
+    for n, word in enumerate(words):
+        asked = {"column": f"column {word}", "value_set": [f"none of {w}" for w in words]}
+        found.append(_expectation(_state(words[n % 2]), "ExpectColumnValuesToBeInSet", f"in set {n} {word}", asked))
+    for n, word in enumerate((words[0], words[-1])):
+        asked = {"column": f"column {word}", "regex": f"^not{n}$|{_quoted(word)}{{9}}not$"}
+        found.append(_expectation(_state(words[n]), "ExpectColumnValuesToMatchRegex", f"matches {n} {word}", asked))
+        missing = {"column": f"no {n} column {word}", "min_value": 1}
+        found.append(_expectation(_state(words[n]), "ExpectColumnMeanToBeBetween", f"mean {n} {word}", missing))
     return found
 
 

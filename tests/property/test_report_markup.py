@@ -61,7 +61,7 @@ HARMLESS: dict[int, list[tuple[str, Parsed]]] = {}
 
 @given(words=st.lists(hostile_text(), min_size=8, max_size=8, unique_by=visible))
 @example(words=list(ANY))
-@settings(max_examples=rounds(6, 40), phases=PHASES, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=rounds(3, 40), phases=PHASES, deadline=None, suppress_health_check=list(HealthCheck))
 def test_no_element_and_no_attribute_comes_from_data(words: list[str]) -> None:
     number = len(words)
     if number not in HARMLESS:

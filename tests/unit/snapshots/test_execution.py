@@ -186,6 +186,9 @@ def test_only_one_of_many_cancels_and_the_end_decides(stage: Stage):
     assert stage.is_clean()
 
 
+PATIENCE_S = 60.0
+
+
 def test_a_deadline_ends_a_snapshot_that_does_not_come_to_its_end(stage: Stage):
     stuck = threading.Event()
     stage.registry.register(_OnClose(stuck.set))
@@ -193,7 +196,7 @@ def test_a_deadline_ends_a_snapshot_that_does_not_come_to_its_end(stage: Stage):
     def wait(number: int) -> None:
         if number == 2:
             # Like a slow storage: goes on when its stream is closed from outside.
-            stuck.wait(0.5)
+            stuck.wait(PATIENCE_S)
 
     with pytest.raises(ConflictError) as refusal:
         execute_snapshot(stage.strategy, FIRST, stage.streams(wait), stage.registry, timeout_s=0.01)
