@@ -6,6 +6,7 @@ from pathlib import Path
 from jobs.session import session
 from statelib.definition.pipeline import load_pipeline
 from statelib.flows.wiring import deployment
+from statelib.model.amounts import amount
 from statelib.spark.rehearsal import rehearse
 
 
@@ -23,7 +24,9 @@ def main() -> None:
     with session(f"{pipeline.name} rehearsal of {arguments.checkpoint}") as spark:
         reports = rehearse(spark, deployment(), pipeline, arguments.checkpoint, arguments.parallelism)
     entries = sum(s.total_entries for report in reports for s in report.statistics)
-    print(f"{pipeline.name}: {arguments.checkpoint} restores on {len(reports)} subtasks with {entries:,} entries")
+    print(
+        f"{pipeline.name}: {arguments.checkpoint} restores on {len(reports)} subtasks with {amount(entries, 'entry')}"
+    )
 
 
 if __name__ == "__main__":

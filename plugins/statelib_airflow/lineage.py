@@ -68,7 +68,7 @@ def facets(dataset: "LineageDataset") -> dict[str, Any]:
         made["schema"] = schema_dataset.SchemaDatasetFacet([*map(_field, dataset.fields)])
     if dataset.version:
         made["version"] = dataset_version_dataset.DatasetVersionDatasetFacet(dataset.version)
-    if dataset.rows is not None:
+    if dataset.rows is not None or dataset.rows_by_field:
         columns = {name: data_quality_metrics_dataset.ColumnMetrics(count=rows) for name, rows in dataset.rows_by_field}
         made["dataQualityMetrics"] = data_quality_metrics_dataset.DataQualityMetricsDatasetFacet(
             columnMetrics=columns,

@@ -15,7 +15,7 @@ from statelib.model.moments import epoch_ms
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-Facts = dict[str, int]
+Facts = dict[str, int | None]
 
 
 def find_checkpoint(
@@ -24,6 +24,7 @@ def find_checkpoint(
     """Id, bytes and keys of the pipeline's newest checkpoint, if its state has every event before ``until_ms`` and it
     was completed after ``since_ms``; None means not yet."""
     from plugins.statelib_airflow.failures import failing_fast
+    from plugins.statelib_airflow.steps import contents_of
     from statelib.coordinator.termination import last_interval
     from statelib.model.ids import PipelineName
 
@@ -38,13 +39,14 @@ def find_checkpoint(
         return None
     if since_ms is not None and (newest.completed_at_ms or 0) <= since_ms:
         return None
-    return {"id": int(newest.checkpoint_id), "bytes": newest.size_bytes or 0, "keys": newest.entries or 0}
+    return contents_of(newest)
 
 
 class CheckpointSensor(BaseSensorOperator):
     """Waits until a pipeline's state, as it is registered, has every event before ``until`` (by default the end of the
     run's own data interval; None: does not matter), and, if ``newer_than`` is given, until its checkpoint was
-    completed after that moment. Both are ISO 8601, and templates. Returns ``id``, ``bytes`` and ``keys``.
+    completed after that moment. Both are ISO 8601, and templates. Returns ``id``, ``bytes``, ``keys`` (None
+    where they are not known) and ``entries``.
 
     A state that was restored to an earlier interval makes it wait again. ``deferrable`` (by default as in Airflow's
     configuration): the triggerer waits, and no worker does; else ``mode="reschedule"`` is the thrifty way."""

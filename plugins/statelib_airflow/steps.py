@@ -33,7 +33,8 @@ SCHEME = "statelib://"
 
 def state_asset(pipeline: str) -> Asset:
     """What every completed checkpoint updates: ``schedule=[state_asset("aircraft_activity")]`` runs a DAG after each.
-    The event's extra has ``id``, ``bytes``, ``keys`` and ``duration_ms``."""
+    The event's extra has ``id``, ``bytes``, ``keys`` (None where they are not known),
+    ``entries`` and ``duration_ms``."""
     return Asset(name=f"{pipeline}.state", uri=f"{SCHEME}{pipeline}/state")
 
 
@@ -90,7 +91,7 @@ def check(hook: StatelibHook, pipeline: str, checkpoint_id: "CheckpointId") -> s
 
 def register(
     hook: StatelibHook, pipeline: str, checkpoint_id: "CheckpointId", report_uri: str, context: "Context"
-) -> dict[str, int]:
+) -> dict[str, int | None]:
     """The commit point; returns what :func:`announce` does."""
     from statelib.flows.checkpoint import register as commit
 
@@ -102,7 +103,9 @@ def register(
     return announce(record, context)
 
 
-def announce_again(hook: StatelibHook, name: str, checkpoint_id: "CheckpointId", context: "Context") -> dict[str, int]:
+def announce_again(
+    hook: StatelibHook, name: str, checkpoint_id: "CheckpointId", context: "Context"
+) -> dict[str, int | None]:
     """As :func:`announce`, of a checkpoint that an earlier run completed."""
     from statelib.model.ids import PipelineName
 
@@ -110,16 +113,31 @@ def announce_again(hook: StatelibHook, name: str, checkpoint_id: "CheckpointId",
         return announce(hook.deployment().catalog().get(PipelineName(name), checkpoint_id), context)
 
 
-def announce(record: "CheckpointRecord", context: "Context") -> dict[str, int]:
-    """Id, bytes, keys and duration of a completed checkpoint; sent along with the task's asset events."""
+def announce(record: "CheckpointRecord", context: "Context") -> dict[str, int | None]:
+    """Id, bytes, keys, entries and duration of a completed checkpoint; sent along with the task's asset events."""
+    from statelib.model.amounts import keys_and_entries
+
     duration_ms = (record.completed_at_ms or record.created_at_ms) - record.created_at_ms
-    facts = {"id": int(record.checkpoint_id), "bytes": record.size_bytes or 0, "keys": record.entries or 0}
-    facts["duration_ms"] = duration_ms
+    facts = {**contents_of(record), "duration_ms": duration_ms}
     for outlet in context["task"].outlets:
         if isinstance(outlet, Asset) and outlet.uri.startswith(SCHEME):
             context["outlet_events"][outlet].extra = {**facts}
-    log.info("checkpoint %(id)d is registered: %(bytes)d bytes, %(keys)d keys, %(duration_ms)d ms", facts)
+    contents = keys_and_entries(record.keys, record.entries or 0)
+    log.info(
+        "checkpoint %(id)d is registered: %(bytes)d bytes, %(duration_ms)d ms, %(contents)s",
+        {**facts, "contents": contents},
+    )
     return facts
+
+
+def contents_of(record: "CheckpointRecord") -> dict[str, int | None]:
+    """Id, bytes, distinct keys (None where they are not known) and entries of a completed checkpoint."""
+    return {
+        "id": int(record.checkpoint_id),
+        "bytes": record.size_bytes or 0,
+        "keys": record.keys,
+        "entries": record.entries or 0,
+    }
 
 
 def abort(

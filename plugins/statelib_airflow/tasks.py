@@ -65,7 +65,7 @@ def check_completeness(pipeline_file: str) -> str:
 
 
 @task(task_id="register")
-def register(pipeline_file: str, report_uri: str) -> dict[str, int]:
+def register(pipeline_file: str, report_uri: str) -> dict[str, int | None]:
     """The commit point. Returns id, bytes, keys and duration, and sends them along with the asset event."""
     context = get_current_context()
     return steps.register(StatelibHook(), pipeline_file, _checkpoint_id(context), report_uri, context)

@@ -81,6 +81,9 @@ class ChangelogKeyedStateBackend:
     def scan(self, state: str) -> StateScan:
         return self.inner.scan(state)
 
+    def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self.inner.count_entries(state, keys, most)
+
     def statistics(self) -> tuple[StateStatistics, ...]:
         return self.inner.statistics()
 

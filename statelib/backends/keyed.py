@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.model.key_groups import KeyGroupRange
@@ -59,6 +61,13 @@ class KeyedStateBackend(Protocol):
     def scan(self, state: str) -> StateScan:
         """All entries of this moment in ascending key order, in batches; a later write does not
         show, also if nothing was taken from the scan before it."""
+        ...
+
+    def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """How many entries of a state that is not one of timers each key has, over all namespaces and user keys.
+
+        ``keys``: what :func:`~statelib.serializers.keys.prefixed_keys` gives, each once. Of a key that has more than
+        ``most`` the answer may be any number between ``most`` and what it has."""
         ...
 
     def statistics(self) -> tuple[StateStatistics, ...]:

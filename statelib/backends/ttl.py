@@ -99,8 +99,8 @@ class TimedStates:
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` as state functions see it: the states in ``ttl``
     hold plain values, and what is written gets the time ``now_ms``.
 
-    An element of a list that was there before keeps its time. ``load``, ``scan`` and ``statistics`` are
-    the backend's own."""
+    An element of a list that was there before keeps its time. ``load``, ``scan``, ``count_entries``
+    and ``statistics`` are the backend's own."""
 
     def __init__(self, backend: KeyedStateBackend, ttl: Mapping[str, TtlConfig], now_ms: int) -> None:
         self._backend = backend
@@ -149,6 +149,9 @@ class TimedStates:
 
     def scan(self, state: str) -> StateScan:
         return self._backend.scan(state)
+
+    def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return self._backend.count_entries(state, keys, most)
 
     def statistics(self) -> tuple[StateStatistics, ...]:
         return self._backend.statistics()

@@ -31,6 +31,7 @@ SORTS: dict[str, ColumnElement[int]] = {
     "size_bytes": _C.size_bytes,
     "uploaded_bytes": _C.uploaded_bytes,
     "entries": _C.entries,
+    "keys": _C["keys"],
     "keys_changed": _C.keys_changed,
 }
 """By what a history can be sorted; what is not known comes last in either direction."""
@@ -64,6 +65,7 @@ class Entry:
     async_ms: int | None
     upload_ms: int | None
     entries: int | None
+    keys: int | None
     size_bytes: int | None
     uploaded_bytes: int | None
     keys_changed: int | None

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, update
+from sqlalchemy import Connection, insert, select, update
 
 from statelib.catalog import holdings, leases, queries, verdicts
 from statelib.catalog.engine import Transaction
@@ -13,11 +13,13 @@ from statelib.catalog.schema import CHECKPOINT, QUALITY_RESULT
 from statelib.catalog.verdicts import Summaries
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, Command, Lifecycle, after, before, handle
 from statelib.errors import ConflictError, InvalidRequestError
+from statelib.formats.key_counts_text import key_counts_from_text, key_counts_text
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
 from statelib.model.quality import QualityResult
 from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, PipelineHead, why
+from statelib.model.state import KeyCounts
 
 _Q = QUALITY_RESULT.c
 _C = CHECKPOINT.c
@@ -32,15 +34,34 @@ class Gate:
     clock: Callable[[], int]
 
     def record_results(
-        self, pipeline: PipelineName, checkpoint_id: CheckpointId, results: Sequence[QualityResult]
+        self,
+        pipeline: PipelineName,
+        checkpoint_id: CheckpointId,
+        results: Sequence[QualityResult],
+        keys: KeyCounts | None = None,
     ) -> int:
-        """Keep the results of one more run of the gate; returns its number, from 1."""
+        """Keep the results of one more run of the gate; returns its number, from 1. ``keys``: those that it counted
+        where the manifest does not tell."""
         now_ms = self.clock()
         with self.transaction("gate results") as connection:
             leases.lock(connection, pipeline, now_ms)
             run = 1 + verdicts.newest_run(connection, pipeline, checkpoint_id)
             insert_results(connection, (pipeline, checkpoint_id), (run, now_ms), results)
+            if keys is not None:
+                counted = {"keys": keys.total, "key_counts": key_counts_text(keys)}
+                of_checkpoint = (_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
+                connection.execute(update(CHECKPOINT).where(*of_checkpoint).values(counted))
             return run
+
+    def key_counts(self, pipeline: PipelineName, checkpoint_id: CheckpointId, max_parallelism: int) -> KeyCounts | None:
+        """How many keys the gate counted in a checkpoint whose manifest does not tell; None if it did not."""
+        statement = select(_C.key_counts).where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
+        with self.transaction(read_only=True) as connection:
+            text = connection.execute(statement).scalar_one_or_none()
+        try:
+            return None if text is None else key_counts_from_text(text, max_parallelism)
+        except ValueError:  # of another max_parallelism, or damaged: what is not known is counted again
+            return None
 
     def results(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> tuple[QualityResult, ...]:
         """What the newest run of the gate said of a checkpoint; nothing if there was none."""

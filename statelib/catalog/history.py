@@ -31,6 +31,7 @@ CHECKPOINT_HISTORY = {
     "async_ms": "asynchronous part of the slowest subtask",
     "upload_ms": "of the asynchronous part, how long storage took; NULL of checkpoints before it was measured",
     "entries": "entries of all states",
+    "keys": "distinct keys that have state; NULL where it is not known",
     "keys_changed": "distinct keys that events or timers of the interval wrote; NULL where it was not counted",
     "size_bytes": "all files that it needs, those of earlier checkpoints included",
     "uploaded_bytes": "what was written for it",

@@ -8,9 +8,9 @@ from sqlalchemy import Connection, Engine, inspect, text
 from statelib.catalog.engine import check_whole, shown, transaction
 from statelib.errors import InvalidRequestError, UnsupportedError
 
-REVISION = "0006"
+REVISION = "0007"
 """The newest migration; a test holds it equal to the newest file in ``migrations/versions``."""
-_KNOWN = ("0001", "0002", "0003", "0004", "0005", REVISION)
+_KNOWN = ("0001", "0002", "0003", "0004", "0005", "0006", REVISION)
 _LOCK = 0x57A7E11B
 _HAS_VERSION = text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'")
 _ONE_THREAD = threading.Lock()

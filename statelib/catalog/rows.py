@@ -44,6 +44,7 @@ def to_record(row: Row[tuple[object, ...]]) -> CheckpointRecord:
         reason=v[c.reason],
         completed_at_ms=v[c.completed_at_ms],
         entries=v[c.entries],
+        keys=v[c["keys"]],
         size_bytes=v[c.size_bytes],
         events=events_of(v[c.events_read], v[c.events_applied], v[c.events_null_key]),
         report=v[c.report],
@@ -119,6 +120,8 @@ def completed_values(facts: CommitFacts, now_ms: int) -> Values:
         "upload_ms": measured.upload_ms if measured else None,
         "uploaded_bytes": measured.uploaded_bytes if measured else None,
         "keys_changed": measured.keys_changed if measured else None,
+        # What the manifest does not tell, the gate may have counted.
+        **({} if facts.keys is None else {"keys": facts.keys}),
     }
 
 

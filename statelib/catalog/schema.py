@@ -77,6 +77,9 @@ CHECKPOINT = Table(
     Column("keys_changed", BigInteger),
     # Of a savepoint that stops its pipeline: SUSPEND or DRAIN.
     Column("stop", Text),
+    # Distinct keys; where the gate counted them because the manifest does not tell, also per key group.
+    Column("keys", BigInteger),
+    Column("key_counts", Text),
     PrimaryKeyConstraint("pipeline", "checkpoint_id"),
     ForeignKeyConstraint(["pipeline"], ["lease.pipeline"]),
 )

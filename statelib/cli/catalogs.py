@@ -21,11 +21,12 @@ from statelib.cli.output import (
     when,
     working,
 )
-from statelib.cli.snapshots import path_of
+from statelib.cli.places import path_of
 from statelib.coordinator.rebuilding import Proof
 from statelib.flows.inspection import parse_checkpoint
 from statelib.flows.rebuild import PipelinePlan, RebuildPlan, Taken, apply_rebuild, plan_rebuild
 from statelib.flows.wiring import deployment
+from statelib.model.amounts import amount
 
 app = typer.Typer(no_args_is_help=True, help="The catalog itself.")
 
@@ -113,7 +114,11 @@ def rebuild(
         print_json(_told(plan, applied=not dry_run))
     else:
         total = sum(len(p.taken) for p in plan.pipelines)
-        note(f"dry run: {total} snapshots would be entered" if dry_run else f"{total} snapshots entered")
+        note(
+            f"dry run: {amount(total, 'snapshot')} would be entered"
+            if dry_run
+            else f"{amount(total, 'snapshot')} entered"
+        )
     if plan.damaged():
         raise typer.Exit(1)
 

@@ -13,6 +13,7 @@ from statelib.cli.output import Column, Json, PipelineOption, count, errors, lin
 from statelib.cli.quarantine import gate_cell, gate_lines
 from statelib.flows.inspection import check_pipeline, lineage_of_head, parse_checkpoint, resolve
 from statelib.flows.wiring import deployment
+from statelib.model.amounts import keys_and_entries
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId
 from statelib.model.quality import GateSummary
@@ -51,7 +52,7 @@ def list_(
 _STORED = (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
 _COLUMNS = (
     Column("id", right=True), Column(""), Column("kind"), Column("interval (UTC)"), Column("base", right=True),
-    Column("strategy", spare=True), Column("p", right=True, spare=True), Column("entries", right=True),
+    Column("strategy", spare=True), Column("p", right=True, spare=True), Column("keys", right=True),
     Column("size", right=True), Column("gate", spare=True), Column("completed (UTC)"),
 )  # fmt: skip
 
@@ -66,7 +67,7 @@ def _row(record: CheckpointRecord, in_lineage: bool, gate: GateSummary | None) -
     return [
         str(record.checkpoint_id), "*" if in_lineage else "", record.kind.lower(), _interval(record.interval),
         "-" if record.base is None else str(record.base), record.strategy, str(record.parallelism),
-        count(record.entries), size(record.size_bytes), gate_cell(record, gate),
+        count(record.keys), size(record.size_bytes), gate_cell(record, gate),
         when(record.completed_at_ms)[:16] if done else record.state.lower(),
     ]  # fmt: skip
 
@@ -117,7 +118,7 @@ def _fields(record: CheckpointRecord) -> Iterator[tuple[str, str]]:
         events = record.events
         yield "events", f"{count(events.read)} read, {count(events.applied)} applied, {count(events.null_key)} no key"
     if record.entries is not None:
-        yield "contents", f"{count(record.entries)} entries, {size(record.size_bytes)}"
+        yield "contents", f"{keys_and_entries(record.keys, record.entries)}, {size(record.size_bytes)}"
     yield "begun", f"{when(record.created_at_ms)} UTC"
     if record.state is CheckpointState.PENDING and record.deadline_ms is not None:
         yield "deadline", f"{when(record.deadline_ms)} UTC"

@@ -28,6 +28,7 @@ from statelib.flows import orphans as sweep
 from statelib.flows.inspection import check_pipeline, parse_checkpoint
 from statelib.flows.observe import garbage_collected, orphans_found
 from statelib.flows.wiring import Deployment, deployment, telemetry
+from statelib.model.amounts import amount
 from statelib.storage.objects_uris import advice_on_unfinished
 
 UNITS_MS = {"h": 3_600_000, "d": 86_400_000}
@@ -84,7 +85,7 @@ def orphans(
         table("Orphans", [Column("pipeline"), Column("file")], rows)
     total = sum(o.size_bytes for o in found)
     told = "deleted" if delete else "found, nothing was deleted"
-    line(f"{count(len(rows))} orphans, {size(total)}: {told}")
+    line(f"{amount(len(rows), 'orphan')}, {size(total)}: {told}")
     left_alone = {
         "within the grace period": sum(len(o.young) for o in found),
         "not statelib's": sum(len(o.foreign) for o in found),
@@ -92,7 +93,7 @@ def orphans(
     }
     for meant, number in left_alone.items():
         if number:
-            note(f"{count(number)} more files were left alone: {meant}")
+            note(f"left alone: {amount(number, 'more file')}, {meant}")
 
 
 def why(

@@ -8,6 +8,7 @@ from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.content import Entries, Stream, entries_by_key_group, opaque_types, streams_of
 from statelib.flows.opened import Checkpoint
 from statelib.flows.operator_content import left_out, operator_counts
+from statelib.model.amounts import amount
 from statelib.model.checkpoint import OperatorState
 from statelib.model.handles import (
     ByteStreamStateHandle,
@@ -174,7 +175,7 @@ def print_snapshot(opened: Checkpoint) -> None:
         _print_operator_states(operator)
     for state, events in told["late_events"].items():
         line()
-        line(f"state {state}: {count(events)} events of this interval were too late for their windows")
+        line(f"state {state}: {amount(events, 'event')} of this interval were too late for their windows")
     if told["files"]:
         columns = [Column("file"), Column("size", right=True), Column("crc32c"), Column("key groups")]
         rows = [[f["path"], size(f["size_bytes"]), f["crc32c"], f["key_groups"]] for f in told["files"]]

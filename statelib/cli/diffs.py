@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import pyarrow as pa
@@ -11,12 +10,14 @@ import typer
 
 from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
 from statelib.cli.output import Column, Json, count, errors, line, note, print_json, table
-from statelib.cli.snapshots import Snapshot, State, open_snapshot, path_of
+from statelib.cli.places import local_file, path_of
+from statelib.cli.snapshots import Snapshot, State, open_snapshot
 from statelib.errors import InvalidRequestError
 from statelib.flows.diff import StateDiff
 from statelib.flows.diff_output import ChangeFiles, Sample
 from statelib.flows.opened import Checkpoint
 from statelib.formats.plain_text import texts
+from statelib.model.amounts import amount
 from statelib.model.types import StateType
 
 
@@ -31,7 +32,8 @@ def diff(
     ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Show so many differing entries of each state.")] = 0,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Directory for one Parquet file of differences a state.")
+        str | None,
+        typer.Option("--output", "-o", help="Directory of this machine for one Parquet file of differences per state."),
     ] = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit status 1 if the snapshots differ.")] = False,
     relocate: Relocate = None,
@@ -44,7 +46,7 @@ def diff(
         named = zip((before, after), _operators(operator), strict=True)
         sides = [_opened(snapshot, name, moves, keys) for snapshot, name in named]
         sample = Sample(limit)
-        with ChangeFiles(output) if output else nullcontext() as files:
+        with ChangeFiles(local_file(output, "--output")) if output else nullcontext() as files:
 
             def each(name: str, rows: pa.Table) -> None:
                 sample.add(name, rows)
@@ -109,7 +111,7 @@ def _print(sides: list[Checkpoint], found: tuple[StateDiff, ...], sample: Sample
     for path in written:
         line(path)
     different = sum(told.different for told in found)
-    note(f"{count(different)} of {count(len(found))} states differ")
+    note(f"{count(different)} of {amount(len(found), 'state')} differ")
 
 
 _COLUMNS = (

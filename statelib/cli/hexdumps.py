@@ -7,12 +7,14 @@ import typer
 
 from statelib.cli.elsewhere import Relocate, moves_of
 from statelib.cli.output import Json, errors, line, note, print_json, width
-from statelib.cli.snapshots import Snapshot, absolute, path_of
+from statelib.cli.places import path_of, taken_for_id
+from statelib.cli.snapshots import Snapshot, absolute
 from statelib.errors import InvalidRequestError
 from statelib.flows.hexdump import HexDump, dump_file, dump_metadata
 from statelib.flows.inspection import stored_record
 from statelib.flows.wiring import PLACES, deployment, storage_root
 from statelib.formats.annotated import Annotated as Part
+from statelib.model.amounts import amount
 from statelib.wire.recording import ReadField
 
 _SHOWN_ROWS = 2
@@ -63,7 +65,9 @@ def _window(offset: int | None, length: int | None) -> range | None:
 def _directory(snapshot: str) -> str:
     path = path_of(snapshot)
     if not path:
-        path = stored_record(deployment(), snapshot).directory
+        here = deployment()
+        with taken_for_id(snapshot):
+            path = stored_record(here, snapshot).directory
     return PLACES.kind(path).normalised(path.removesuffix("/_metadata"))
 
 
@@ -111,12 +115,12 @@ def _told_field(part: Part, field: ReadField, start: int, end: int) -> dict[str,
 
 
 def _print(dump: HexDump, window: range | None) -> None:
-    line(f"{dump.path}: {dump.size_bytes:,} bytes")
+    line(f"{dump.path}: {amount(dump.size_bytes, 'byte')}")
     for text in dump.notes:
         note(text)
     for part in dump.parts:
         line()
-        line(f"{part.title}, {len(part.data):,} bytes from offset {part.base:#x}")
+        line(f"{part.title}, {amount(len(part.data), 'byte')} from offset {part.base:#x}")
         _print_fields(part, window)
         left = len(part.data) - part.end
         if part.problem:
@@ -124,7 +128,7 @@ def _print(dump: HexDump, window: range | None) -> None:
             line(f"stopped at offset {part.base + part.end:#x}: {part.problem}")
             _print_raw(part)
         elif left:
-            line(f"{left:,} bytes behind it from offset {part.base + part.end:#x}")
+            line(f"{amount(left, 'byte')} behind it from offset {part.base + part.end:#x}")
 
 
 def _print_fields(part: Part, window: range | None) -> None:
@@ -160,13 +164,13 @@ def _print_field(part: Part, field: ReadField, start: int, end: int, *, whole: b
         line(_cut(text.rstrip()))
     hidden = end - start - sum(map(len, shown))
     if hidden:
-        line(f"{'':10}… {hidden:,} bytes more")
+        line(f"{'':10}… {amount(hidden, 'byte')} more")
 
 
 def _meaning(field: ReadField) -> str:
     name = field.name or field.verb
     if isinstance(field.value, memoryview):
-        return f"{name} ({field.size_bytes:,} bytes)"
+        return f"{name} ({amount(field.size_bytes, 'byte')})"
     if field.verb == "u32" and name.startswith(("magic", "CRC")):
         return f"{name} = {field.value:#010x}"
     return f"{name} = {field.value}" if field.verb == "typed" else f"{name} = {field.value!r}"

@@ -12,7 +12,8 @@ _COLUMNS = (
     Column("checkpoint"), Column("interval (UTC)"), Column("state"), Column("took", right=True),
     Column("sync", right=True, spare=True), Column("async", right=True, spare=True),
     Column("upload", right=True, spare=True), Column("size", right=True), Column("written", right=True),
-    Column("entries", right=True), Column("keys changed", right=True), Column("events/s", right=True, spare=True),
+    Column("keys", right=True), Column("entries", right=True, spare=True), Column("keys changed", right=True),
+    Column("events/s", right=True, spare=True),
 )  # fmt: skip
 
 
@@ -43,6 +44,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         *(_took(row[name]) for name in ("duration_ms", "sync_ms", "async_ms", "upload_ms")),
         size(row["size_bytes"]),
         size(row["uploaded_bytes"]),
+        count(row["keys"]),
         count(row["entries"]),
         count(row["keys_changed"]),
         "-" if rate is None else f"{rate:,.0f}",

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from statelib.cli import completion
-from statelib.cli.output import Json, count, errors, line, print_json
+from statelib.cli.output import Json, errors, line, print_json
 from statelib.errors import InvalidRequestError
 from statelib.flows.imports import value_fields
 from statelib.flows.observe import checkpoint_completed
 from statelib.flows.wiring import deployment, telemetry
+from statelib.model.amounts import keys_and_entries
 
 OWNER = "statelib import-statestore"
 
@@ -57,7 +58,8 @@ def import_statestore(
     if as_json:
         print_json(record)
         return
-    line(f"{pipeline}/{record.checkpoint_id} holds {count(record.entries)} entries, in {record.directory}")
+    contents = keys_and_entries(record.keys, record.entries or 0)
+    line(f"{pipeline}/{record.checkpoint_id} holds {contents}, in {record.directory}")
     line(f"next: statelib restore {pipeline} {record.checkpoint_id}")
 
 

@@ -9,6 +9,7 @@ from statelib.cli.output import Json, count, errors, line, print_json
 from statelib.flows import quarantine as flow
 from statelib.flows.inspection import parse_checkpoint
 from statelib.flows.wiring import deployment
+from statelib.model.amounts import amount
 from statelib.model.quality import GateSummary, QualityResult, Severity, verdict
 from statelib.model.record import CheckpointRecord, CheckpointState
 
@@ -50,7 +51,7 @@ def gate_lines(results: Sequence[QualityResult]) -> Iterator[str]:
     """The verdict, then what did not hold and what is to be known."""
     if not results:
         return
-    yield f"{'gate':<12} {count(len(results))} checks: {_VERDICTS[verdict(results)]}"
+    yield f"{'gate':<12} {amount(len(results), 'check')}: {_VERDICTS[verdict(results)]}"
     for result in results:
         mark = "ok" if result.passed else result.severity.lower()
         if result.sentences:

@@ -1,6 +1,7 @@
 """``statelib restore``: show what a restore would do, then do it."""
 
 import json
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
@@ -20,7 +21,7 @@ from statelib.cli.output import (
     when,
     working,
 )
-from statelib.cli.snapshots import path_of
+from statelib.cli.places import path_of, taken_for_id
 from statelib.definition.intervals import intervals
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
@@ -28,6 +29,7 @@ from statelib.flows.inspection import parse_checkpoint, verify_at
 from statelib.flows.observe import restored, telling_aborted
 from statelib.flows.restore import RestorePlan, apply_restore, holding_source, plan_restore
 from statelib.flows.wiring import Deployment, deployment, new_attempt, telemetry
+from statelib.model.amounts import amount
 from statelib.model.record import ClaimMode, PipelineHead
 
 OWNER = "statelib restore"
@@ -103,7 +105,8 @@ def _checkpoint(pipeline: str, text: str) -> str:
     path = "" if text.isdecimal() else path_of(text)
     if path:
         return path
-    name, checkpoint_id = parse_checkpoint(f"{pipeline}/{text}" if text.isdecimal() else text)
+    with nullcontext() if text.isdecimal() else taken_for_id(text):
+        name, checkpoint_id = parse_checkpoint(f"{pipeline}/{text}" if text.isdecimal() else text)
     if name != pipeline:
         raise InvalidRequestError(
             f"{text} is a checkpoint of pipeline {name}, not of {pipeline}",
@@ -121,7 +124,7 @@ def _prove(here: Deployment, plan: RestorePlan, verify: bool) -> None:
     problems = found.problems
     if problems:
         raise CorruptStateError(
-            f"{problems[0]} ({len(problems)} problems): nothing was changed",
+            f"{problems[0]} ({amount(len(problems), 'problem')}): nothing was changed",
             kind="damaged-snapshot",
             hint="statelib verify names all of them; restore an older checkpoint",
         )
@@ -133,6 +136,7 @@ def _print_plan(plan: RestorePlan) -> None:
         ("restore", f"{plan.pipeline} to {name}"),
         ("directory", plan.directory),
         ("claim mode", plan.claim_mode.lower().replace("_", "-")),
+        ("keys", count(plan.keys)),
         ("entries", count(plan.entries)),
         ("slowest", f"subtask restores in {plan.estimate()}" if plan.estimate_ms is not None else plan.estimate()),
         ("parallelism", f"{plan.old_parallelism} to {plan.parallelism}"),

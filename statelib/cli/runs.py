@@ -14,6 +14,7 @@ from statelib.errors import InvalidRequestError
 from statelib.flows.next_intervals import next_intervals
 from statelib.flows.savepoint import FORMATS
 from statelib.flows.wiring import deployment
+from statelib.model.amounts import amount, keys_and_entries
 from statelib.model.record import CheckpointRecord
 
 OWNER, SAVEPOINT_OWNER = "statelib run", "statelib savepoint create"
@@ -69,7 +70,7 @@ def run(
     elif dry_run:
         for interval in chosen:
             line(f"{when(interval.start_ms)} to {when(interval.end_ms)} UTC")
-        note(f"dry run: {count(len(chosen))} intervals would be applied")
+        note(f"dry run: {amount(len(chosen), 'interval')} would be applied")
     else:
         table(pipeline, _COLUMNS, [_row(record, before) for record, before in done])
 
@@ -79,7 +80,8 @@ def _told(done: list[tuple[CheckpointRecord, bool]]) -> list[dict[str, Any]]:
 
 
 _COLUMNS = (
-    Column("id", right=True), Column("interval (UTC)"), Column("events", right=True), Column("entries", right=True),
+    Column("id", right=True), Column("interval (UTC)"), Column("events", right=True), Column("keys", right=True),
+    Column("entries", right=True),
     Column("size", right=True), Column(""),
 )  # fmt: skip
 
@@ -88,7 +90,15 @@ def _row(record: CheckpointRecord, before: bool) -> list[str]:
     interval = when(record.interval.start_ms)[:16] if record.interval else "-"
     events = count(record.events.applied) if record.events else "-"
     told = "was there already" if before else "completed"
-    return [str(record.checkpoint_id), interval, events, count(record.entries), size(record.size_bytes), told]
+    return [
+        str(record.checkpoint_id),
+        interval,
+        events,
+        count(record.keys),
+        count(record.entries),
+        size(record.size_bytes),
+        told,
+    ]
 
 
 def create(
@@ -116,7 +126,8 @@ def create(
     if as_json:
         print_json(record)
         return
-    line(f"{pipeline}/{record.checkpoint_id} holds {count(record.entries)} entries, {size(record.size_bytes)}")
+    contents = keys_and_entries(record.keys, record.entries or 0)
+    line(f"{pipeline}/{record.checkpoint_id} holds {contents}, {size(record.size_bytes)}")
     line(record.directory)
 
 

@@ -12,6 +12,7 @@ from statelib.cli import completion
 from statelib.cli.described import describe
 from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
 from statelib.cli.output import Json, errors, line, note, print_json, working
+from statelib.cli.places import local_file, path_of, taken_for_id
 from statelib.cli.trees import print_tree
 from statelib.errors import InvalidRequestError
 from statelib.flows.inspection import (
@@ -19,7 +20,6 @@ from statelib.flows.inspection import (
     export_all_lines,
     export_lines,
     export_parquet,
-    is_id,
     resolve,
     writing,
 )
@@ -67,19 +67,14 @@ def open_snapshot(
             f"--relocate with {snapshot}, which the catalog knows: expected the path of a snapshot that was moved",
             kind="bad-relocation",
         )
-    return resolve(deployment(), snapshot)
+    here = deployment()
+    with taken_for_id(snapshot):
+        return resolve(here, snapshot)
 
 
 def absolute(moves: Mapping[str, str] | None) -> dict[str, str]:
     """New places as they are meant from here."""
     return {old: new if ":" in new else os.path.abspath(new) for old, new in (moves or {}).items()}
-
-
-def path_of(snapshot: str) -> str:
-    """The absolute path that is meant, '' for an id."""
-    if is_id(snapshot) and not Path(snapshot).exists():
-        return ""
-    return snapshot if ":" in snapshot and not Path(snapshot).exists() else str(Path(snapshot).absolute())
 
 
 def export(
@@ -89,7 +84,9 @@ def export(
     ] = "typed-jsonl",
     state: State = None,
     operator: Operator = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File (jsonl) or directory (parquet).")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help="File (jsonl) or directory (parquet) of this machine.")
+    ] = None,
     *,
     everything: Annotated[bool, typer.Option("--all", help="Operator state too (lines only).")] = False,
     ordered: Annotated[
@@ -107,19 +104,20 @@ def export(
             raise InvalidRequestError(
                 f"format {form!r}: expected {', '.join(LINE_FORMATS)} or parquet", kind="bad-format"
             )
-        _check_output(form, output, everything, as_json)
+        target = None if output is None else local_file(output, "--output")
+        _check_output(form, target, everything, as_json)
         opened = open_snapshot(snapshot, moves_of(relocate), type_of(key_type))
         if operator is not None:
             opened = opened.select(operator)
         if form in LINE_FORMATS:
             written = export_all_lines if everything else export_lines
             lines = written(opened, state, None, LINE_FORMATS[form])
-            _write_lines(in_java_order(lines) if ordered else lines, output)
-            files, missing = [] if output is None else [str(output)], left_out(opened)
+            _write_lines(in_java_order(lines) if ordered else lines, target)
+            files, missing = [] if target is None else [str(target)], left_out(opened)
         else:
-            assert output is not None
+            assert target is not None
             with working(f"exporting {opened.directory}"):
-                files, missing = [str(path) for path in export_parquet(opened, state, output)], []
+                files, missing = [str(path) for path in export_parquet(opened, state, target)], []
     if as_json:
         print_json({"files": files, "not_exported": missing})
         return

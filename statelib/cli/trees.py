@@ -10,6 +10,7 @@ from rich.tree import Tree
 
 from statelib.cli.described import DRAINED
 from statelib.cli.output import UNBOUNDED, count, line, out, size, width
+from statelib.model.amounts import amount
 
 Json = dict[str, Any]
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -31,7 +32,7 @@ def print_tree(told: Json) -> None:
         _add_operator(tree, operator)
     _add_files(tree, told)
     for state, events in told["late_events"].items():
-        _add(tree, f"state {state}: {count(events)} events of this interval were too late for their windows")
+        _add(tree, f"state {state}: {amount(events, 'event')} of this interval were too late for their windows")
     if told["drained"]:
         _add(tree, DRAINED)
     if told["restored_from"]:
@@ -71,7 +72,7 @@ def _add_operator(tree: Tree, operator: Json) -> None:
 
 
 def _add_state(branch: Tree, state: Json) -> None:
-    entries = "" if state["entries"] is None else f", {count(state['entries'])} entries"
+    entries = "" if state["entries"] is None else f", {amount(state['entries'], 'entry')}"
     found = _add(branch, f"{state['name']}: {state['kind']}{entries}")
     for label, key in (("namespace", "namespace_type"), ("user key", "user_key_type")):
         if state[key]:
@@ -85,7 +86,7 @@ def _add_state(branch: Tree, state: Json) -> None:
 
 
 def _add_operator_state(branch: Tree, state: Json) -> None:
-    elements = "" if state["elements"] is None else f", {count(state['elements'])} elements"
+    elements = "" if state["elements"] is None else f", {amount(state['elements'], 'element')}"
     found = _add(branch, f"{state['name']}: operator state, {state['mode']}{elements}")
     if state["key_type"]:
         _add(found, f"key {state['key_type']}")
@@ -108,7 +109,7 @@ def _add_subtasks(branch: Tree, operator: Json) -> None:
     digits = len(str(max(s["subtask"] for s in subtasks)))
     spread = max(len(s["key_groups"]) for s in subtasks)
     for subtask, weight in zip(subtasks, weights, strict=True):
-        entries = f"{count(subtask['entries'])} entries, " if counted else ""
+        entries = f"{amount(subtask['entries'], 'entry')}, " if counted else ""
         found = _add(
             tree,
             f"{subtask['subtask']:>{digits}} {subtask['key_groups']:<{spread}} {bar(weight, max(weights))} "
@@ -120,7 +121,7 @@ def _add_subtasks(branch: Tree, operator: Json) -> None:
     if counted:
         groups = operator["entries_by_key_group"]
         each = -(-len(groups) // _BUCKETS)
-        title = f"key groups 0-{len(groups) - 1}, {each} a bar, at most {count(max(groups))} entries in one"
+        title = f"key groups 0-{len(groups) - 1}, {each} a bar, at most {amount(max(groups), 'entry')} in one"
         _add(_add(branch, title), f"|{histogram(groups)}|")
 
 
@@ -131,7 +132,7 @@ def _add_streams(tree: Tree, streams: Sequence[Json]) -> None:
         _add(tree, f"{stream['role']}, {size(stream['size_bytes'])}: {place}{start}")
     if len(streams) > _STREAMS:
         rest = streams[_STREAMS:]
-        _add(tree, f"{len(rest)} more streams, {size(sum(s['size_bytes'] for s in rest))}")
+        _add(tree, f"{amount(len(rest), 'more stream')}, {size(sum(s['size_bytes'] for s in rest))}")
 
 
 def _add_files(tree: Tree, told: Json) -> None:

@@ -11,7 +11,8 @@ from rich.progress import Progress
 from statelib.cli import completion
 from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
 from statelib.cli.output import Json, PipelineOption, count, err, errors, line, note, print_json, size
-from statelib.cli.snapshots import absolute, path_of
+from statelib.cli.places import path_of, taken_for_id
+from statelib.cli.snapshots import absolute
 from statelib.errors import InvalidRequestError
 from statelib.flows.inspection import (
     Verification,
@@ -24,6 +25,7 @@ from statelib.flows.inspection import (
 from statelib.flows.opened import Checkpoint
 from statelib.flows.sampling import Sample, sample, seed_of
 from statelib.flows.wiring import Deployment, deployment, storage_root
+from statelib.model.amounts import amount, plural
 from statelib.model.types import StateType
 
 
@@ -74,7 +76,7 @@ def verify_(
         if reading.chosen is not None:
             read = sum(result.files_read - 1 for result in results)
             same = f"--read-data-subset {subset}" + (f" --seed {chosen}" if chosen else "")
-            note(f"{count(read)} files read; {same} reads the same ones")
+            note(f"{amount(read, 'file')} read; {same} reads the same ones")
     if _damaged(results) or any(result.unread for result in results):
         raise typer.Exit(1)
 
@@ -125,18 +127,25 @@ def _verify_all(
 
 def _targets(here: Deployment, snapshot: str | None, pipeline: str | None) -> list[str]:
     if snapshot:
-        return [stored_record(here, snapshot).directory]
+        with taken_for_id(snapshot):
+            return [stored_record(here, snapshot).directory]
     records = completed(here, check_pipeline(here, pipeline) if pipeline else None)
     return [r.directory for r in sorted(records, key=lambda r: (r.pipeline, r.checkpoint_id))]
+
+
+def _aligned(number: int | None, noun: str, width: int) -> str:
+    """Return a number and what it counts, as wide in every line."""
+    nouns = noun if number == 1 else plural(noun)
+    return f"{count(number):>{width}} {nouns:<{len(plural(noun))}}"
 
 
 def _print_verified(results: list[Verification]) -> None:
     for result in results:
         state = "DAMAGED" if result.problems else "unread" if result.unread else "whole"
-        files = "file " if result.files == 1 else "files"
-        amounts = (
-            f"{count(result.files):>5} {files}  {size(result.size_bytes):>10}  {count(result.entries):>12} entries"
-        )
+        amounts = "  ".join([
+            _aligned(result.files, "file", 5), f"{size(result.size_bytes):>10}",
+            _aligned(result.keys, "key", 12), _aligned(result.entries, "entry", 12),
+        ])  # fmt: skip
         line(f"{state:<8}{amounts}  {result.directory}")
         for problem in (*result.problems, *result.unread):
             line(f"    {problem}")

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import typer
 
 from statelib.cli.output import Column, Json, count, errors, line, note, print_json, table
+from statelib.cli.places import local_file
 from statelib.cli.snapshots import Snapshot, open_snapshot
 from statelib.definition.bootstrap import load_bootstrap
 from statelib.errors import InvalidRequestError, NotFoundError
@@ -27,9 +28,12 @@ Number = Annotated[int, typer.Option("--id", min=0, help="Number of the savepoin
 
 
 def bootstrap(
-    file: Annotated[Path, typer.Argument(help="YAML: operators, keys, states, and the rows they are made of.")],
+    file: Annotated[str, typer.Argument(help="YAML: operators, keys, states, and the rows they are made of.")],
     *,
-    target: Target,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", "-t", help="Directory or URI in which the savepoint gets its own; not with --check."),
+    ] = None,
     number: Number = 1,
     master: Annotated[str, typer.Option("--master", help="Of Spark; this machine unless said otherwise.")] = "local[*]",
     check: Annotated[bool, typer.Option("--check", help="Only say whether the file is right.")] = False,
@@ -37,8 +41,9 @@ def bootstrap(
 ) -> None:
     """Make a Flink savepoint from tables, pipelines' states or savepoints: history in batches, the rest as a stream."""
     with errors(as_json):
-        described = load_bootstrap(file)
-        done = {} if check else _submitted(file, target, number, master)
+        described_by = local_file(file, "FILE")
+        described = load_bootstrap(described_by)
+        done = {} if check else _submitted(described_by, _required(target), number, master)
     if check and as_json:
         print_json({"file": str(file), "operators": list(described.operators)})
     elif check:
@@ -50,6 +55,14 @@ def bootstrap(
         table("Entries", [Column("operator"), Column("state"), Column("entries", right=True)], rows)
         line(done["directory"])
         note(f"start the job from it with: flink run -s {done['directory']} ...")
+
+
+def _required(target: str | None) -> str:
+    if target is None:
+        raise InvalidRequestError(
+            "a savepoint needs a directory to be written to", kind="no-target", hint="add --target DIRECTORY_OR_URI"
+        )
+    return target
 
 
 def _submitted(file: Path, target: str, number: int, master: str) -> dict[str, Any]:
@@ -116,10 +129,10 @@ def _changes(opened: Checkpoint, drops: list[str], puts: list[str]) -> dict[str,
     for text in puts:
         where, _, file = text.partition("=")
         uid, state = _parts(where)
-        if not Path(file).is_file():
+        if not local_file(file, f"--put {where}").is_file():
             raise NotFoundError(f"there is no file {file!r} for {where}", kind="no-source")
         descriptor = opened.select(uid).schema().state(state)
-        put.setdefault(uid, {})[descriptor] = pq.read_table(file)
+        put.setdefault(uid, {})[descriptor] = pq.read_table(local_file(file, f"--put {where}"))
     return {uid: OperatorChange(frozenset(drop.get(uid, ())), put.get(uid, {})) for uid in {*drop, *put}}
 
 

@@ -26,7 +26,8 @@ class RetentionPolicy:
     def __post_init__(self) -> None:
         if self.count < 1 or (self.days is not None and self.days < 1):
             raise InvalidRequestError(
-                f"retention of {self.count} checkpoints, {self.days} days: expected 1 or more", kind="bad-retention"
+                f"retention with count {self.count} and days {self.days}: expected 1 or more",
+                kind="bad-retention",
             )
 
     def discards_all(self, status: JobStatus) -> bool:

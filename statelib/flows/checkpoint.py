@@ -123,7 +123,8 @@ def check(
     lineage = catalog.lineage(record.pipeline, record.base) if record.base is not None else []
     docs = f"{deployment.docs_directory}/{record.pipeline}/chk-{checkpoint_id}-{record.attempt}"
     report = judge(deployment, pipeline, record, opened, lineage=lineage, docs_directory=docs)
-    catalog.gate.record_results(record.pipeline, checkpoint_id, report.results)
+    told = opened.manifest is not None and opened.manifest.keys is not None
+    catalog.gate.record_results(record.pipeline, checkpoint_id, report.results, None if told else report.keys)
     judged(report.results)
     if report.verdict is Severity.QUARANTINE and record.state is CheckpointState.PENDING:
         reason = "; ".join(report.failures)
@@ -189,7 +190,8 @@ def commit_facts(opened: Checkpoint, report_uri: str) -> CommitFacts:
     check_files(opened)
     return CommitFacts(
         attempt=manifest.attempt,
-        entries=sum(s.total_entries for s in manifest.statistics),
+        entries=manifest.entries,
+        keys=manifest.total_keys,
         size_bytes=opened.metadata_size_bytes + sum(f.size_bytes for f in manifest.files),
         events=manifest.events,
         report=report_uri,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass
 import numpy as np
 import numpy.typing as npt
 
-from statelib.flows.facts import read_statistics
+from statelib.flows.facts import read_content
 from statelib.flows.opened import Checkpoint
 from statelib.model.handles import (
     ChangelogStateBackendHandleImpl,
@@ -33,7 +33,8 @@ class Stream:
 
 def entries_by_key_group(part: Checkpoint, *, counted: bool = False, scratch: str | None = None) -> Entries | None:
     """Of the selected operator: recorded in the manifest, or ``counted`` by reading all of it; None where neither."""
-    statistics = read_statistics(part, scratch) if counted else part.manifest.statistics if part.manifest else None
+    recorded = part.manifest.statistics if part.manifest else None
+    statistics = read_content(part, scratch).statistics if counted else recorded
     if not statistics:
         return None
     return np.stack([s.entries for s in statistics]).astype(np.int64)

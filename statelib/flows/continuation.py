@@ -9,9 +9,11 @@ from statelib.errors import InvalidRequestError
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.formats.operator_id import operator_id
+from statelib.model.amounts import amount
 from statelib.model.checkpoint import OperatorState
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.record import CheckpointState, PipelineHead
+from statelib.model.state import KeyCounts
 from statelib.restore.evolution import Evolution, evolve
 from statelib.restore.operator import OperatorEvolution, OperatorRestoreSource, evolve_operator
 from statelib.restore.plan import RestoreSource, check_backend
@@ -59,6 +61,16 @@ class Continuation:
         """What to restore from, as :meth:`Checkpoint.sources`."""
         return tuple(replace(s, allow_non_restored=self.allow_non_restored) for s in self.opened.sources())
 
+    def keys(self, counted: KeyCounts | None) -> KeyCounts | None:
+        """How many keys are restored: what the manifest tells, else ``counted``. None where neither is known, or where
+        states are left out that have entries: their keys may be in no other state."""
+        manifest = self.opened.manifest
+        if manifest is None:
+            return None
+        sizes = zip(self.evolution.found.states, manifest.statistics, strict=True)
+        lost = any(s.total_entries for state, s in sizes if state.name in self.evolution.non_restored)
+        return None if lost else manifest.keys or counted
+
     def resolutions(self) -> tuple[str, ...]:
         """Return one line per state of the pipeline."""
         return (*map(str, self.evolution.resolutions), *self.operator_evolution.resolutions())
@@ -67,7 +79,8 @@ class Continuation:
         """Return one line per state or operator that is left out, with its entries where they are known."""
         schema, manifest = self.evolution.found, self.opened.manifest
         entries = {} if manifest is None else {
-            d.name: f", {s.total_entries:,} entries" for d, s in zip(schema.states, manifest.statistics, strict=True)
+            d.name: f", {amount(s.total_entries, 'entry')}"
+            for d, s in zip(schema.states, manifest.statistics, strict=True)
         }  # fmt: skip
         states = (f"state {n!r} ({describe(schema.state(n))}){entries.get(n, '')}" for n in self.evolution.non_restored)
         return (*states, *self.operator_evolution.non_restored(), *(f"operator {name}" for name in self.others))

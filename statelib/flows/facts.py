@@ -1,8 +1,9 @@
 """Collect what the quality gate judges: from storage, by reading everything back."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from statelib.backends.distinct_keys import KeyCounter
 from statelib.coordinator.invariants import covers_exactly_once
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
@@ -15,6 +16,7 @@ from statelib.model.record import CheckpointRecord
 from statelib.model.state import (
     EVENT_TIMERS,
     PROCESSING_TIMERS,
+    KeyCounts,
     KeyedStateSchema,
     StateStatistics,
     empty_statistics,
@@ -22,6 +24,14 @@ from statelib.model.state import (
 from statelib.quality.facts import Applied, CheckpointFacts, SourceHistory
 from statelib.restore.check import count_entries
 from statelib.restore.compatibility import Compatibility
+
+
+@dataclass(frozen=True)
+class StoredContent:
+    """Everything that was read back of a snapshot, in numbers. ``statistics``: in the schema's state order."""
+
+    statistics: tuple[StateStatistics, ...]
+    keys: KeyCounts
 
 
 def collect_facts(
@@ -39,7 +49,7 @@ def collect_facts(
     whole = all(not finding.problem for finding in findings)
     ranges = tuple(handle.key_group_range for handle in opened.handles())
     whole = whole and _is_covered(opened, ranges)
-    read_back, unreadable = _read_back(opened, deployment.scratch()) if whole else (None, "")
+    content, unreadable = _read_back(opened, deployment.scratch()) if whole else (None, "")
     base, source = None, None
     if lineage and opened.manifest is not None:
         before = open_checkpoint(lineage[0].directory, own=True)
@@ -51,7 +61,8 @@ def collect_facts(
         ranges=ranges,
         file_findings=tuple(findings),
         base_statistics=base,
-        read_back=read_back,
+        read_back=None if content is None else content.statistics,
+        read_keys=None if content is None else content.keys,
         unreadable=unreadable,
         source=source,
     )
@@ -65,10 +76,10 @@ def _is_covered(opened: Checkpoint, ranges: tuple[KeyGroupRange, ...]) -> bool:
     return not manifest.schema.states or covers_exactly_once(ranges, manifest.schema.max_parallelism)
 
 
-def _read_back(opened: Checkpoint, scratch: str) -> tuple[tuple[StateStatistics, ...] | None, str]:
+def _read_back(opened: Checkpoint, scratch: str) -> tuple[StoredContent | None, str]:
     """What is stored, or why it cannot be read although every file has its checksum."""
     try:
-        return read_statistics(opened, scratch), ""
+        return read_content(opened, scratch), ""
     except (CorruptStateError, NotFoundError, UnsupportedError) as error:
         return None, f"{error.kind}: {error.message}"
 
@@ -110,7 +121,12 @@ def _is_drained(state: str, schema: KeyedStateSchema) -> bool:
     return state in timers or EVENT_TIMERS + state in timers
 
 
-def read_statistics(opened: Checkpoint, scratch: str | None = None) -> tuple[StateStatistics, ...]:
-    """Count and digest what is really stored, in the schema's state order."""
+def read_content(opened: Checkpoint, scratch: str | None = None) -> StoredContent:
+    """Count and digest what is really stored, and count its distinct keys."""
     schema = opened.schema()
-    return count_entries(schema, all_key_groups(schema.max_parallelism), opened.rows(scratch))
+    # Raw timers come behind all handles: their keys may be those of any.
+    parts = () if opened.raw_timers else tuple(handle.key_group_range for handle in opened.handles())
+    counter = KeyCounter(schema, parts)
+    entries = counter.passing(opened.rows(scratch))
+    statistics = count_entries(schema, all_key_groups(schema.max_parallelism), entries)
+    return StoredContent(statistics, counter.counts())

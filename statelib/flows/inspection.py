@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
-from statelib.flows.facts import read_statistics
+from statelib.flows.facts import read_content
 from statelib.flows.foreign_files import check_files
 from statelib.flows.opened import Checkpoint, located, open_checkpoint
 from statelib.flows.operator_content import OperatorLines, export_operator_lines, unreadable
@@ -16,6 +16,7 @@ from statelib.flows.parquet_tables import storable
 from statelib.flows.sampling import Sample
 from statelib.flows.wiring import PLACES, Deployment
 from statelib.formats import natural_json, typed_json
+from statelib.model.amounts import amount
 from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
 from statelib.model.record import CheckpointRecord, CheckpointState, why
@@ -28,9 +29,9 @@ from statelib.storage.places import is_absolute
 
 @dataclass(frozen=True)
 class Verification:
-    """What :func:`verify` found of one snapshot; no problems = whole. ``entries`` is None where nothing tells.
-    ``files_read``: of how many files every byte was read, ``_metadata`` among them. ``unread``: why the entries of an
-    operator of Flink's cannot be read, although all of its files are there."""
+    """What :func:`verify` found of one snapshot; no problems = whole. ``entries`` and ``keys``, distinct ones, are None
+    where nothing tells. ``files_read``: of how many files every byte was read, ``_metadata`` among them. ``unread``:
+    why the entries of an operator of Flink's cannot be read, although all of its files are there."""
 
     directory: str
     files: int
@@ -39,6 +40,7 @@ class Verification:
     problems: tuple[str, ...]
     files_read: int = 0
     unread: tuple[str, ...] = ()
+    keys: int | None = None
 
 
 def resolve(deployment: Deployment, text: str) -> Checkpoint:
@@ -128,11 +130,11 @@ def verify_at(
     try:
         opened = open_checkpoint(directory, own=own, storage_root=storage_root, relocate=relocate, key_type=key_type)
     except CorruptStateError as error:
-        return Verification(directory, 0, 0, 0, (error.message,))
+        return Verification(directory, 0, 0, 0, (error.message,), keys=0)
     except NotFoundError as error:
         if not own:
             raise
-        return Verification(directory, 0, 0, 0, (error.message,))
+        return Verification(directory, 0, 0, 0, (error.message,), keys=0)
     return verified(opened) if verified else verify(opened, read_data=read_data, scratch=scratch)
 
 
@@ -146,35 +148,36 @@ def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = 
         return _verify_foreign(opened, read_data, scratch)
     files = opened.manifest.files
     problems = wrong_files(opened, files, files if read_data else ())
-    entries = sum(s.total_entries for s in opened.manifest.statistics)
+    entries, keys = opened.manifest.entries, opened.manifest.total_keys
     if read_data and not problems:
         read = [_read_back(part, scratch) for part in opened.each_operator()]
-        problems += [problem for found, _ in read for problem in found]
+        problems += [problem for found, _, _ in read for problem in found]
         problems += unreadable(opened)
-        entries = sum(total for _, total in read)
+        entries, keys = sum(total for _, total, _ in read), sum(total for _, _, total in read)
     size = opened.metadata_size_bytes + sum(f.size_bytes for f in files)
     read_files = len(files) if read_data else 0
-    return Verification(opened.directory, len(files) + 1, size, entries, tuple(problems), read_files + 1)
+    return Verification(opened.directory, len(files) + 1, size, entries, tuple(problems), read_files + 1, keys=keys)
 
 
 def _verify_foreign(opened: Checkpoint, read_data: bool, scratch: str | None) -> Verification:
     files = check_files(opened, read_data=read_data)
-    problems, unread, entries = list(files.problems), [], None
+    problems, unread, entries, keys = list(files.problems), [], None, None
     if read_data and not problems:
-        totals = []
+        totals, counted = [], []
         for part in opened.each_operator():
             try:
-                found, total = _read_back(part, scratch)
+                found, total, distinct = _read_back(part, scratch)
             except UnsupportedError as error:
                 unread.append(error.message)
                 continue
             problems += found
             totals.append(total)
+            counted.append(distinct)
         problems += unreadable(opened)
-        entries = sum(totals)
+        entries, keys = sum(totals), sum(counted)
     size, read_files = opened.metadata_size_bytes + files.size_bytes, files.count if read_data else 0
     return Verification(
-        opened.directory, files.count + 1, size, entries, tuple(problems), read_files + 1, tuple(unread)
+        opened.directory, files.count + 1, size, entries, tuple(problems), read_files + 1, tuple(unread), keys
     )
 
 
@@ -216,8 +219,8 @@ def _wrong_content(finding: FileFinding) -> str:
 def _problem_of(directory: str, finding: FileFinding) -> str:
     """One line about a file that is not what it should be."""
     wrong = {
-        "missing": f"expected {finding.expected_size} bytes, found no file",
-        "size": f"expected {finding.expected_size} bytes, found {finding.actual_size}",
+        "missing": f"expected {amount(finding.expected_size, 'byte')}, found no file",
+        "size": f"expected {amount(finding.expected_size, 'byte')}, found {finding.actual_size}",
         "checksum": _wrong_content(finding),
     }
     place = finding.path if is_absolute(finding.path) else f"{_shown(directory)}/{finding.path}"
@@ -228,20 +231,28 @@ def _shown(directory: str) -> str:
     return PLACES.kind(directory).shown(directory)
 
 
-def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int]:
+def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int, int]:
+    """What is wrong, and how many entries and distinct keys there are."""
     try:
-        found = read_statistics(opened, scratch)
+        content = read_content(opened, scratch)
     except (CorruptStateError, NotFoundError) as error:
-        return [error.message], 0
-    total = sum(s.total_entries for s in found)
+        return [error.message], 0, 0
+    found = content.statistics
     recorded = opened.manifest.statistics if opened.manifest else found
     problems = [
-        f"{_shown(opened.directory)}: state {descriptor.name}: expected {expected.total_entries} entries and "
-        f"their digests as in the manifest, found {actual.total_entries} entries"
+        f"{_shown(opened.directory)}: state {descriptor.name}: expected {amount(expected.total_entries, 'entry')} and "
+        f"their digests as in the manifest, found {amount(actual.total_entries, 'entry')}"
         for descriptor, expected, actual in zip(opened.schema().states, recorded, found, strict=True)
         if not expected.same_content(actual)
     ]
-    return problems, total
+    recorded_keys = opened.manifest.keys if opened.manifest else None
+    if recorded_keys is not None and not recorded_keys.same(content.keys):
+        problems.append(
+            f"{_shown(opened.directory)}: expected {amount(recorded_keys.total, 'distinct key')}, key group"
+            " by key group as in"
+            f" the manifest, found {content.keys.total}"
+        )
+    return problems, sum(s.total_entries for s in found), content.keys.total
 
 
 @dataclass(frozen=True)

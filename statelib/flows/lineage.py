@@ -26,7 +26,8 @@ class LineageField:
 
 @dataclass(frozen=True)
 class LineageDataset:
-    """``version``: the checkpoint's id, '' for data without versions. ``rows``: entries of the whole dataset;
+    """``version``: the checkpoint's id, '' for data without versions. ``rows``: distinct keys of the whole dataset,
+    ``rows_by_field``: entries of each state;
     ``touched``: events that were read of it, or keys that were changed in it. None: not known."""
 
     namespace: str
@@ -96,7 +97,7 @@ def _state(pipeline: Pipeline, record: CheckpointRecord, manifest: CheckpointMan
         *(dataset_name(record.directory) if own_place else state_name(pipeline.name)),
         fields=(key, *states),
         version=str(record.checkpoint_id),
-        rows=record.entries,
+        rows=record.keys,
         size_bytes=record.size_bytes,
         files=None if manifest is None else len(manifest.files),
         rows_by_field=tuple((d.name, s.total_entries) for d, s in entries),

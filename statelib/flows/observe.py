@@ -50,7 +50,8 @@ def _of_record(record: CheckpointRecord) -> Iterator[Value]:
         yield m.UPLOAD_DURATION, cost.upload_ms
         yield m.UPLOADED, cost.uploaded_bytes
     yield m.SIZE, record.size_bytes
-    yield m.KEYS, record.entries
+    yield m.KEYS, record.keys
+    yield m.ENTRIES, record.entries
     if record.interval is None:
         return
     yield m.KEYS_CHANGED, cost.keys_changed if cost else None

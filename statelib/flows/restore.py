@@ -16,6 +16,7 @@ from statelib.flows.quarantine import check_not_quarantined
 from statelib.flows.restore_estimate import newest_throughput
 from statelib.flows.snapshot import RestoreLayout, lay_out
 from statelib.flows.wiring import PLACES, Deployment
+from statelib.model.amounts import amount
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
@@ -35,11 +36,11 @@ class SubtaskRead:
     entries: int | None
 
     def __str__(self) -> str:
-        entries = "unknown" if self.entries is None else f"{self.entries:,}"
+        entries = "unknown entries" if self.entries is None else amount(self.entries, "entry")
         handles = ", ".join(self.handles)
         return (
-            f"subtask {self.subtask} (key groups {self.key_groups}) reads {len(self.handles)} handle(s): {handles}; "
-            f"{self.size_bytes:,} bytes, {entries} entries"
+            f"subtask {self.subtask} (key groups {self.key_groups}) reads"
+            f" {amount(len(self.handles), 'handle')}: {handles}; {amount(self.size_bytes, 'byte')}, {entries}"
         )
 
 
@@ -56,7 +57,8 @@ class RestorePlan:
     interval that is left behind, None if none is. ``states``: what becomes of each state of the pipeline;
     ``non_restored``: state of the snapshot that is left out, because that was allowed.
     ``estimate_ms``: how long the slowest subtask reads if it is as fast as the restore before checkpoint
-    ``estimated_from`` was, the newest that was measured; None if none was."""
+    ``estimated_from`` was, the newest that was measured; None if none was. ``keys``: distinct ones, None where they are
+    not known."""
 
     pipeline: str
     checkpoint_id: int | None
@@ -74,6 +76,7 @@ class RestorePlan:
     non_restored: tuple[str, ...]
     estimate_ms: int | None = None
     estimated_from: int | None = None
+    keys: int | None = None
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -94,10 +97,11 @@ class RestorePlan:
     def describe(self) -> str:
         """The plan as Markdown, for logs and for the person who approves it. Names out of a snapshot are only text."""
         name = f"checkpoint {self.checkpoint_id}" if self.checkpoint_id is not None else self.directory
-        entries = "unknown" if self.entries is None else f"{self.entries:,}"
+        keys, entries = ("unknown" if n is None else f"{n:,}" for n in (self.keys, self.entries))
         lines = [
             f"**Restore `{self.pipeline}` to {as_markdown(name)}** ({self.claim_mode})",
             f"- directory: `{visible(self.directory).replace('`', chr(39))}`",
+            f"- keys: {keys}",
             f"- entries: {entries}",
             f"- slowest subtask: {self.estimate()}",
             f"- parallelism: {self.old_parallelism} → {self.parallelism}",
@@ -162,7 +166,7 @@ def plan_restore(
     head = catalog.head(name)
     new = parallelism if parallelism is not None else head.parallelism or pipeline.parallelism
     check_parallelism(new, pipeline.max_parallelism)
-    position, statistics = opened.position(), opened.manifest.statistics if opened.manifest else None
+    position, manifest = opened.position(), opened.manifest
     abandoned = _abandoned(catalog, head, record)
     reads = _reads(lay_out(opened, new, pipeline), pipeline.backend)
     throughput = newest_throughput(catalog, name, deployment.storage_root)
@@ -173,7 +177,8 @@ def plan_restore(
         claim_mode=claim_mode,
         parallelism=new,
         old_parallelism=source.opened.keyed_operator().parallelism,
-        entries=sum(s.total_entries for s in statistics) if statistics is not None else None,
+        keys=record.keys if record else manifest.total_keys if manifest else None,
+        entries=manifest.entries if manifest else None,
         replay_from_ms=position.interval.end_ms if position and position.interval else None,
         replay_until_ms=max((r.interval.start_ms for r in abandoned if r.interval), default=None),
         abandoned=tuple(r.checkpoint_id for r in abandoned),

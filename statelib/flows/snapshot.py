@@ -34,7 +34,7 @@ from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, subtask_ranges
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner, why
-from statelib.model.state import KeyedStateSchema, merge_statistics
+from statelib.model.state import KeyCounts, KeyedStateSchema, merge_key_counts, merge_statistics, no_keys
 from statelib.model.termination import StopMode
 from statelib.restore.base import restored_in_place
 from statelib.restore.logged import restored_log
@@ -70,6 +70,8 @@ class RestoreLayout:
     sources: tuple[tuple[RestoreSource, ...], ...]
     operator_states: tuple[OperatorStateDescriptor, ...]
     operator_sources: tuple[tuple[OperatorRestoreSource, ...], ...]
+    keys: tuple[KeyCounts | None, ...]
+    """By subtask: how many keys it restores; None where that is not known without counting them."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: Che
         base = open_checkpoint(base_record.directory, own=True, storage_root=deployment.storage_root)
         _log_changes(pipeline, base)
     position = base.position() if base else None
-    layout = lay_out(base, record.parallelism, pipeline)
+    counted = None if record.base is None else catalog.gate.key_counts(name, record.base, pipeline.max_parallelism)
+    layout = lay_out(base, record.parallelism, pipeline, counted=counted)
     shared = record.strategy in (INCREMENTAL, CHANGELOG) and base_record is not None and _may_be_shared(base_record)
     return SnapshotPlan(
         record=record,
@@ -228,19 +231,25 @@ def _is_published(storage: CheckpointStorageCoordinatorView, directory: str) -> 
     return True
 
 
-def lay_out(base: Checkpoint | None, parallelism: int, pipeline: Pipeline) -> RestoreLayout:
-    """Give each new subtask those of the base's handles that hold its key groups.
+def lay_out(
+    base: Checkpoint | None, parallelism: int, pipeline: Pipeline, *, counted: KeyCounts | None = None
+) -> RestoreLayout:
+    """Give each new subtask those of the base's handles that hold its key groups. ``counted``: the keys of a base whose
+    manifest does not tell how many it has.
 
     Raises InvalidRequestError as :func:`continuation` and :meth:`Continuation.check`.
     """
     schema, ranges = pipeline.schema(), subtask_ranges(parallelism, pipeline.max_parallelism)
     states, nothing = pipeline.operator_descriptors(), ((),) * parallelism
     if base is None:
-        return RestoreLayout(schema, ranges, nothing, states, nothing)
+        return RestoreLayout(schema, ranges, nothing, states, nothing, tuple(map(no_keys, ranges)))
     source = continuation(pipeline, base).check()
     handles = [(part.handle.key_group_range, part) for part in source.sources()]
     sources = assign(handles, parallelism, pipeline.max_parallelism)
-    return RestoreLayout(schema, ranges, sources, states, _operator_sources(source, parallelism))
+    operator_sources = _operator_sources(source, parallelism)
+    keys = source.keys(counted)
+    parts = tuple(None if keys is None else keys.cut(key_groups) for key_groups in ranges)
+    return RestoreLayout(schema, ranges, sources, states, operator_sources, parts)
 
 
 def _operator_sources(source: Continuation, parallelism: int) -> tuple[tuple[OperatorRestoreSource, ...], ...]:
@@ -335,6 +344,7 @@ def _manifest(
         upload_ms=max(r.upload_ms for r in reports),
         keys_changed=_keys_changed(reports),
         drained=plan.drains,
+        keys=merge_key_counts(whole, (r.keys for r in reports)),
     )
 
 

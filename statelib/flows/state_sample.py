@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from statelib.definition.frame_columns import FrameColumn, frame_columns
 from statelib.flows.opened import Checkpoint
 from statelib.flows.state_table import StateTable, state_table
+from statelib.model.amounts import amount
 from statelib.model.state import StateStatistics
 from statelib.quality.facts import StateSample
 
@@ -78,7 +79,7 @@ def _note(table: StateTable, chosen: Chosen, rows: int, total: int, *, cut: bool
     groups = len(chosen.key_groups or ())
     more = ", the last of them in part" if cut else ""
     return (
-        f"judged by a sample of {rows:,} of {total:,} entries "
+        f"judged by a sample of {rows:,} of {amount(total, 'entry')} "
         f"({groups} of {table.schema.max_parallelism} key groups{more})"
     )
 

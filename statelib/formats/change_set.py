@@ -18,6 +18,7 @@ import numpy.typing as npt
 from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.formats import snappy_framing
 from statelib.formats.keyed_header import MetaKind, header_state, read_meta_info, stored_value_type, timers_key_type
+from statelib.model.amounts import amount
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import StateType
@@ -97,7 +98,9 @@ def decode_change_set(data: Bytes, offset: int, wanted: KeyGroupRange, what: str
             elif group in wanted:
                 groups.append((group, bounds, count))
     except CorruptStateError as error:
-        raise _corrupt(what, f"the change set at offset {offset} reaches beyond {len(data)} bytes ({error})") from error
+        raise _corrupt(
+            what, f"the change set at offset {offset} reaches beyond {amount(len(data), 'byte')} ({error})"
+        ) from error
     return ChangeSet(
         tuple(metadata),
         data,
@@ -203,7 +206,7 @@ def _follow(raw: memoryview, at: int, count: int, what: str) -> list[int]:
             at += 4 + unpack(raw, at)[0]
             append(at)
     except struct.error as error:
-        raise _corrupt(what, f"a change at offset {at} reaches beyond {len(raw)} bytes") from error
+        raise _corrupt(what, f"a change at offset {at} reaches beyond {amount(len(raw), 'byte')}") from error
     return bounds
 
 

@@ -10,6 +10,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from statelib.formats.key_counts_text import key_counts_from_text, key_counts_text
+from statelib.model.amounts import amount
 from statelib.model.checkpoint import (
     CheckpointManifest,
     DataInterval,
@@ -23,7 +25,7 @@ from statelib.model.checkpoint import (
 )
 from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, Epoch, pipeline_name
 from statelib.model.key_groups import MAX_MAX_PARALLELISM, KeyGroupRange
-from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
+from statelib.model.state import FieldMeaning, KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.serializers.type_text import parse_type
 
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -64,6 +66,7 @@ def manifest_to_json(manifest: CheckpointManifest) -> _Json:
         "upload_ms": manifest.upload_ms,
         "keys_changed": manifest.keys_changed,
         "drained": manifest.drained,
+        "keys": None if manifest.keys is None else key_counts_text(manifest.keys),
     }
 
 
@@ -97,12 +100,22 @@ def manifest_from_json(content: object) -> CheckpointManifest:
         upload_ms=o.later_integer("upload_ms"),
         keys_changed=o.later_integer("keys_changed"),
         drained=o.has("drained") and o.boolean("drained"),
+        keys=_keys_from_json(o),
     )
     if base is not None and base >= manifest.checkpoint_id:
         raise ValueError(f"base {base} of checkpoint {manifest.checkpoint_id}: expected an older one")
     if len(manifest.statistics) != len(manifest.schema.states):
-        raise ValueError(f"{len(manifest.statistics)} statistics for {len(manifest.schema.states)} states")
+        raise ValueError(
+            f"{amount(len(manifest.statistics), 'statistic')} for {amount(len(manifest.schema.states), 'state')}"
+        )
     return manifest
+
+
+def _keys_from_json(o: "_Object") -> KeyCounts | None:
+    """None where they are not known, and where the manifest is older than they are."""
+    if not o.has("keys") or o.value("keys") is None:
+        return None
+    return key_counts_from_text(o.text("keys"), o.child("schema").integer("max_parallelism"))
 
 
 def _restores_from_json(o: "_Object") -> tuple[RestoreMeasure | None, ...]:
@@ -364,7 +377,7 @@ class _Object:
         """Base64 text of exactly ``size`` bytes."""
         data = base64.b64decode(self.text(name), validate=True)
         if len(data) != size:
-            raise ValueError(f"{self._where}.{name}: {len(data)} bytes, expected {size}")
+            raise ValueError(f"{self._where}.{name}: {amount(len(data), 'byte')}, expected {size}")
         return data
 
     def _typed(self, name: str, kind: type[T]) -> T:

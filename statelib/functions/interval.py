@@ -19,11 +19,9 @@ Late = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Applied:
-    """What an interval came to in one subtask: its late events, by state, and how many distinct keys were written
-    (None: not counted)."""
+    """What an interval came to in one subtask: its late events, by state."""
 
     late: Late = ()
-    keys_changed: int | None = None
 
 
 def expired(backend: KeyedStateBackend, ttl: Mapping[str, TtlConfig], progress: Progress) -> KeyedStateBackend:

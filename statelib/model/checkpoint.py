@@ -6,7 +6,7 @@ from enum import StrEnum
 from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle, StreamStateHandle, segment_key
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateStatistics
+from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics
 
 
 class SnapshotKind(StrEnum):
@@ -171,6 +171,8 @@ class SubtaskReport:
     """Of ``async_ms``: how long at least one stream waited on storage."""
     keys_changed: int | None = None
     """Distinct keys that events or timers of the interval wrote; None: not counted."""
+    keys: KeyCounts | None = field(default=None, repr=False)
+    """Distinct keys that have state now; None: not known, because those of the base are not."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,9 @@ class CheckpointManifest:
     needs files of theirs. ``restored_from`` and ``restores``: as in the reports, by subtask (empty: not recorded).
     ``uid``: of the operator that holds the state ('' : not recorded). ``upload_ms`` and ``keys_changed``: as in
     :class:`SnapshotMeasure`. ``drained``: event time went to its end before the snapshot, so that all event-time timers
-    have fired and all windows are closed; ``position`` is still that of the base."""
+    have fired and all windows are closed; ``position`` is still that of the base. ``keys``: distinct keys that have
+    state, of the whole key-group range (None: not known, as in manifests of older versions and in what was built on
+    them without reading all of it)."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -230,6 +234,16 @@ class CheckpointManifest:
     upload_ms: int | None = None
     keys_changed: int | None = None
     drained: bool = False
+    keys: KeyCounts | None = field(default=None, repr=False)
+
+    @property
+    def entries(self) -> int:
+        """How many entries all states have together."""
+        return sum(statistics.total_entries for statistics in self.statistics)
+
+    @property
+    def total_keys(self) -> int | None:
+        return None if self.keys is None else self.keys.total
 
     @property
     def measured(self) -> SnapshotMeasure:

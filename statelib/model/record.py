@@ -61,6 +61,7 @@ class CheckpointRecord:
     of ``_metadata``. ``base``: the checkpoint it was built on, None = from nothing.
     ``generation``: how often the pipeline had been restored when it began.
     The figures after ``reason`` are set when it is COMPLETED or QUARANTINED; ``completed_at_ms`` only by the former.
+    ``entries``: of all states; ``keys``: distinct ones, None where they are not known.
     ``failure`` and ``reason``: why it is ABORTED or QUARANTINED.
     ``deadline_ms``: when it is aborted if it is still pending. ``begun_by``: who asked for it, of an Airflow task
     ``dag_id/run_id/task_id/try_number``; '' if it was imported. ``stop``: how the savepoint stops its pipeline; None if
@@ -85,6 +86,7 @@ class CheckpointRecord:
     reason: str = ""
     completed_at_ms: int | None = None
     entries: int | None = None
+    keys: int | None = None
     size_bytes: int | None = None
     events: EventCounts | None = None
     report: str = ""
@@ -116,8 +118,9 @@ class PipelineHead:
 
 @dataclass(frozen=True)
 class CommitFacts:
-    """What registering a checkpoint writes into the catalog. ``metadata_crc32c`` and
-    ``metadata_size_bytes`` are of the whole ``_metadata`` file; ``files`` have absolute URIs."""
+    """What registering a checkpoint writes into the catalog. ``metadata_crc32c`` and ``metadata_size_bytes`` are of
+    the whole ``_metadata`` file; ``files`` have absolute URIs; ``keys``: distinct ones, None where the manifest has no
+    count of them."""
 
     attempt: AttemptId
     entries: int
@@ -128,3 +131,4 @@ class CommitFacts:
     metadata_size_bytes: int
     files: tuple[FileRecord, ...]
     measured: SnapshotMeasure | None = None
+    keys: int | None = None

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from statelib.errors import InvalidRequestError
+from statelib.model.amounts import amount
 from statelib.model.key_groups import KeyGroupRange, check_parallelism
 from statelib.model.types import VOID, StateType
 
@@ -111,7 +112,9 @@ class KeyedStateSchema:
             )
         check_parallelism(1, self.max_parallelism)
         if len(names) > MAX_STATES:
-            raise InvalidRequestError(f"{len(names)} states: expected at most {MAX_STATES}", kind="too-many-states")
+            raise InvalidRequestError(
+                f"{amount(len(names), 'state')}: expected at most {MAX_STATES}", kind="too-many-states"
+            )
 
     def state(self, name: str) -> StateDescriptor:
         """The state called ``name``; raises InvalidRequestError (``unknown-state``) naming those there are."""
@@ -159,4 +162,41 @@ def merge_statistics(whole: KeyGroupRange, parts: Iterable[StateStatistics]) -> 
         span = slice(at, at + len(part.key_group_range))
         merged.entries[span] += part.entries
         merged.digests[span] += part.digests
+    return merged
+
+
+@dataclass(frozen=True, eq=False)
+class KeyCounts:
+    """How many distinct keys have state, one element per key group of ``key_group_range``: a key with entries in
+    several states, or of several namespaces and user keys, or with timers only, counts once. ``keys``: int64."""
+
+    key_group_range: KeyGroupRange
+    keys: npt.NDArray[np.int64] = field(repr=False)
+
+    @property
+    def total(self) -> int:
+        return int(self.keys.sum())
+
+    def same(self, other: "KeyCounts") -> bool:
+        """Whether both count the same key groups and find as many keys in each."""
+        return self.key_group_range == other.key_group_range and bool(np.array_equal(self.keys, other.keys))
+
+    def cut(self, key_groups: KeyGroupRange) -> "KeyCounts":
+        """The counts of some of the key groups."""
+        first = key_groups.start - self.key_group_range.start
+        return KeyCounts(key_groups, self.keys[first : first + len(key_groups)])
+
+
+def no_keys(key_groups: KeyGroupRange) -> KeyCounts:
+    return KeyCounts(key_groups, np.zeros(len(key_groups), np.int64))
+
+
+def merge_key_counts(whole: KeyGroupRange, parts: Iterable[KeyCounts | None]) -> KeyCounts | None:
+    """Counts of ``whole`` from those of ranges within it; None where those of one range are not known."""
+    merged = no_keys(whole)
+    for part in parts:
+        if part is None:
+            return None
+        at = part.key_group_range.start - whole.start
+        merged.keys[at : at + len(part.key_group_range)] += part.keys
     return merged

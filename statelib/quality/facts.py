@@ -10,7 +10,7 @@ from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.quality import QualityResult, Severity, verdict
 from statelib.model.record import CheckpointRecord
-from statelib.model.state import StateStatistics
+from statelib.model.state import KeyCounts, StateStatistics
 from statelib.storage.inventory import FileFinding
 
 
@@ -106,7 +106,8 @@ class CheckpointFacts:
     ``ranges``: key groups of each subtask's handle in ``_metadata``. ``file_findings``: one a
     file of the manifest, data read. ``base_statistics``: of the checkpoint it was built on; None
     if there is none or it has no manifest. ``read_back``: counted again from the stored entries,
-    in the schema's state order; None if they could not be read, and then ``unreadable`` may say why.
+    in the schema's state order; None if they could not be read, and then ``unreadable`` may say why. ``read_keys``:
+    the distinct keys of these entries.
     ``source``: what was applied before; None where nothing was. What is below is of the pipeline's ``checks``.
     """
 
@@ -116,6 +117,7 @@ class CheckpointFacts:
     file_findings: tuple[FileFinding, ...]
     base_statistics: tuple[StateStatistics, ...] | None = field(repr=False)
     read_back: tuple[StateStatistics, ...] | None = field(repr=False)
+    read_keys: KeyCounts | None = field(default=None, repr=False)
     unreadable: str = ""
     source: SourceHistory | None = None
     trends: tuple[Trend, ...] = ()
@@ -127,10 +129,12 @@ class CheckpointFacts:
 
 @dataclass(frozen=True)
 class QualityReport:
-    """What the gate found. ``report_uri``: the index page of the Data Docs, a ``file:`` URI."""
+    """What the gate found. ``report_uri``: the index page of the Data Docs, a ``file:`` URI. ``keys``: the
+    distinct keys that were read back; None if the state could not be read."""
 
     report_uri: str
     results: tuple[QualityResult, ...]
+    keys: KeyCounts | None = None
 
     @property
     def verdict(self) -> Severity | None:

@@ -11,11 +11,13 @@ import numpy as np
 import pandas as pd
 
 from statelib.coordinator.invariants import covers_exactly_once, key_group_coverage
+from statelib.model.amounts import amount
 from statelib.model.checkpoint import CheckpointManifest, DataInterval
 from statelib.model.key_groups import all_key_groups
 from statelib.model.state import (
     EVENT_TIMERS,
     PROCESSING_TIMERS,
+    KeyCounts,
     KeyedStateSchema,
     StateKind,
     StateStatistics,
@@ -55,6 +57,8 @@ def _structure(facts: CheckpointFacts) -> list[Frame]:
         return frames
     if facts.read_back is not None and _whole(facts.read_back, states, size):
         frames.append(_contents("contents", states, recorded, facts.read_back))
+    if facts.read_keys is not None and manifest.keys is not None:
+        frames.append(_keys(manifest.keys, facts.read_keys))
     base = _base(facts, manifest)
     if base is not None and _whole(base, states, size):
         frames += _against_base(facts, manifest, base)
@@ -168,7 +172,7 @@ def _key_groups(facts: CheckpointFacts, manifest: CheckpointManifest) -> Frame:
     check = Check(
         "every key group is covered by exactly one handle" if expected else "without states there is no handle",
         OneOf("handles", (expected,)),
-        lambda row: f"covered by {row['handles']} handles, expected {expected}",
+        lambda row: f"covered by {_amount(row, 'handles', 'handle')}, expected {expected}",
     )
     return Frame("key_groups", ("key_group",), table, (check,))
 
@@ -231,7 +235,7 @@ def _contents(
         Check(
             f"the entries of every state and key group are {suffix}",
             Equal("expected_entries", "found_entries"),
-            lambda row: f"expected {row['expected_entries']} entries, found {row['found_entries']}{reason}",
+            lambda row: f"expected {_amount(row, 'expected_entries', 'entry')}, found {row['found_entries']}{reason}",
         ),
         Check(
             f"the content digests of every state and key group are {suffix}",
@@ -240,6 +244,22 @@ def _contents(
         ),
     )
     return Frame(name, ("state", "key_group"), table, checks)
+
+
+def _keys(recorded: KeyCounts, found: KeyCounts) -> Frame:
+    expected, counted = recorded.keys.astype(str), found.keys.astype(str)
+    table = pd.DataFrame({"key_group": np.arange(len(counted)), "expected_keys": expected, "found_keys": counted})
+    check = Check(
+        "every key group has as many distinct keys as recorded",
+        Equal("expected_keys", "found_keys"),
+        lambda row: f"expected {_amount(row, 'expected_keys', 'distinct key')}, found {row['found_keys']}",
+    )
+    return Frame("keys", ("key_group",), table, (check,))
+
+
+def _amount(row: FoundRow, field: str, noun: str) -> str:
+    """Return a number of the row, which is there as text, with what it counts."""
+    return amount(int(str(row[field])), noun)
 
 
 def _growth(states: Iterable[tuple[str, StateStatistics, StateStatistics]], applied: int) -> Frame:
@@ -253,7 +273,7 @@ def _growth(states: Iterable[tuple[str, StateStatistics, StateStatistics]], appl
         "no state grows by more entries than events were applied",
         AtMost("entries", "most_entries"),
         lambda row: (
-            f"{row['entries']} entries, expected at most {row['most_entries']} "
+            f"{_amount(row, 'entries', 'entry')}, expected at most {row['most_entries']} "
             f"(those of the base and one an applied event)"
         ),
     )

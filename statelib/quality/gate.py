@@ -29,8 +29,8 @@ def run_gate(facts: CheckpointFacts, docs_directory: str) -> QualityReport:
     try:
         uri = _report(validation, facts.record, docs_directory)
     except InvalidRequestError as error:
-        return QualityReport("", (*validation.results, _without_report(error)))
-    return QualityReport(uri, validation.results)
+        return QualityReport("", (*validation.results, _without_report(error)), facts.read_keys)
+    return QualityReport(uri, validation.results, facts.read_keys)
 
 
 def _report(validation: "Validation", record: CheckpointRecord, docs_directory: str) -> str:

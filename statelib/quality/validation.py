@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from statelib.model.amounts import amount
 from statelib.model.quality import QualityResult
 from statelib.quality.deferred import deferred, without
 from statelib.quality.masking import masked
@@ -139,7 +140,7 @@ def _told(frame: Frame, check: Check, found: ExpectationValidationResult) -> Ite
         return (f"{check.name}: could not be evaluated: {problem}",)
     sentences = list(_sentences(check, result["unexpected_index_list"]))
     if len(sentences) > MOST_SENTENCES:
-        more = f"{check.name}: {len(sentences) - MOST_SENTENCES} more failures are in the report"
+        more = f"{check.name}: {amount(len(sentences) - MOST_SENTENCES, 'more failure')} in the report"
         return [*sentences[:MOST_SENTENCES], more]
     return sentences
 
@@ -152,7 +153,7 @@ def _told_of_library(frame: Frame, check: Check, found: ExpectationValidationRes
         yield from (check.say(row) for row in rows[:MOST_SENTENCES])
         more = int(result.get("unexpected_count", 0)) - len(rows[:MOST_SENTENCES])
         if more > 0:
-            yield f"{check.name}: {more:,} more of {len(frame.table):,} rows fail"
+            yield f"{check.name}: {more:,} more of {amount(len(frame.table), 'row')} fail"
     elif "observed_value" in result:
         yield check.say({"observed": result["observed_value"]})
     else:

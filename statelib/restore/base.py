@@ -50,6 +50,12 @@ def _is_known(schema: KeyedStateSchema, source: RestoreSource) -> bool:
     return not lists and not evolution_of(schema, source).non_restored
 
 
+def reuses_database(schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]) -> bool:
+    """Whether a RocksDB backend is restored by copying files of which not every entry is read."""
+    logged = logged_database(schema, key_group_range, sources)
+    return logged is not None or choose_base(schema, key_group_range, sources) is not None
+
+
 def restored_in_place(
     schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
 ) -> IncrementalRemoteKeyedStateHandle | None:

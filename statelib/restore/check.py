@@ -4,11 +4,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from statelib.backends.distinct_keys import KeyCounter
 from statelib.backends.entries import add_entries, check_loaded_rows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.model.amounts import amount
 from statelib.model.key_groups import KeyGroupRange, prefix_width
-from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
+from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics, empty_statistics
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.rows import StateRows
 
@@ -49,6 +51,15 @@ def check_content(backend: KeyedStateBackend) -> None:
     )
 
 
+def count_keys(backend: KeyedStateBackend) -> KeyCounts:
+    """The distinct keys of a live backend, of which every entry is read."""
+    counter = KeyCounter(backend.schema)
+    for index, descriptor in enumerate(backend.schema.states):
+        for rows in backend.scan(descriptor.name):
+            counter.add(index, rows)
+    return counter.counts(backend.key_group_range)
+
+
 def count_entries(
     schema: KeyedStateSchema, key_groups: KeyGroupRange, entries: Iterable[tuple[int, StateRows]]
 ) -> tuple[StateStatistics, ...]:
@@ -69,7 +80,7 @@ def expected_statistics(source: RestoreSource, key_groups: KeyGroupRange) -> tup
         return None
     if len(source.statistics) != len(source.schema.states):
         raise InvalidRequestError(
-            f"statistics of {len(source.statistics)} states for a schema of {len(source.schema.states)}",
+            f"statistics of {amount(len(source.statistics), 'state')} for a schema of {len(source.schema.states)}",
             kind="bad-statistics",
         )
     return tuple(cut_statistics(s, key_groups) for s in source.statistics)

@@ -172,16 +172,25 @@ def key_columns(
     return found
 
 
-def serialized_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> Ragged:
-    """The keys alone, as they are stored, row by row: equal bytes are equal keys, also of different states.
+def prefixed_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> Ragged:
+    """Key group and key as they are stored, row by row: equal bytes are equal keys, also of different states. The
+    entries of a key, other than timers, are those whose composite keys begin with these bytes.
 
     Raises CorruptStateError (``truncated-value``)."""
-    data, limit = keys.data, keys.offsets[1:]
-    start = keys.starts + prefix_width(schema.max_parallelism)
-    if descriptor.kind is StateKind.TIMERS:
-        start = start + MOMENT_BYTES
-    require(keys.starts, prefix_width(schema.max_parallelism), limit, "key group")
-    return gather(data, start, codec_of(schema.key_type).skip(data, start, limit) - start)
+    width, data, limit = prefix_width(schema.max_parallelism), keys.data, keys.offsets[1:]
+    require(keys.starts, width, limit, "key group")
+    timers = descriptor.kind is StateKind.TIMERS
+    start = keys.starts + (width + MOMENT_BYTES if timers else width)
+    end = codec_of(schema.key_type).skip(data, start, limit)
+    if not timers:
+        return gather(data, keys.starts, end - keys.starts)
+    groups = gather(data, keys.starts, np.full(len(keys), width, np.int64))
+    return join([groups, gather(data, start, end - start)])
+
+
+def only_entries(descriptor: StateDescriptor, prefixed: Ragged) -> Ragged:
+    """The composite keys of a state that has one entry per key, from what :func:`prefixed_keys` gives."""
+    return join([prefixed, codec_of(descriptor.namespace_type).encode(pa.nulls(len(prefixed)))])
 
 
 def check_end(cursor: Cursor, limit: Cursor, what: str) -> None:

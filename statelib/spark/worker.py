@@ -15,7 +15,7 @@ from statelib.crash_points import crash_point
 from statelib.definition.columns import key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.live_state import live_backend
-from statelib.flows.snapshot import RestoreLayout, SnapshotPlan
+from statelib.flows.snapshot import CHANGELOG, INCREMENTAL, RestoreLayout, SnapshotPlan
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.source_position import SOURCE_POSITION, element_of
 from statelib.functions.interval import Applied, apply_interval
@@ -24,6 +24,9 @@ from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import EventCounts, RestoreMeasure, SubtaskReport
 from statelib.model.failure import CheckpointFailureReason, decline_note
 from statelib.model.ids import AttemptId
+from statelib.model.state import KeyCounts
+from statelib.restore.base import reuses_database
+from statelib.restore.check import count_keys
 from statelib.restore.operator import restore_operator
 from statelib.restore.volume import bytes_to_read
 from statelib.serializers.keys import key_groups
@@ -40,7 +43,7 @@ from statelib.telemetry.logs import bound
 
 log = logging.getLogger(__name__)
 
-Change = Callable[[Pipeline, KeyedStateBackend, pa.Table, Progress, OperatorStateBackend], Applied]
+Change = Callable[[Pipeline, WrittenKeys, pa.Table, Progress, OperatorStateBackend], Applied]
 """What the rows of a subtask do to its state, as :func:`apply_events`."""
 
 
@@ -91,7 +94,10 @@ def _snapshot_subtask(
         operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask])
         keyed, null_keys = keyed_events(work.pipeline, events)
         progress = Progress(plan.base_position.watermark_ms, plan.position.watermark_ms, plan.drains)
-        applied = change(work.pipeline, backend, keyed, progress, operator)
+        before = plan.layout.keys[subtask]
+        written = WrittenKeys(backend, empty=before is not None and not before.total)
+        applied = change(work.pipeline, written, keyed, progress, operator)
+        keys = _keys(work, subtask, written)
         _keep_position(plan, subtask, operator)
         crash_point("subtask: events applied")
         with _declining(plan.attempt, subtask):
@@ -118,7 +124,8 @@ def _snapshot_subtask(
             operator=result.operator,
             restored=measure,
             upload_ms=upload_ms,
-            keys_changed=applied.keys_changed,
+            keys_changed=written.keys_changed,
+            keys=keys,
         )
 
 
@@ -141,17 +148,30 @@ def _measured_backend(
 
 def apply_events(
     pipeline: Pipeline,
-    backend: KeyedStateBackend,
+    backend: WrittenKeys,
     events: pa.Table,
     progress: Progress,
     operator: OperatorStateBackend,
 ) -> Applied:
-    """As :func:`apply_interval`, of this subtask's part of the events."""
+    """Apply this subtask's part of the events with :func:`apply_interval`. What expires is not changed by an event."""
     keys = key_array(pipeline, events)
     groups = key_groups(backend.schema, keys)
-    states = WrittenKeys(without_expired(backend, pipeline.ttl(), progress))
+    states = without_expired(backend, pipeline.ttl(), progress)
+    backend.count_changes()
     late = apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)
-    return Applied(late, states.keys_changed)
+    return Applied(late)
+
+
+def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:
+    """How many keys the subtask has after the interval. Where those before it are not known, they are counted if the
+    whole state is read in any case: by a restore that loads it, or by a snapshot that writes it."""
+    layout = work.plan.layout
+    counted = written.keys_after(layout.keys[subtask])
+    if counted is not None:
+        return counted
+    restored = (layout.schema, layout.ranges[subtask], layout.sources[subtask])
+    reuses = work.pipeline.backend == "rocksdb" and reuses_database(*restored)
+    return None if reuses and work.plan.record.strategy in (INCREMENTAL, CHANGELOG) else count_keys(written)
 
 
 def _keep_position(plan: SnapshotPlan, subtask: int, operator: OperatorStateBackend) -> None:

@@ -94,7 +94,8 @@ RESTORE_DURATION = _timing("restore_duration", "how long the slowest subtask res
 LAG = _gauge("lag", "ms", "from the end of the data interval to the commit: how old the state is when it is there")
 SIZE = _gauge("size_bytes", "By", "all files that the checkpoint needs")
 UPLOADED = _gauge("uploaded_bytes", "By", "what was written for this checkpoint")
-KEYS = _gauge("keys", "{entry}", "entries of all states together")
+KEYS = _gauge("keys", "{key}", "distinct keys that have state, whichever; not sent where not known")
+ENTRIES = _gauge("entries", "{entry}", "entries of all states together")
 KEYS_CHANGED = _gauge("keys_changed", "{key}", "distinct keys that events or timers of the interval wrote")
 STATE_ENTRIES = Metric(
     "statelib.checkpoint.state_entries", _GAUGE, "{entry}", "entries of one state", (*_OF_CHECKPOINT, "state")
@@ -131,7 +132,7 @@ ORPHAN_BYTES = Metric("statelib.gc.orphan_bytes", _GAUGE, "By", "their size", _O
 
 METRICS = (
     COMPLETED, FAILURES, DURATION, SYNC_DURATION, ASYNC_DURATION, UPLOAD_DURATION, RESTORE_DURATION, LAG, SIZE,
-    UPLOADED, KEYS, KEYS_CHANGED, STATE_ENTRIES, EVENTS, EVENTS_DROPPED, EVENTS_LATE, EVENTS_PER_SECOND, RESTORES,
-    CHECKS, VERIFIED, VERIFIED_BYTES, FAULTS, DELETED_FILES, DELETED_BYTES, ORPHANS, ORPHAN_BYTES,
+    UPLOADED, KEYS, ENTRIES, KEYS_CHANGED, STATE_ENTRIES, EVENTS, EVENTS_DROPPED, EVENTS_LATE, EVENTS_PER_SECOND,
+    RESTORES, CHECKS, VERIFIED, VERIFIED_BYTES, FAULTS, DELETED_FILES, DELETED_BYTES, ORPHANS, ORPHAN_BYTES,
 )  # fmt: skip
 """In the order of the documentation."""

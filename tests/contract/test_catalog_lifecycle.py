@@ -142,7 +142,7 @@ def test_too_many_failures_in_a_row_stop_the_pipeline_until_it_is_resumed(catalo
 def test_an_expired_one_counts_in_the_very_begin_that_finds_it(catalog: Catalog, clock: Clock):
     catalog.begin(timed(0), locate)
     clock.now_ms += 101
-    with pytest.raises(InvalidRequestError, match="the last 1 checkpoints"):
+    with pytest.raises(InvalidRequestError, match="the last 1 checkpoint "):
         catalog.begin(timed(0, tolerable=0), locate)
     (record,) = catalog.list(PIPE)
     assert record.failure is Reason.CHECKPOINT_EXPIRED, "it is aborted although the begin was refused"

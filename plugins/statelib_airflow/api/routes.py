@@ -29,7 +29,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 Name = Annotated[PipelineName, Depends(reads_pipeline)]
 Side = Annotated[int, Query(ge=0, le=MAX_ID)]
 Sort = Literal[
-    "checkpoint_id", "created_at_ms", "duration_ms", "size_bytes", "uploaded_bytes", "entries", "keys_changed"
+    "checkpoint_id", "created_at_ms", "duration_ms", "size_bytes", "uploaded_bytes", "entries", "keys", "keys_changed"
 ]
 Words = Annotated[str, Query(pattern=r"^([A-Z]{1,20}(,[A-Z]{1,20}){0,9})?$")]
 """Names of states or kinds, with commas between."""

@@ -11,14 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from statelib.backends.distinct_keys import entries_per_key
 from statelib.backends.entries import add_entries, check_asked_keys, check_loaded_rows, check_write, removed_rows
 from statelib.backends.heap.column import Loads
 from statelib.backends.heap.table import HeapTable, Rows, empty_table
-from statelib.backends.key_order import as_arrow
+from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.backends.keyed import StateScan, StateValues
 from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
+from statelib.serializers.keys import prefixed_keys
 from statelib.serializers.rows import StateRows
 from statelib.serializers.values import decode_values, encode_values
 from statelib.wire.ragged import Ragged
@@ -111,6 +113,10 @@ class HeapKeyedStateBackend:
     def scan(self, state: str) -> StateScan:
         held = self._state(state)
         return HeapScan(self._count_while_scanning(held, held.joined()))
+
+    def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:  # noqa: ARG002
+        table = self._state(state).joined()
+        return entries_per_key(prefixed_keys(self._schema, table.descriptor, as_ragged(table.keys)), keys)
 
     def statistics(self) -> tuple[StateStatistics, ...]:
         return tuple(self._statistics_of(self._state(d.name)) for d in self._schema.states)

@@ -24,9 +24,17 @@ from statelib.backends.rocksdb.checkpoint import NativeCheckpoint, native_checkp
 from statelib.backends.rocksdb.compaction import compact_where_it_pays
 from statelib.backends.rocksdb.database import check_live_files, open_writable, rocksdb_errors, table_names, without_wal
 from statelib.backends.rocksdb.leases import Leases
-from statelib.backends.rocksdb.reading import SCANNED_PER_KEY, StoredState, find_by_scan, scan_state
+from statelib.backends.rocksdb.reading import (
+    SCANNED_PER_KEY,
+    StoredState,
+    count_by_scan,
+    count_by_seek,
+    find_by_scan,
+    scan_state,
+)
 from statelib.backends.rocksdb.takeover import check_key_groups
 from statelib.errors import InvalidRequestError
+from statelib.model.amounts import amount
 from statelib.model.handles import StreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, prefix_width
@@ -187,6 +195,16 @@ class RocksDBKeyedStateBackend:
             self._leases.give_back()
             raise
 
+    def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        self._check_open(state)
+        order = byte_order(keys)
+        asked, found = keys.take(order), np.empty(len(keys), np.int64)
+        if self._statistics[state].total_entries <= SCANNED_PER_KEY * len(keys):
+            found[order] = count_by_scan(self._stored(state), self._schema, asked)
+        else:
+            found[order] = count_by_seek(self._stored(state), asked.to_list(), most[order].tolist())
+        return found
+
     def statistics(self) -> tuple[StateStatistics, ...]:
         return tuple(self._statistics[d.name] for d in self._schema.states)
 
@@ -248,7 +266,7 @@ class RocksDBKeyedStateBackend:
         if self._statistics[state].total_entries <= SCANNED_PER_KEY * len(names):
             found, old = find_by_scan(self._stored(state), asked, names)
             return RocksDBCookie(order, names, found, old)
-        with rocksdb_errors(self.directory, f"reading {len(names)} keys of state {state!r}"):
+        with rocksdb_errors(self.directory, f"reading {amount(len(names), 'key')} of state {state!r}"):
             values: list[bytes | None] = self._families[state][names] if names else []
         found = np.flatnonzero(np.fromiter((v is not None for v in values), np.bool_, len(values)))
         old = StateRows(asked.take(found), from_list([v for v in values if v is not None]))

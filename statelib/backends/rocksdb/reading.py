@@ -6,12 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from rocksdict import Rdict
+from rocksdict import Rdict, RdictIter
 
+from statelib.backends.distinct_keys import entries_per_key
 from statelib.backends.key_order import find_rows
 from statelib.backends.keyed import StateScan
+from statelib.backends.rocksdb.database import rocksdb_errors
 from statelib.backends.rocksdb.scan import RocksDBScan
 from statelib.backends.rocksdb.table_scan import TableScan, tables_of
+from statelib.model.amounts import amount
+from statelib.model.state import KeyedStateSchema
+from statelib.serializers.keys import prefixed_keys
 from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import Ragged, concat
 
@@ -62,3 +67,39 @@ def find_by_scan(state: StoredState, asked: Ragged, names: Sequence[bytes]) -> t
             values.append(rows.values.take(at[hits]))
     positions = np.concatenate(found)
     return positions, StateRows(asked.take(positions), concat(values))
+
+
+def count_by_scan(state: StoredState, schema: KeyedStateSchema, keys: Ragged) -> npt.NDArray[np.int64]:
+    """How many entries the state has of each of ``keys`` (key group and key, ascending, each once).
+
+    Passes by all entries between the first and the last key."""
+    found = np.zeros(len(keys), np.int64)
+    if len(keys):
+        first, last = keys.take(np.array([0, len(keys) - 1])).to_list()
+        for rows in scan_state(state, first=first, stop=_behind(last)):
+            found += entries_per_key(prefixed_keys(schema, schema.state(state.name), rows.keys), keys)
+    return found
+
+
+def count_by_seek(state: StoredState, keys: Sequence[bytes], most: Sequence[int]) -> npt.NDArray[np.int64]:
+    """The same with a seek per key, which ends at its ``most``-th entry."""
+    with rocksdb_errors(state.directory, f"looking {amount(len(keys), 'key')} of state {state.name!r} up"):
+        iterator = state.family.iter()
+        found = [_count_from(iterator, key, enough) for key, enough in zip(keys, most, strict=True)]
+        iterator.status()
+    return np.array(found, np.int64)
+
+
+def _count_from(iterator: RdictIter, key: bytes, most: int) -> int:
+    iterator.seek(key)
+    count = 0
+    while count < most and iterator.valid() and iterator.key().startswith(key):
+        count += 1
+        iterator.next()
+    return count
+
+
+def _behind(prefix: bytes) -> bytes | None:
+    """The least key that is larger than all that begin with ``prefix``; None if there is no such."""
+    cut = prefix.rstrip(b"\xff")
+    return cut[:-1] + bytes([cut[-1] + 1]) if cut else None

@@ -1,15 +1,22 @@
-"""How many distinct keys were written: equal to a set of decoded keys, whatever the states and batches."""
+"""How many distinct keys were written, and how many there are then: as of sets of decoded keys, whatever the states."""
+
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from extent import examples
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from statelib.backends import written_keys
+from statelib.backends import distinct_keys, written_keys
+from statelib.backends.distinct_keys import KeyCounter
 from statelib.backends.heap.backend import HeapKeyedStateBackend
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.rocksdb import backend as rocksdb
+from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.written_keys import WrittenKeys
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, no_keys
 from statelib.model.types import LONG, STRING, VOID, StateType, Tuple
 from statelib.serializers.keys import encode_keys, key_groups
 from statelib.serializers.windows import MOMENT
@@ -25,11 +32,13 @@ def backend_of(key_type: StateType) -> WrittenKeys:
         StateDescriptor("_timer_state/event_t", StateKind.TIMERS, VOID),
     )
     schema = KeyedStateSchema(key_type, GROUPS, states)
-    return WrittenKeys(HeapKeyedStateBackend(schema, KeyGroupRange(0, GROUPS - 1)))
+    backend = WrittenKeys(HeapKeyedStateBackend(schema, KeyGroupRange(0, GROUPS - 1)))
+    backend.count_changes()
+    return backend
 
 
 def write(backend: WrittenKeys, state: str, keys: pa.Array) -> None:
-    """One entry a key, with a user key, a namespace or a moment where the state has one."""
+    """One entry per key, with a user key, a namespace or a moment where the state has one."""
     descriptor, rows = backend.schema.state(state), pa.array(range(len(keys)), pa.int64())
     texts = rows.cast(pa.string())
     timers = descriptor.kind is StateKind.TIMERS
@@ -82,3 +91,107 @@ def test_reads_and_loads_are_no_writes() -> None:
         target.read("total", rows.keys)
     assert (source.keys_changed, target.keys_changed) == (2, 0)
     assert [s.total_entries for s in target.statistics()] == [2, 0, 0, 0]
+
+
+Entries = dict[str, set[tuple[int, int]]]
+"""By state: the number of a key, and that of its user key, namespace or moment."""
+NAMES = ("total", "per_item", "in_space", "timed", "_timer_state/event_t")
+SCHEMAS = [NAMES, ("total",), ("timed",), ("per_item",), ("total", "timed"), ("in_space", "_timer_state/event_t")]
+ENTRIES = st.sets(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=8)
+Step = tuple[str, set[tuple[int, int]], bool]
+STEPS = st.lists(st.tuples(st.sampled_from(NAMES), ENTRIES, st.booleans()), max_size=8)
+
+
+def descriptor_of(name: str) -> StateDescriptor:
+    """The state ``timed`` is a list: an empty one removes its key."""
+    kinds = {"per_item": StateKind.MAP, "timed": StateKind.LIST, "_timer_state/event_t": StateKind.TIMERS}
+    kind = kinds.get(name, StateKind.VALUE)
+    user_key = STRING if kind is StateKind.MAP else None
+    space = STRING if name == "in_space" else VOID
+    return StateDescriptor(name, kind, VOID if kind is StateKind.TIMERS else LONG, user_key, space)
+
+
+def change(backend: KeyedStateBackend, state: str, entries: set[tuple[int, int]], *, remove: bool) -> None:
+    """Put or remove entries of a state; of one without namespaces and user keys, only the key counts."""
+    descriptor = backend.schema.state(state)
+    wanted = sorted(
+        entries
+        if state in ("per_item", "in_space") or descriptor.kind is StateKind.TIMERS
+        else {(key, 0) for key, _ in entries}
+    )
+    keys = keys_of(STRING, [key for key, _ in wanted])
+    seconds = pa.array([second for _, second in wanted], pa.int64())
+    encoded = encode_keys(
+        backend.schema,
+        descriptor,
+        keys,
+        key_groups(backend.schema, keys),
+        seconds.cast(pa.string()) if state == "per_item" else None,
+        namespaces=seconds.cast(pa.string()) if state == "in_space" else None,
+        timestamps=seconds.cast(MOMENT) if descriptor.kind is StateKind.TIMERS else None,
+    )
+    before = backend.read(state, encoded)
+    if state == "timed":
+        backend.write(before, state, pa.array([[] if remove else [1]] * len(wanted), before.values.type))
+        return
+    values = pa.nulls(len(wanted)) if descriptor.kind is StateKind.TIMERS else seconds
+    backend.write(before, state, values, pa.array([remove] * len(wanted), pa.bool_()))
+
+
+def after(model: Entries, state: str, entries: set[tuple[int, int]], *, remove: bool) -> None:
+    plain = state in ("total", "timed")
+    changed = {(key, 0 if plain else second) for key, second in entries}
+    model[state] = model[state] - changed if remove else model[state] | changed
+
+
+@pytest.mark.parametrize("scanned_per_key", [0, 2], ids=["each key looked up", "scanned where that is cheaper"])
+@pytest.mark.parametrize("pending_bytes", [0, 1 << 30], ids=["merged at once", "merged at the end"])
+@pytest.mark.parametrize("kind", ["heap", "rocksdb"])
+def test_keys_are_those_of_a_dict_of_sets(
+    kind: str, pending_bytes: int, scanned_per_key: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(written_keys, "_PENDING_BYTES", pending_bytes)
+    monkeypatch.setattr(distinct_keys, "_PENDING_BYTES", pending_bytes)
+    monkeypatch.setattr(rocksdb, "SCANNED_PER_KEY", scanned_per_key)
+    numbers = iter(range(1 << 30))
+
+    @settings(max_examples=examples(15), deadline=None)
+    @given(st.sampled_from(SCHEMAS), STEPS, STEPS)
+    def hold(names: tuple[str, ...], first: list[Step], second: list[Step]) -> None:
+        schema = KeyedStateSchema(STRING, GROUPS, tuple(map(descriptor_of, names)))
+        whole = KeyGroupRange(0, GROUPS - 1)
+        backend: KeyedStateBackend = (
+            HeapKeyedStateBackend(schema, whole)
+            if kind == "heap"
+            else RocksDBKeyedStateBackend(schema, whole, str(tmp_path / str(next(numbers))), "test")
+        )
+        model: Entries = {name: set() for name in names}
+        known, empty = no_keys(whole), True
+        for steps in (first, second):
+            written = WrittenKeys(backend, empty=empty)
+            for state, entries, remove in steps:
+                if state in names:
+                    change(written, state, entries, remove=remove)
+                    after(model, state, entries, remove=remove)
+            found = written.keys_after(known)
+            assert found is not None
+            assert found.total == len({key for entries in model.values() for key, _ in entries})
+            counter = KeyCounter(schema)
+            for index, name in enumerate(names):
+                for rows in backend.scan(name):
+                    counter.add(index, rows)
+            assert counter.counts().keys.tolist() == found.keys.tolist()
+            known, empty = found, False
+        backend.close()
+
+    hold()
+
+
+def test_what_is_not_known_before_is_not_known_after() -> None:
+    backend = backend_of(STRING)
+    write(backend, "total", keys_of(STRING, [1, 2]))
+    assert backend.keys_after(None) is None
+    source = backend_of(STRING)
+    for rows in backend.scan("total"):
+        source.load("total", rows)
+    assert source.keys_after(no_keys(KeyGroupRange(0, GROUPS - 1))) is None

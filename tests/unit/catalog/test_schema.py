@@ -44,7 +44,7 @@ def test_the_newest_migration_is_the_one_the_code_asks_for():
 
 def test_a_catalog_that_was_never_migrated_is_refused_by_name(tmp_path: Path):
     _, catalog = made(tmp_path)
-    with pytest.raises(InvalidRequestError, match="expected schema 0006, found none") as refusal:
+    with pytest.raises(InvalidRequestError, match="expected schema 0007, found none") as refusal:
         catalog.list()
     assert (refusal.value.kind, refusal.value.hint) == ("catalog-not-migrated", "statelib catalog migrate")
     catalog.migrate()
@@ -63,7 +63,7 @@ def test_a_catalog_of_the_first_revision_keeps_what_it_holds(tmp_path: Path):
         command.upgrade(config, "0001")
         for statement in FIRST_REVISION.split(";"):
             connection.execute(text(statement))
-    with pytest.raises(InvalidRequestError, match="expected schema 0006, found 0001"):
+    with pytest.raises(InvalidRequestError, match="expected schema 0007, found 0001"):
         catalog.list()
     catalog.migrate()
     (record,) = catalog.list(PIPE)

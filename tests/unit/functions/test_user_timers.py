@@ -147,7 +147,7 @@ def test_each_timer_fires_once_however_it_is_checkpointed(seed: int, tmp_path: P
     [
         ({"k": ["a"]}, "one time or both"),
         ({"k": ["a"], "event_time": [1], "more": [1]}, "one time or both"),
-        ({"k": ["z"], "event_time": [1]}, "is not among the 1 keys"),
+        ({"k": ["z"], "event_time": [1]}, "is not among the 1 key"),
         ({"k": [None], "event_time": [1]}, "key column k is null"),
         ({"k": ["a"], "event_time": ["soon"]}, "expected the types"),
         (3, r"expected \(rows, timers\), found a tuple of 3"),

@@ -179,7 +179,7 @@ def test_without_events_the_content_must_be_the_bases(tmp_path: Path):
     assert judge(facts, tmp_path) == ()
     other = (RECORDED[0], statistics(0, 0, 0, 0, 0, 0, 1, 8))
     failures = judge(replace(facts, base_statistics=other), tmp_path)
-    assert failures[0] == ("state by <dest>, key group 6: expected 1 entries, found 0 although no event was applied")
+    assert failures[0] == ("state by <dest>, key group 6: expected 1 entry, found 0 although no event was applied")
     assert len(failures) == 4
 
 
@@ -220,7 +220,7 @@ def test_many_failures_are_cut_short_with_their_number(tmp_path: Path):
     failures = judge(replace(good(), read_back=found), tmp_path)
     entries = [f for f in failures if "entries" in f]
     assert len(entries) == 11
-    assert entries[-1].endswith("6 more failures are in the report")
+    assert entries[-1].endswith("6 more failures in the report")
 
 
 def test_reports_work_without_a_network_and_are_never_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -102,8 +102,9 @@ function checkpointOf(recipe: Recipe, at: number, base: number | null, random: (
   const id = at + 1;
   const fate = fateOf(recipe, at);
   const interval = fate.kind === "SAVEPOINT" ? null : { start_ms: FIRST_DAY + at * DAY, end_ms: FIRST_DAY + (at + 1) * DAY };
-  const entries = Math.round(recipe.keys * (1 - Math.exp(-(at + 3) / 22)));
-  const size = Math.round(entries * recipe.bytesPerKey * (1 + random() * 0.08));
+  const keys = Math.round(recipe.keys * (1 - Math.exp(-(at + 3) / 22)));
+  const entries = Math.round(keys * 2.4);
+  const size = Math.round(keys * recipe.bytesPerKey * (1 + random() * 0.08));
   const whole = recipe.strategy === "canonical" || at % 14 === 0 || fate.kind === "SAVEPOINT";
   const created = NOW - (recipe.days - at) * 3_600_000 + Math.round(random() * 60_000) + (fate.state === "PENDING" ? 3_540_000 : 0);
   const done = fate.state !== "ABORTED" && fate.state !== "PENDING";
@@ -132,9 +133,10 @@ function checkpointOf(recipe: Recipe, at: number, base: number | null, random: (
     async_ms: done ? asynchronous : null,
     upload_ms: done ? upload : null,
     entries: done ? entries : null,
+    keys: done ? keys : null,
     size_bytes: done ? size : null,
     uploaded_bytes: done ? (whole ? size : Math.round(size * (0.06 + random() * 0.16))) : null,
-    keys_changed: done ? (fate.kind === "SAVEPOINT" ? 0 : Math.min(entries, Math.round(read * 0.7))) : null,
+    keys_changed: done ? (fate.kind === "SAVEPOINT" ? 0 : Math.min(keys, Math.round(read * 0.7))) : null,
     events: done ? { read, applied: read - 6, null_key: 6 } : null,
     directory: `s3://state-prod/checkpoints/${recipe.name}/chk-${id}`,
     gate: done ? { passed: failed === 0, failed, warned: id % 19 === 0 ? 1 : 0, checked: 24 } : null,

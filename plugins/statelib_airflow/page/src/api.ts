@@ -36,6 +36,7 @@ export interface Checkpoint {
   async_ms: number | null;
   upload_ms: number | null;
   entries: number | null;
+  keys: number | null;
   size_bytes: number | null;
   uploaded_bytes: number | null;
   keys_changed: number | null;

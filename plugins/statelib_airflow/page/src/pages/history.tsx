@@ -203,7 +203,7 @@ function columnsOf(
     { id: "duration_ms", head: "Duration", sortable: true, number: true, cell: (one) => <Lasted one={one} longest={longest} /> },
     { id: "size_bytes", head: "Full", sortable: true, number: true, cell: (one) => <Size value={one.size_bytes} /> },
     { id: "uploaded_bytes", head: "Uploaded", sortable: true, number: true, cell: (one) => <Size value={one.uploaded_bytes} /> },
-    { id: "entries", head: "Keys", sortable: true, number: true, cell: (one) => <Count value={one.entries} /> },
+    { id: "keys", head: "Keys", sortable: true, number: true, cell: (one) => <Count value={one.keys} /> },
     { id: "keys_changed", head: "Changed", sortable: true, number: true, cell: (one) => <Count value={one.keys_changed} /> },
     { id: "gate", head: "Gate", cell: (one) => <GateBadge gate={one.gate} /> },
     {

@@ -57,13 +57,14 @@ function Summary({ pipelines }: { pipelines: Pipeline[] }) {
   const troubled = pipelines.filter((one) => healthOf(one).rank < 2);
   const heads = pipelines.flatMap((one) => one.head?.completed_at_ms ?? []);
   const held = sum((one) => one.quarantined);
+  const uncounted = pipelines.some((one) => one.head !== null && one.head.keys === null);
   const pending = sum((one) => (one.pending ? 1 : 0));
   return (
     <ul className="tiles" aria-label="All pipelines">
       <Tile name="pipelines" value={grouped(pipelines.length)} note={troubled.length ? `${grouped(troubled.length)} ${troubled.length === 1 ? "needs" : "need"} you` : "all run"} tone={troubled.length ? "bad" : "good"} />
       <Tile name="pending" value={grouped(pending)} note={pending ? "being taken now" : "nothing under way"} tone={pending ? "busy" : ""} />
       <Tile name="in quarantine" value={grouped(held)} note={held ? "kept aside, not built on" : "none"} tone={held ? "held" : ""} />
-      <Tile name="keys" value={grouped(sum((one) => one.head?.entries ?? 0))} note={`${bytes(sum((one) => one.head?.size_bytes ?? 0))} of state`} />
+      <Tile name="keys" value={`${uncounted ? "≥ " : ""}${grouped(sum((one) => one.head?.keys ?? 0))}`} note={`${bytes(sum((one) => one.head?.size_bytes ?? 0))} of state`} />
       <Tile name="newest head" value={heads.length ? ago(Math.max(...heads), now) : NONE} note={heads.length ? `oldest ${ago(Math.min(...heads), now)}` : ""} />
     </ul>
   );
@@ -131,7 +132,7 @@ const COLUMNS: Column<Pipeline>[] = [
       ),
   },
   { id: "age", head: "Age", number: true, by: (one) => (one.head?.completed_at_ms ? -one.head.completed_at_ms : null), cell: (one) => <Time ms={one.head?.completed_at_ms ?? null} absolute={false} /> },
-  { id: "keys", head: "Keys", number: true, by: (one) => one.head?.entries ?? null, cell: (one) => <Count value={one.head?.entries} /> },
+  { id: "keys", head: "Keys", number: true, by: (one) => one.head?.keys ?? null, cell: (one) => <Count value={one.head?.keys} /> },
   { id: "bytes", head: "State", number: true, by: (one) => one.head?.size_bytes ?? null, cell: (one) => <Size value={one.head?.size_bytes} /> },
   { id: "gate", head: "Last gate", cell: (one) => <GateBadge gate={one.head?.gate} /> },
   { id: "schedule", head: "Schedule", by: (one) => one.schedule, wideOnly: true, cell: (one) => (one.schedule ? <code>{one.schedule}</code> : <span className="none">by hand</span>) },

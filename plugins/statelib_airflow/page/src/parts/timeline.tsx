@@ -40,7 +40,7 @@ export function Timeline({ pipeline, checkpoints }: { pipeline: string; checkpoi
 
 function numbersOf(shown: Checkpoint[]): Numbers {
   return {
-    head: ["Checkpoint", "Status", "Interval", "Run and gate", "Sync", "Async", "Upload", "Full size", "Uploaded", "Keys"],
+    head: ["Checkpoint", "Status", "Interval", "Run and gate", "Sync", "Async", "Upload", "Full size", "Uploaded", "Keys", "Entries"],
     rows: shown.map((one) => {
       const parts = split(one);
       const known = one.duration_ms !== null;
@@ -54,6 +54,7 @@ function numbersOf(shown: Checkpoint[]): Numbers {
         duration(one.upload_ms),
         bytes(one.size_bytes),
         bytes(one.uploaded_bytes),
+        count(one.keys),
         count(one.entries),
       ];
     }),

@@ -41,11 +41,12 @@ export function AboutCheckpoint({ detail }: { detail: CheckpointDetail }) {
         <Fact name="Completed">
           <Time ms={detail.completed_at_ms} />
         </Fact>
-        <Fact name="Keys">{count(detail.entries)}</Fact>
+        <Fact name="Keys">{detail.keys === null && detail.entries !== null ? "unknown" : count(detail.keys)}</Fact>
         <Fact name="Keys changed">
           {count(detail.keys_changed)}
-          {detail.keys_changed !== null && !!detail.entries && <small> {percent(detail.keys_changed / detail.entries)}</small>}
+          {detail.keys_changed !== null && !!detail.keys && <small> {percent(detail.keys_changed / detail.keys)}</small>}
         </Fact>
+        <Fact name="Entries">{count(detail.entries)}</Fact>
         <Fact name="Full size">
           <Size value={detail.size_bytes} />
         </Fact>

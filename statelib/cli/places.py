@@ -1,0 +1,51 @@
+"""What people name on the command line: a snapshot by its path or its id, and files of this machine."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.inspection import is_id
+from statelib.storage.uris import local_path
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+_NO_ID = ("ambiguous-id", "bad-checkpoint", "bad-name", "no-checkpoint", "no-pipeline")
+"""Kinds of the errors that a mistyped path brings, once it was taken for an id."""
+
+
+def path_of(snapshot: str) -> str:
+    """Return the absolute path or URI that is meant, '' for ``<pipeline>/<id>``."""
+    if is_id(snapshot) and not Path(snapshot).exists():
+        return ""
+    return snapshot if ":" in snapshot and not Path(snapshot).exists() else str(Path(snapshot).absolute())
+
+
+@contextmanager
+def taken_for_id(snapshot: str) -> Iterator[None]:
+    """Around the look-up of what is no path: an error says how else the text could have been meant."""
+    try:
+        yield
+    except (InvalidRequestError, NotFoundError) as error:
+        if error.kind not in _NO_ID:
+            raise
+        raise type(error)(
+            f"{snapshot}: as a path, there is no {Path(snapshot).absolute()}; as <pipeline>/<id>, {error.message}",
+            kind=error.kind,
+            hint=error.hint or "statelib checkpoints list shows the ids",
+        ) from error
+
+
+def local_file(text: str, option: str) -> Path:
+    """Return the path on this machine that an option names. A ``file:`` URI is one.
+
+    Raises InvalidRequestError (``not-a-local-path``) for a URI of anything else, and those of :func:`local_path`."""
+    if not _URI.match(text):
+        return Path(text)
+    if text[:5].lower() == "file:":
+        return Path(local_path(text))
+    raise InvalidRequestError(
+        f"{option} {text}: expected a path on this machine, found a URI",
+        kind="not-a-local-path",
+        hint="name a local path, and copy from or to the object store with its own tool",
+    )
