@@ -1,0 +1,159 @@
+"""Whatever a stranger's manifest says, every checkpoint of every pipeline and every user's savepoint stays whole."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from extent import examples
+from garbage import TALLY as TALLY_FILE
+from garbage import days, events, save, stored, tally
+from hostile_snapshots import copied, described
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from worlds import checkpoint_of
+
+from statelib.errors import StatelibError
+from statelib.flows.cleanup import collect_garbage, dispose, retire
+from statelib.flows.inspection import verify_at
+from statelib.flows.opened import open_checkpoint
+from statelib.flows.orphans import orphans
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import CheckpointManifest, FileRecord, Origin, SnapshotKind
+from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, Epoch, PipelineName
+from statelib.model.record import CheckpointState, ClaimMode
+from statelib.testing.s3_endpoint import S3Endpoint
+
+GUEST, TALLY = PipelineName("guest"), PipelineName("tally")
+INSIDE = (
+    "", "tally", "tally/shared", "tally/taskowned", "tally/chk-99", "guest/chk-77", "savepoints/theirs",
+    "savepoints/savepoint-guest-9",
+)  # fmt: skip
+"""Places below the storage's root: its own comes first."""
+SPELLINGS = ("{root}//{path}", "{root}/./{path}", "../state/{path}", "{root}/savepoints/../{path}", "{path}")
+MOSTLY = st.sampled_from([True, True, True, False])
+"""Most of what a stranger says has to be right, or nothing of it is believed."""
+
+
+@dataclass
+class World:
+    """``victims``: all that was there before a stranger came. ``numbers``: names of a stranger's places."""
+
+    here: Deployment
+    victims: dict[str, FileRecord]
+    numbers: Iterator[int] = field(default_factory=count)
+
+    def broken(self) -> list[str]:
+        records = self.here.catalog().list(None, (CheckpointState.COMPLETED,))
+        found = (
+            verify_at(r.directory, own=True, read_data=False, storage_root=self.here.storage_root) for r in records
+        )
+        return [problem for verification in found for problem in verification.problems]
+
+    def place(self, name: str) -> str:
+        root = self.here.root_uri()
+        if name == "elsewhere":
+            return f"{root.rpartition('/')[0]}/stranger-{next(self.numbers)}"
+        return f"{root}/{name}".rstrip("/")
+
+
+def world(root: Path, storage_root: str = "") -> World:
+    here = tally(root, storage_root=storage_root)
+    file = TALLY_FILE.replace("name: tally", "name: guest\nuid: tally").replace("count: 2", "count: 1")
+    (root / "pipelines" / "guest.yaml").write_text(file)
+    days(here, 1, 2)
+    save(here, "kept")
+    checkpoint_of(here, "guest", 1, events(1))
+    victims = {uri: described(uri) for uri in stored(here) if "/guest/" not in uri}
+    return World(here, victims)
+
+
+@pytest.fixture(scope="module")
+def on_files(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return world(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture(scope="module")
+def on_objects(tmp_path_factory: pytest.TempPathFactory, running_s3: S3Endpoint) -> Iterator[World]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in running_s3.environment.items():
+            patch.setenv(name, value)
+        running_s3.make_bucket("strangers")
+        yield world(tmp_path_factory.mktemp("objects"), "s3://strangers/base/state")
+
+
+@st.composite
+def forged(draw: st.DrawFn, there: World) -> tuple[str, CheckpointManifest]:
+    """A place, and what a stranger's manifest says there."""
+    root = there.here.root_uri()
+    manifest = open_checkpoint(f"{root}/tally/chk-2").manifest
+    assert manifest is not None
+    metadata = [uri for uri in sorted(there.victims) if uri.endswith("/_metadata")]
+    wanted = st.one_of(st.sampled_from(metadata), st.sampled_from(sorted(there.victims)))
+    named = []
+    for uri in draw(st.lists(wanted, min_size=1, max_size=4, unique=True)):
+        path = uri.removeprefix(f"{root}/")
+        spelled = uri if draw(MOSTLY) else draw(st.sampled_from(SPELLINGS)).format(root=root, path=path)
+        named.append(replace(there.victims[uri], path=spelled))
+    victim = draw(st.sampled_from(sorted(there.victims))).rpartition("/")[2].partition("-")[0]
+    said = replace(
+        manifest,
+        pipeline=GUEST if draw(MOSTLY) else TALLY,
+        checkpoint_id=draw(
+            st.sampled_from([manifest.checkpoint_id, CheckpointId(9), CheckpointId(77), CheckpointId(99)])
+        ),
+        kind=draw(st.sampled_from(SnapshotKind)),
+        base=None,
+        attempt=manifest.attempt if draw(MOSTLY) else AttemptId(draw(st.sampled_from([victim, "0" * 32]))),
+        epoch=Epoch(draw(st.integers(0, MAX_NUMBER))),
+        origins=draw(st.sampled_from([(), (Origin(TALLY, CheckpointId(3)),)])),
+        files=(*(manifest.files if draw(MOSTLY) else ()), *(named if draw(MOSTLY) else ())),
+    )
+    return "elsewhere" if draw(MOSTLY) else draw(st.sampled_from(INSIDE)), said
+
+
+def endured(there: World, data: st.DataObject) -> None:
+    here = there.here
+    name, manifest = data.draw(forged(there))
+    mode = data.draw(st.sampled_from(ClaimMode))
+    place, before = there.place(name), stored(here)
+    copied(f"{here.root_uri()}/tally/chk-2", place, lambda _: manifest)
+    taken = None
+    pipeline = here.pipeline(GUEST)
+    with contextlib.suppress(StatelibError):
+        taken = apply_restore(here, pipeline, plan_restore(here, pipeline, place, None, mode), "test").head
+    if taken is None:
+        for uri in stored(here) - before:
+            here.remover().remove_file(uri, (here.root_uri(),))
+    else:
+        for number in (3, 4):
+            checkpoint_of(here, GUEST, number, events(number))
+        if mode is ClaimMode.NO_CLAIM:
+            dispose(here, GUEST, taken)
+    retire(here)
+    collect_garbage(here)
+    orphans(here, dry_run=False, force=True)
+    assert set(there.victims) <= stored(here)
+    assert there.broken() == []
+
+
+SLOW = settings(
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+
+
+@SLOW
+@given(st.data())
+def test_a_strangers_manifest_takes_nothing_on_files(on_files: World, data: st.DataObject) -> None:
+    endured(on_files, data)
+
+
+@settings(SLOW, max_examples=examples(10))
+@given(st.data())
+def test_a_strangers_manifest_takes_nothing_on_objects(on_objects: World, data: st.DataObject) -> None:
+    endured(on_objects, data)
