@@ -24,7 +24,7 @@ from statelib.serializers.entry_columns import encode_entries
 from statelib.serializers.registry import codec_of
 from statelib.serializers.rows import NO_ROWS, StateRows, join_rows
 from statelib.serializers.ttl_type import TIMESTAMP, VALUE
-from statelib.serializers.values import value_arrow_type
+from statelib.serializers.values import encode_values, value_arrow_type
 from statelib.serializers.windows import MOMENT
 
 Batch = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], StateRows]
@@ -32,7 +32,8 @@ Batch = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], StateRows]
 
 
 def entries_of(bootstrap: Bootstrap, uid: str, state: str, rows: pa.Table) -> StateRows:
-    """The entries that the rows describe, unsorted.
+    """Return the entries that the rows describe, unsorted. A row whose value is null where none can be stored, or a
+    list without elements, has none.
 
     Raises InvalidRequestError (``missing-column``, ``bad-columns``, ``bad-value-type``, ``null-key``, ``bad-hash``)."""
     operator, key, described = bootstrap.operator(uid), bootstrap.keyed[uid], bootstrap.operators[uid]
@@ -46,7 +47,25 @@ def entries_of(bootstrap: Bootstrap, uid: str, state: str, rows: pa.Table) -> St
     told = _told_groups(key, operator.schema.max_parallelism, rows, what)
     if told is not None:
         columns["key_group"] = told
-    return encode_entries(operator.schema, descriptor, pa.table(columns), operator.key_hash)
+    return encode_entries(operator.schema, descriptor, _with_values(descriptor, pa.table(columns)), operator.key_hash)
+
+
+def _with_values(descriptor: StateDescriptor, table: pa.Table) -> pa.Table:
+    """The rows that have an entry: one row of a wide table may have a value for one state and none for another."""
+    if descriptor.kind is StateKind.LIST:
+        return table.filter(pc.greater(pc.list_value_length(table["value"]), 0))
+    if descriptor.kind in (StateKind.MAP, StateKind.TIMERS) or not table["value"].null_count:
+        return table
+    return table if _takes_null(descriptor) else table.filter(pc.is_valid(table["value"]))
+
+
+def _takes_null(descriptor: StateDescriptor) -> bool:
+    """Whether null is a value that can be stored, as of ``nullable<long>``."""
+    try:
+        encode_values(descriptor, pa.nulls(1, value_arrow_type(descriptor)))
+    except InvalidRequestError:
+        return False
+    return True
 
 
 def operator_state_of(bootstrap: Bootstrap, uid: str, state: str, rows: pa.Table) -> OperatorStateContent:

@@ -24,6 +24,8 @@ ROWS = pa.table(
     }
 )
 
+ROWS_OF_ALL = {1: {"most": None}, 2: {"most": 7}, 3: {"most": 0}, 4: {"most": None}, 5: {"most": None}}
+
 
 def described(key: dict[str, object], state: dict[str, object]) -> Bootstrap:
     operator = {"key": key, "rows": {"parquet": "x"}, "states": {"s": state}}
@@ -76,6 +78,35 @@ def test_the_elements_of_a_list_state_are_a_column_of_lists() -> None:
     bootstrap = described({"type": "long", "of": "n"}, {"kind": "list", "type": "string", "of": "tags"})
     rows = entries_of(bootstrap, "op", "s", ROWS)
     assert decode_values(bootstrap.operator("op").schema.states[0], rows.values).to_pylist() == [["p", "q"], ["r"]]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"kind": "list", "type": "string", "of": "tags"}, {1: ["p"], 5: ["q", "r"]}),
+        ({"kind": "value", "type": "long", "of": "most"}, {2: 7, 3: 0}),
+        ({"kind": "reducing", "type": "long", "of": "most"}, {2: 7, 3: 0}),
+        ({"kind": "value", "type": "list<string>", "of": "tags"}, {1: ["p"], 3: [], 5: ["q", "r"]}),
+        ({"kind": "value", "type": "nullable<long>", "of": "most"}, {1: None, 2: 7, 3: 0, 4: None, 5: None}),
+        ({"kind": "value", "type": "row<most: long>", "of": ["most"]}, ROWS_OF_ALL),
+    ],
+)
+def test_a_wide_row_without_a_value_has_no_entry_in_that_state(state: dict[str, object], expected: object) -> None:
+    rows = pa.table(
+        {
+            "n": pa.array([1, 2, 3, 4, 5], pa.int64()),
+            "tags": pa.array([["p"], None, [], None, ["q", "r"]]),
+            "most": pa.array([None, 7, 0, None, None], pa.int64()),
+        }
+    )
+    bootstrap = described({"type": "long", "of": "n"}, state)
+    schema = bootstrap.operator("op").schema
+    entries = entries_of(bootstrap, "op", "s", rows)
+    keys = decode_keys(schema, schema.states[0], entries.keys).keys.to_pylist()
+    found = dict(zip(keys, decode_values(schema.states[0], entries.values).to_pylist(), strict=True))
+    assert found == (
+        expected if expected != "all" else {n + 1: {"most": m} for n, m in enumerate(rows["most"].to_pylist())}
+    )
 
 
 def test_map_state_and_what_a_column_tells_of_the_hash() -> None:
