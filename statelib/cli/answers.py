@@ -52,7 +52,7 @@ ANSWERS = {
     "checkpoints release": Answer(_RECORD),
     "checkpoints dispose": Answer(("dry_run", "collected")),
     "pipelines list": Answer(("name", "path", "backend", "key", "states", "parallelism", "max_parallelism"), many=True),
-    "pipelines validate": Answer(("valid", "faults")),
+    "pipelines validate": Answer(("valid", "faults", "warnings")),
     "pipelines fork": Answer(_RECORD),
     "pipelines status": Answer(_names(PipelineStatus)),
     "pipelines cancel": Answer(_HEAD),

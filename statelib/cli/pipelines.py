@@ -9,6 +9,7 @@ import typer
 from statelib.cli import completion
 from statelib.cli.output import Column, Json, errors, line, note, print_json, table, when, working
 from statelib.cli.stopping import stop
+from statelib.definition.outside_checks import check_outside
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.definition.problems import DefinitionError
 from statelib.flows import lifecycle
@@ -57,20 +58,38 @@ def validate(
     state: Annotated[
         bool, typer.Option("--state", help="Also judge whether each pipeline can go on from its head.")
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Take warnings for faults: this host has what the cluster has.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Load every pipeline file; one line for each fault. Exit status 1 if there is one."""
+    """Load every pipeline file; one line for each fault. Exit status 1 if there is one.
+
+    Functions are imported and formats looked up. What this host does not have is a warning: the cluster may have it."""
     with errors(as_json):
         pipelines, faults = _load(directory)
+        outside = check_outside(pipelines)
+        warnings = [] if strict else list(outside.warnings)
+        unfound = [*outside.faults, *(outside.warnings if strict else ())]
+        faults += unfound
+        pipelines = [p for p in pipelines if p.path not in {fault.path for fault in unfound}]
         if state:
             unfit = list(state_faults(deployment(), pipelines))
             faults += unfit
             pipelines = [p for p in pipelines if p.path not in {fault.path for fault in unfit}]
     if as_json:
-        print_json({"valid": [p.name for p in pipelines], "faults": [asdict(fault) for fault in faults]})
+        print_json(
+            {
+                "valid": [p.name for p in pipelines],
+                "faults": [asdict(fault) for fault in faults],
+                "warnings": [asdict(warning) for warning in warnings],
+            }
+        )
     else:
         for fault in faults:
             note(fault.message)
+        for warning in warnings:
+            note("\n".join(f"warning: {text}" for text in warning.message.splitlines()))
         note(f"{len(pipelines)} valid, {len(faults)} not")
     if faults:
         raise typer.Exit(1)
