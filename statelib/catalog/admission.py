@@ -6,7 +6,7 @@ from statelib.catalog import queries
 from statelib.catalog.schema import CHECKPOINT, LEASE
 from statelib.coordinator.checkpoint_lifecycle import COMMITTED
 from statelib.errors import ConflictError, InvalidRequestError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.failure import COUNTED, CheckpointFailureReason
 from statelib.model.ids import PipelineName
@@ -94,7 +94,7 @@ def admit(connection: Connection, head: PipelineHead, request: BeginRequest) -> 
     failed = failures(connection, name)
     if request.tolerable_failures is not None and failed > request.tolerable_failures:
         raise InvalidRequestError(
-            f"the last {amount(failed, 'checkpoint')} of pipeline {name} failed,"
+            f"the last {number_of(failed, 'checkpoint')} of pipeline {name} failed,"
             f" {request.tolerable_failures} are tolerated",
             kind="too-many-failures",
             hint=f"statelib checkpoints list -p {name} --all says why; then statelib pipelines resume {name}",

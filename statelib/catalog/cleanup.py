@@ -20,7 +20,7 @@ from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, be
 from statelib.coordinator.discard import CondemnedFile
 from statelib.coordinator.orphans import Known
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner, PipelineHead
@@ -90,7 +90,8 @@ class Cleanup:
             changed = _subsume(connection, pipeline, chosen, CHECKPOINT.c.owner == Owner.SYSTEM)
             if changed != len(set(chosen)):
                 raise ConflictError(
-                    f"retention of {pipeline}: {changed} of {amount(len(set(chosen)), 'checkpoint')} are still there "
+                    f"retention of {pipeline}: {changed} of {number_of(len(set(chosen)), 'checkpoint')} are"
+                    " still there "
                     "and the system's",
                     kind="in-use",
                     hint="run it again",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from statelib.coordinator.invariants import covers_exactly_once
 from statelib.errors import CorruptStateError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.key_groups import subtask_range
 
@@ -63,20 +63,20 @@ def _check_key_groups(report: SubtaskReport, parallelism: int, max_parallelism: 
 def _check_content(report: SubtaskReport, first: SubtaskReport) -> None:
     if len(report.statistics) != len(first.statistics):
         raise CorruptStateError(
-            f"subtask {report.subtask} reports {amount(len(report.statistics), 'state')}, "
+            f"subtask {report.subtask} reports {number_of(len(report.statistics), 'state')}, "
             f"subtask {first.subtask} reports {len(first.statistics)}",
             kind="states-differ",
         )
     entries = sum(s.total_entries for s in report.statistics)
     if report.keyed is None and entries:
         raise CorruptStateError(
-            f"subtask {report.subtask} counted {amount(entries, 'entry')} but delivered no state handle",
+            f"subtask {report.subtask} counted {number_of(entries, 'entry')} but delivered no state handle",
             kind="state-without-handle",
         )
     events = report.events
     if events.read != events.applied + events.null_key:
         raise CorruptStateError(
-            f"subtask {report.subtask} read {amount(events.read, 'event')}, but applied {events.applied} "
+            f"subtask {report.subtask} read {number_of(events.read, 'event')}, but applied {events.applied} "
             f"and dropped {events.null_key} without a key",
             kind="events-lost",
         )

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from statelib.errors import CorruptStateError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
@@ -68,7 +68,7 @@ def check_unreferenced(doomed: Collection[str], referenced: Collection[str]) -> 
     both = sorted(set(doomed) & set(referenced))
     if both:
         raise CorruptStateError(
-            f"about to delete {amount(len(both), 'file')} that a checkpoint refers to, such as {both[0]}:"
+            f"about to delete {number_of(len(both), 'file')} that a checkpoint refers to, such as {both[0]}:"
             " nothing was deleted",
             kind="discard-of-referenced",
             hint="statelib why FILE",

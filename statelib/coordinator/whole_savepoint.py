@@ -6,7 +6,7 @@ Source: flink-acceptance.md section 2 (T11, T25 to T29, T40); flink-formats.md s
 from collections.abc import Collection, Sequence
 
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.checkpoint import OperatorState, OperatorSubtaskState
 from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange, check_parallelism, subtask_range
@@ -64,7 +64,7 @@ def _check_subtask(what: str, state: OperatorSubtaskState, owned: KeyGroupRange)
         )
     if handle.key_group_range != owned or len(handle.offsets) != len(owned):
         raise CorruptStateError(
-            f"{what}: key groups {handle.key_group_range} with {amount(len(handle.offsets), 'offset')}, it"
+            f"{what}: key groups {handle.key_group_range} with {number_of(len(handle.offsets), 'offset')}, it"
             f" owns {owned}",
             kind="wrong-key-groups",
         )

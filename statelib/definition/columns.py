@@ -5,7 +5,7 @@ import pyarrow.compute as pc
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.serializers.registry import codec_of
 
 
@@ -50,7 +50,7 @@ def _with_keys(table: pa.Table, key: tuple[str, ...]) -> pa.Table:
 
 def _null_key(pipeline: Pipeline, column: str, count: int) -> InvalidRequestError:
     return InvalidRequestError(
-        f"{pipeline.name}: key column {column} is null in {amount(count, 'event')}",
+        f"{pipeline.name}: key column {column} is null in {number_of(count, 'event')}",
         kind="null-key",
         hint="set 'on_null_key: drop' in the pipeline file to leave such events out and count them",
     )

@@ -16,7 +16,7 @@ from statelib.flows.parquet_tables import storable
 from statelib.flows.sampling import Sample
 from statelib.flows.wiring import PLACES, Deployment
 from statelib.formats import natural_json, typed_json
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
 from statelib.model.record import CheckpointRecord, CheckpointState, why
@@ -219,8 +219,8 @@ def _wrong_content(finding: FileFinding) -> str:
 def _problem_of(directory: str, finding: FileFinding) -> str:
     """One line about a file that is not what it should be."""
     wrong = {
-        "missing": f"expected {amount(finding.expected_size, 'byte')}, found no file",
-        "size": f"expected {amount(finding.expected_size, 'byte')}, found {finding.actual_size}",
+        "missing": f"expected {number_of(finding.expected_size, 'byte')}, found no file",
+        "size": f"expected {number_of(finding.expected_size, 'byte')}, found {finding.actual_size}",
         "checksum": _wrong_content(finding),
     }
     place = finding.path if is_absolute(finding.path) else f"{_shown(directory)}/{finding.path}"
@@ -240,15 +240,16 @@ def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int,
     found = content.statistics
     recorded = opened.manifest.statistics if opened.manifest else found
     problems = [
-        f"{_shown(opened.directory)}: state {descriptor.name}: expected {amount(expected.total_entries, 'entry')} and "
-        f"their digests as in the manifest, found {amount(actual.total_entries, 'entry')}"
+        f"{_shown(opened.directory)}: state {descriptor.name}: expected"
+        f" {number_of(expected.total_entries, 'entry')} and "
+        f"their digests as in the manifest, found {number_of(actual.total_entries, 'entry')}"
         for descriptor, expected, actual in zip(opened.schema().states, recorded, found, strict=True)
         if not expected.same_content(actual)
     ]
     recorded_keys = opened.manifest.keys if opened.manifest else None
     if recorded_keys is not None and not recorded_keys.same(content.keys):
         problems.append(
-            f"{_shown(opened.directory)}: expected {amount(recorded_keys.total, 'distinct key')}, key group"
+            f"{_shown(opened.directory)}: expected {number_of(recorded_keys.total, 'distinct key')}, key group"
             " by key group as in"
             f" the manifest, found {content.keys.total}"
         )

@@ -8,7 +8,7 @@ from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
 from statelib.flows.opened import Checkpoint, located
 from statelib.formats.operator_state import OperatorStateContent, OperatorStream
 from statelib.formats.typed_json import operator_lines
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.checkpoint import OperatorState
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.wire.reader import Reader
@@ -119,12 +119,14 @@ def left_out(opened: Checkpoint) -> list[str]:
         if buffers:
             size = sum(state.channel_bytes for state in states)
             told.append(
-                f"{name}: {amount(buffers, 'handle')} of records in flight, {amount(size, 'byte')} (an"
+                f"{name}: {number_of(buffers, 'handle')} of records in flight, {number_of(size, 'byte')} (an"
                 " unaligned checkpoint), not read"
             )
         raw = sum(state.raw_operator is not None for state in states)
         if raw:
-            told.append(f"{name}: raw operator state of {amount(raw, 'subtask')}, which only its own code can read")
+            told.append(f"{name}: raw operator state of {number_of(raw, 'subtask')}, which only its own code can read")
         if operator.coordinator is not None:
-            told.append(f"{name}: state of its coordinator, {amount(operator.coordinator.size_bytes, 'byte')}, opaque")
+            told.append(
+                f"{name}: state of its coordinator, {number_of(operator.coordinator.size_bytes, 'byte')}, opaque"
+            )
     return told

@@ -12,7 +12,7 @@ from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.flows.cleanup import Point, is_savepoint_named_by_us, names
 from statelib.flows.forgotten import check_before_deleting
 from statelib.flows.wiring import PLACES, Deployment, now_ms
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
 from statelib.storage.names import (
@@ -158,7 +158,7 @@ def _check_share(name: PipelineName, found: Sequence[Found]) -> None:
     unknown = sum(f.verdict is Verdict.UNKNOWN_ATTEMPT for f in found)
     if unknown > MAX_UNKNOWN_SHARE * len(found):
         raise InvalidRequestError(
-            f"{name}: {unknown} of {amount(len(found), 'file')} are of attempts that the catalog does not"
+            f"{name}: {unknown} of {number_of(len(found), 'file')} are of attempts that the catalog does not"
             " know, expected at "
             f"most {MAX_UNKNOWN_SHARE:.0%}: nothing was deleted",
             kind="too-many-orphans",
@@ -218,7 +218,7 @@ def why(deployment: Deployment, file: str) -> Why:
 def _of_recorded(facts: FileFacts) -> Why:
     needed = tuple(f"{r.pipeline}/{r.checkpoint_id}" for r in facts.references)
     if needed:
-        said = f"needed by {amount(len(needed), 'checkpoint')}"
+        said = f"needed by {number_of(len(needed), 'checkpoint')}"
     elif facts.state == "LIVE":
         said = "needed by none: the next gc removes it" if facts.owner == "SYSTEM" else "needed by none, its user's"
     else:

@@ -13,7 +13,7 @@ from statelib.formats.canonical import END_OF_GROUP
 from statelib.formats.entry_framing import FOLLOWS
 from statelib.formats.heap_walk import KEY_GROUP
 from statelib.formats.keyed_header import KeyedHeader, stored_value_type
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import LONG, StateType
 from statelib.serializers.exact import Read, exact, opaque_part
@@ -96,7 +96,7 @@ class EntryReader:
         if state_id >= len(self.header.schema.states):
             raise CorruptStateError(
                 f"{reader.what} before offset {reader.offset}: state id {state_id} of "
-                f"{amount(len(self.header.schema.states), 'state')}",
+                f"{number_of(len(self.header.schema.states), 'state')}",
                 kind="unknown-state-id",
             )
         return self.header.schema.states[state_id]

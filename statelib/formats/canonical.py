@@ -26,7 +26,7 @@ from statelib.formats.group_spans import (
     pieces,
 )
 from statelib.formats.keyed_header import KeyedHeader, decode_keyed_header
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.serializers.rows import StateRows, key_groups_of
@@ -144,7 +144,7 @@ def _large_group(parts: Iterator[memoryview], group: GroupSpan, compressed: bool
 def _check_large_end(seen: int, left_bytes: int, what: str) -> None:
     if not seen or left_bytes:
         kind = "trailing-bytes" if seen else "empty-group"
-        raise CorruptStateError(f"{what}: {seen} entries, {amount(left_bytes, 'byte')} behind its end", kind=kind)
+        raise CorruptStateError(f"{what}: {seen} entries, {number_of(left_bytes, 'byte')} behind its end", kind=kind)
 
 
 def _contents(parts: Iterator[memoryview], compressed: bool, what: str) -> Iterator[Bytes]:
@@ -183,7 +183,7 @@ def _groups(handle: KeyGroupsSavepointStateHandle, header: KeyedHeader, what: st
         if not header.size_bytes <= offset < end <= size:
             raise CorruptStateError(
                 f"{what}: key group {key_group} at offset {offset} up to {end}, "
-                f"expected it behind the header ({amount(header.size_bytes, 'byte')}) and within {size} bytes",
+                f"expected it behind the header ({number_of(header.size_bytes, 'byte')}) and within {size} bytes",
                 kind="bad-offsets",
             )
         groups.append(GroupSpan(key_group, offset, end, exact=not last))
@@ -195,7 +195,7 @@ def _read_group(data: memoryview, group: GroupSpan, base: int, compressed: bool,
     view = data[group.start - base : group.end - base]
     if len(view) != group.end - group.start:
         raise CorruptStateError(
-            f"{name}: {amount(len(view), 'byte')}, expected {group.end - group.start}", kind="truncated-group"
+            f"{name}: {number_of(len(view), 'byte')}, expected {group.end - group.start}", kind="truncated-group"
         )
     content, consumed = _content(view, compressed, name)
     segments, end = _walk(content, 0, name)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.formats import snappy_framing
 from statelib.formats.keyed_header import MetaKind, header_state, read_meta_info, stored_value_type, timers_key_type
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import StateType
@@ -99,7 +99,7 @@ def decode_change_set(data: Bytes, offset: int, wanted: KeyGroupRange, what: str
                 groups.append((group, bounds, count))
     except CorruptStateError as error:
         raise _corrupt(
-            what, f"the change set at offset {offset} reaches beyond {amount(len(data), 'byte')} ({error})"
+            what, f"the change set at offset {offset} reaches beyond {number_of(len(data), 'byte')} ({error})"
         ) from error
     return ChangeSet(
         tuple(metadata),
@@ -206,7 +206,7 @@ def _follow(raw: memoryview, at: int, count: int, what: str) -> list[int]:
             at += 4 + unpack(raw, at)[0]
             append(at)
     except struct.error as error:
-        raise _corrupt(what, f"a change at offset {at} reaches beyond {amount(len(raw), 'byte')}") from error
+        raise _corrupt(what, f"a change at offset {at} reaches beyond {number_of(len(raw), 'byte')}") from error
     return bounds
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema
 from statelib.serializers.rows import StateRows, key_groups_of
@@ -58,7 +58,7 @@ class GroupWindows:
     ) -> None:
         if len(states) != len(schema.states):
             raise InvalidRequestError(
-                f"{amount(len(states), 'state')}, expected {len(schema.states)}", kind="bad-states"
+                f"{number_of(len(states), 'state')}, expected {len(schema.states)}", kind="bad-states"
             )
         if key_group_range.end >= schema.max_parallelism:
             raise InvalidRequestError(

@@ -30,7 +30,7 @@ from statelib.formats.heap_walk import (
     unexpected,
 )
 from statelib.formats.keyed_header import KeyedHeader, stored_value_type
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.handles import KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateDescriptor, StateKind
@@ -128,7 +128,7 @@ def _spans(handle: KeyGroupsStateHandle, header: KeyedHeader, what: str) -> list
         if offset < header.size_bytes or end < offset + KEY_GROUP.size:
             raise CorruptStateError(
                 f"{what}: key group {key_group} at offset {offset} up to {end}, "
-                f"expected it behind the header ({amount(header.size_bytes, 'byte')}) and within {size} bytes",
+                f"expected it behind the header ({number_of(header.size_bytes, 'byte')}) and within {size} bytes",
                 kind="bad-offsets",
             )
         spans.append(GroupSpan(key_group, offset, end, exact=True))
@@ -143,7 +143,7 @@ def _contents(
     base = batch[0].start
     if len(view) != batch[-1].end - base:
         raise CorruptStateError(
-            f"{what}: {amount(len(view), 'byte')} at offset {base}, expected {batch[-1].end - base}",
+            f"{what}: {number_of(len(view), 'byte')} at offset {base}, expected {batch[-1].end - base}",
             kind="truncated-group",
         )
     for span in batch:

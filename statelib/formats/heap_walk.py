@@ -17,7 +17,7 @@ from statelib.errors import CorruptStateError
 from statelib.formats import snappy_framing
 from statelib.formats.group_spans import Buffered, GroupSpan
 from statelib.formats.heap_entries import HeapEntries
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.serializers.codec import Codec
 from statelib.serializers.jumps import Jump, jump_over, width_of
 
@@ -112,12 +112,13 @@ def large_group(
         buffered.rest = data[at:]
     if left or missing:
         raise CorruptStateError(
-            f"{what}: expected {amount(left, 'more entry')} and {amount(len(missing), 'more state')}, found its end",
+            f"{what}: expected {number_of(left, 'more entry')} and {number_of(len(missing), 'more state')},"
+            " found its end",
             kind="truncated-group",
         )
     if len(buffered.rest):
         raise CorruptStateError(
-            f"{what}: {amount(len(buffered.rest), 'byte')} behind its last state", kind="trailing-bytes"
+            f"{what}: {number_of(len(buffered.rest), 'byte')} behind its last state", kind="trailing-bytes"
         )
 
 

@@ -19,7 +19,7 @@ import json
 from statelib.errors import CorruptStateError, StatelibError, UnsupportedError
 from statelib.formats.manifest_json import manifest_from_json, manifest_to_json
 from statelib.formats.metadata import decode_metadata
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata
 from statelib.wire.checksum import crc32c
 from statelib.wire.reader import Reader
@@ -69,7 +69,7 @@ def read_checkpoint_file(
 
 def _read_own(view: memoryview, what: str) -> tuple[CheckpointMetadata, CheckpointManifest]:
     if len(view) < _HEAD_BYTES + FOOT_BYTES:
-        raise _corrupt(what, f"{amount(len(view), 'byte')} cannot hold a manifest")
+        raise _corrupt(what, f"{number_of(len(view), 'byte')} cannot hold a manifest")
     crc_at = len(view) - FOOT_BYTES
     stored, size = read_foot(Reader(view[crc_at:], what))
     found = crc32c(view[:crc_at])

@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from statelib.formats.key_counts_text import key_counts_from_text, key_counts_text
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.checkpoint import (
     CheckpointManifest,
     DataInterval,
@@ -106,7 +106,7 @@ def manifest_from_json(content: object) -> CheckpointManifest:
         raise ValueError(f"base {base} of checkpoint {manifest.checkpoint_id}: expected an older one")
     if len(manifest.statistics) != len(manifest.schema.states):
         raise ValueError(
-            f"{amount(len(manifest.statistics), 'statistic')} for {amount(len(manifest.schema.states), 'state')}"
+            f"{number_of(len(manifest.statistics), 'statistic')} for {number_of(len(manifest.schema.states), 'state')}"
         )
     return manifest
 
@@ -377,7 +377,7 @@ class _Object:
         """Base64 text of exactly ``size`` bytes."""
         data = base64.b64decode(self.text(name), validate=True)
         if len(data) != size:
-            raise ValueError(f"{self._where}.{name}: {amount(len(data), 'byte')}, expected {size}")
+            raise ValueError(f"{self._where}.{name}: {number_of(len(data), 'byte')}, expected {size}")
         return data
 
     def _typed(self, name: str, kind: type[T]) -> T:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from statelib.errors import CorruptStateError, StatelibError, UnsupportedError
 from statelib.formats.keyed_header import MetaInfo, MetaKind, read_meta_info, write_meta_info
 from statelib.formats.snappy_framing import decompress_blocks
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.handles import OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.serializers.broadcast_entries import entry_spans
@@ -135,7 +135,7 @@ class OperatorStream:
             return OperatorStateContent(descriptor, values)
         if len(starts) != 1:
             raise CorruptStateError(
-                f"{self._what} {descriptor.name!r}: {amount(len(starts), 'offset')}, a broadcast state has one",
+                f"{self._what} {descriptor.name!r}: {number_of(len(starts), 'offset')}, a broadcast state has one",
                 kind="bad-offset",
             )
         return self._broadcast(descriptor, int(starts[0]))

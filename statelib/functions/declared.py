@@ -14,7 +14,7 @@ from statelib.functions.accumulators import accumulator_of
 from statelib.functions.aggregates import AggregateSpec
 from statelib.functions.grouping import group_rows, one_array, valid_rows
 from statelib.functions.state_function import Progress
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor
 from statelib.serializers.keys import encode_keys
 from statelib.serializers.values import value_arrow_type
@@ -115,7 +115,7 @@ class AggregateFunction:
         rows = valid_rows([one_array(events[column])])
         if len(rows) < len(events) and not self.drop_null_user_keys:
             raise InvalidRequestError(
-                f"state {self.state}: {len(events) - len(rows)} of {amount(len(events), 'event')} have no {column}, "
+                f"state {self.state}: {len(events) - len(rows)} of {number_of(len(events), 'event')} have no {column}, "
                 "the user key of the map",
                 kind="null-user-key",
                 hint="set 'on_null_key: drop' in the pipeline file to leave such events out of the map",

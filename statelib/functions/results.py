@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from statelib.errors import InvalidRequestError
 from statelib.functions.grouping import group_rows, one_array
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.serializers.columns import numbers
 from statelib.serializers.windows import MOMENT
 
@@ -74,7 +74,7 @@ class FunctionResult:
         rows = group_rows([pa.concat_arrays(pair) for pair in pairs]).codes[size:]
         problem = ""
         if (rows >= size).any():
-            at, problem = int(np.argmax(rows >= size)), f"is not among the {amount(size, 'key')} of this batch"
+            at, problem = int(np.argmax(rows >= size)), f"is not among the {number_of(size, 'key')} of this batch"
         elif once and (np.bincount(rows, minlength=size) > 1).any():
             counts = np.bincount(rows)[rows]
             at, problem = int(np.argmax(counts)), f"is there {counts.max()} times, expected once"
@@ -100,7 +100,7 @@ class FunctionResult:
             raise self.bad(f"expected the types {_types(expected)}, found {_types(table.schema)}: {error}") from error
         for name in self.key_columns:
             if cast[name].null_count:
-                raise self.bad(f"key column {name} is null in {amount(cast[name].null_count, 'row')}")
+                raise self.bad(f"key column {name} is null in {number_of(cast[name].null_count, 'row')}")
         return cast
 
 

@@ -19,7 +19,7 @@ from statelib.functions.declared import AggregateFunction
 from statelib.functions.grouping import group_rows, one_array
 from statelib.functions.state_function import Progress
 from statelib.functions.timers import Timers, register, remove, take_due
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import TIME_WINDOW
 from statelib.serializers.columns import number_array, numbers
@@ -107,7 +107,7 @@ class WindowedFunction:
         column = one_array(events[self.window.column])
         if column.null_count:
             raise InvalidRequestError(
-                f"state {self.state}: {column.null_count} of {amount(len(events), 'event')} have no"
+                f"state {self.state}: {column.null_count} of {number_of(len(events), 'event')} have no"
                 f" {self.window.column}, "
                 "the time that says which window they belong to",
                 kind="null-event-time",

@@ -6,6 +6,11 @@ def amount(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural(noun)}"
 
 
+def number_of(number: int, noun: str) -> str:
+    """The same without groups of digits, as errors have numbers beside others that are compared: ``1602 bytes``."""
+    return f"{number} {noun if number == 1 else plural(noun)}"
+
+
 def plural(noun: str) -> str:
     """The regular plural of an English noun: file, files; entry, entries; key, keys; try, tries."""
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":

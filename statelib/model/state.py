@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from statelib.errors import InvalidRequestError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange, check_parallelism
 from statelib.model.types import VOID, StateType
 
@@ -113,7 +113,7 @@ class KeyedStateSchema:
         check_parallelism(1, self.max_parallelism)
         if len(names) > MAX_STATES:
             raise InvalidRequestError(
-                f"{amount(len(names), 'state')}: expected at most {MAX_STATES}", kind="too-many-states"
+                f"{number_of(len(names), 'state')}: expected at most {MAX_STATES}", kind="too-many-states"
             )
 
     def state(self, name: str) -> StateDescriptor:

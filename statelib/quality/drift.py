@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.quality import Severity
 from statelib.quality.facts import Comparison, Trend
 from statelib.quality.rules import AtMost, Check, FoundRow, Frame
@@ -88,7 +88,7 @@ def _of_comparison(comparison: Comparison) -> _Row:
     index = stability_index(before, now)
     if index is None:
         least = min(len(before) - before.null_count, len(now) - now.null_count)
-        return _Row(subject, 0.0, 0.0, 0.0, most, f"not judged: {amount(least, 'value')}, {LEAST_VALUES} are needed")
+        return _Row(subject, 0.0, 0.0, 0.0, most, f"not judged: {number_of(least, 'value')}, {LEAST_VALUES} are needed")
     return _Row(subject, 0.0, index, index, most, "")
 
 

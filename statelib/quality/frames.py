@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from statelib.coordinator.invariants import covers_exactly_once, key_group_coverage
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.checkpoint import CheckpointManifest, DataInterval
 from statelib.model.key_groups import all_key_groups
 from statelib.model.state import (
@@ -259,7 +259,7 @@ def _keys(recorded: KeyCounts, found: KeyCounts) -> Frame:
 
 def _amount(row: FoundRow, field: str, noun: str) -> str:
     """Return a number of the row, which is there as text, with what it counts."""
-    return amount(int(str(row[field])), noun)
+    return number_of(int(str(row[field])), noun)
 
 
 def _growth(states: Iterable[tuple[str, StateStatistics, StateStatistics]], applied: int) -> Frame:

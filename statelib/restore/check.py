@@ -8,7 +8,7 @@ from statelib.backends.distinct_keys import KeyCounter
 from statelib.backends.entries import add_entries, check_loaded_rows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics, empty_statistics
 from statelib.restore.plan import RestoreSource
@@ -80,7 +80,7 @@ def expected_statistics(source: RestoreSource, key_groups: KeyGroupRange) -> tup
         return None
     if len(source.statistics) != len(source.schema.states):
         raise InvalidRequestError(
-            f"statistics of {amount(len(source.statistics), 'state')} for a schema of {len(source.schema.states)}",
+            f"statistics of {number_of(len(source.statistics), 'state')} for a schema of {len(source.schema.states)}",
             kind="bad-statistics",
         )
     return tuple(cut_statistics(s, key_groups) for s in source.statistics)

@@ -19,7 +19,7 @@ from statelib.backends.rocksdb.database import column_families
 from statelib.backends.rocksdb.stored import scan_stored
 from statelib.backends.rocksdb.takeover import TakenOver, check_database, check_states, is_as_wanted, take_over
 from statelib.errors import InvalidRequestError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.handles import stream_handles
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.state import KeyedStateSchema, StateKind, StateStatistics, empty_statistics, merge_statistics
@@ -123,7 +123,8 @@ def _dropped(source: RestoreSource, state: str, key_groups: KeyGroupRange, entri
         if not entries:
             return
         raise InvalidRequestError(
-            f"the stored state has {amount(entries, 'timer')} in {state!r}, the pipeline has no state with such timers",
+            f"the stored state has {number_of(entries, 'timer')} in {state!r}, the pipeline has no state"
+            " with such timers",
             kind="timer-state",
             hint="let the timers fire, or delete them, in the job that set them; or allow_non_restored_state: true",
         )

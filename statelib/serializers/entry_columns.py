@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelib.errors import InvalidRequestError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.key_groups import assign_key_groups
 from statelib.model.key_hash import FieldsHash
 from statelib.model.state import KeyedStateSchema, StateDescriptor
@@ -51,7 +51,7 @@ def encode_entries(
 
 def _groups(schema: KeyedStateSchema, table: pa.Table, keys: pa.Array, rule: FieldsHash | None) -> KeyGroups:
     if keys.null_count:
-        raise InvalidRequestError(f"{keys.null_count} of {amount(len(keys), 'key')} are null", kind="null-key")
+        raise InvalidRequestError(f"{keys.null_count} of {number_of(len(keys), 'key')} are null", kind="null-key")
     if rule is None and "key_group" in table.column_names and is_user_class(schema):
         groups = np.asarray(table["key_group"].to_numpy(), np.int32)
         if len(groups) and not (int(groups.min()) >= 0 and int(groups.max()) < schema.max_parallelism):

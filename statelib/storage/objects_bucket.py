@@ -22,7 +22,7 @@ from statelib.errors import (
     RetryableError,
     StatelibError,
 )
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.storage.objects_clients import ObjectStore, insecure_endpoint, open_client
 from statelib.storage.objects_uris import SCHEMES, object_location
 from statelib.storage.retries import Retries
@@ -175,7 +175,7 @@ class Bucket:
             crash_point("objects: deleted")
             return True
 
-        if not self._run(f"removing {amount(len(keys), 'object')} of {self.uri}", attempt):
+        if not self._run(f"removing {number_of(len(keys), 'object')} of {self.uri}", attempt):
             for key in keys:  # where deleting what is gone is an error, it ends a batch
                 self.delete(key)
 

@@ -4,7 +4,7 @@ Source: CheckpointStorageLocationReference, AbstractFsCheckpointStorageAccess.en
 """
 
 from statelib.errors import InvalidRequestError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.storage.views import DEFAULT_REFERENCE, StorageReference
 
 _MAGIC = bytes.fromhex("055f3f18")
@@ -26,7 +26,7 @@ def decode_reference(data: bytes) -> StorageReference:
         return StorageReference(data.removeprefix(_MAGIC).decode())
     except ValueError as error:
         raise InvalidRequestError(
-            f"reference of {amount(len(data), 'byte')}, {data[:8].hex()}...: expected the location of a checkpoint",
+            f"reference of {number_of(len(data), 'byte')}, {data[:8].hex()}...: expected the location of a checkpoint",
             kind="bad-reference",
             hint="driver and executors must run the same statelib",
         ) from error

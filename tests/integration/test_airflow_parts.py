@@ -174,7 +174,7 @@ def test_the_sensor_waits_for_events_up_to_a_moment_or_for_a_new_checkpoint(here
         sensor = CheckpointSensor(task_id="wait", pipeline=pipeline, until=until, newer_than=newer_than)
         found = sensor.poke({})
         assert bool(found) is there, (pipeline, until, newer_than)
-        facts = {"id": head.checkpoint_id, "bytes": head.size_bytes, "keys": head.entries}
+        facts = {"id": head.checkpoint_id, "bytes": head.size_bytes, "keys": head.keys, "entries": head.entries}
         assert found.xcom_value == (facts if there and pipeline == "sales" else None)
 
 

@@ -129,7 +129,7 @@ def test_three_days_with_a_dead_driver_a_cleared_run_and_a_lost_file(world: Worl
     last = world.completed()[-1]
     assert (last.checkpoint_id, last.base) == (4, 2)
     assert_state(world, flights, days=3)
-    assert asset_extra(client) == {"id": 4, "bytes": last.size_bytes, "keys": last.entries}
+    assert asset_extra(client) == {"id": 4, "bytes": last.size_bytes, "keys": last.keys, "entries": last.entries}
 
 
 def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
@@ -232,7 +232,7 @@ def asset_extra(client: AirflowClient) -> dict[str, int]:
     """What the newest asset event says."""
     events = client.call("GET", "/assets/events?order_by=-timestamp&limit=1")["asset_events"]
     assert events[0]["extra"]["duration_ms"] > 0
-    return {key: events[0]["extra"][key] for key in ("id", "bytes", "keys")}
+    return {key: events[0]["extra"][key] for key in ("id", "bytes", "keys", "entries")}
 
 
 def assert_state(world: World, flights: pl.DataFrame, days: int) -> None:

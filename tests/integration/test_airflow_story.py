@@ -122,10 +122,11 @@ def test_a_teams_own_dag_checkpoints_saves_and_disposes(running: RunningAirflow)
     assert {number: r.kind for number, r in records.items()} == {1: SnapshotKind.CHECKPOINT, 2: SnapshotKind.SAVEPOINT}
     assert all(r.state is CheckpointState.COMPLETED for r in records.values())
     facts = client.xcom(run, "checkpoint")
-    assert (facts["id"], facts["keys"]) == (1, records[CheckpointId(1)].entries)
+    first = records[CheckpointId(1)]
+    assert (facts["id"], facts["keys"], facts["entries"]) == (1, first.keys, first.entries)
     (event,) = client.call("GET", "/assets/events?source_dag_id=example_own_dag")["asset_events"]
     assert {name: event["extra"][name] for name in facts} == facts
-    assert set(facts) == {"id", "bytes", "keys", "duration_ms"}
+    assert set(facts) == {"id", "bytes", "keys", "entries", "duration_ms"}
     assert records[CheckpointId(2)].note == "week until 2013-01-06"
 
     dispose = f"{STREAKS}.dispose"

@@ -72,7 +72,17 @@ def check_what_was_told(told: Told, records: Sequence[CheckpointRecord]) -> None
 
 def _check_metrics(told: Told, first: CheckpointRecord) -> None:
     tags = f"pipeline={first.pipeline},kind=checkpoint,strategy={first.strategy}"
-    for name in ("completed", "duration", "size_bytes", "uploaded_bytes", "keys", "keys_changed", "events", "lag"):
+    for name in (
+        "completed",
+        "duration",
+        "size_bytes",
+        "uploaded_bytes",
+        "keys",
+        "entries",
+        "keys_changed",
+        "events",
+        "lag",
+    ):
         assert tags in told.metrics.values(f"airflow.statelib.checkpoint.{name}"), name
     assert told.metrics.values("airflow.statelib.restore.completed") == {f"pipeline={first.pipeline}": 1}
     savepoint = tags.replace("kind=checkpoint", "kind=savepoint").rpartition("=")[0]
@@ -94,7 +104,7 @@ def _check_lineage(told: Told, records: Sequence[CheckpointRecord]) -> None:
     (state,) = event["outputs"]
     assert (state["namespace"], state["name"]) == (f"statelib://{name}", "state")
     quality = state["facets"]["dataQualityMetrics"]
-    assert (quality["rowCount"], quality["bytes"]) == (second.entries, second.size_bytes)
+    assert (quality["rowCount"], quality["bytes"]) == (second.keys, second.size_bytes)
     assert sum(column["count"] for column in quality["columnMetrics"].values()) == second.entries
     assert state["facets"]["schema"]["fields"][0]["name"] == "key"
     source, before = event["inputs"]

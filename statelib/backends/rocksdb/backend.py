@@ -34,7 +34,7 @@ from statelib.backends.rocksdb.reading import (
 )
 from statelib.backends.rocksdb.takeover import check_key_groups
 from statelib.errors import InvalidRequestError
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.handles import StreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, prefix_width
@@ -266,7 +266,7 @@ class RocksDBKeyedStateBackend:
         if self._statistics[state].total_entries <= SCANNED_PER_KEY * len(names):
             found, old = find_by_scan(self._stored(state), asked, names)
             return RocksDBCookie(order, names, found, old)
-        with rocksdb_errors(self.directory, f"reading {amount(len(names), 'key')} of state {state!r}"):
+        with rocksdb_errors(self.directory, f"reading {number_of(len(names), 'key')} of state {state!r}"):
             values: list[bytes | None] = self._families[state][names] if names else []
         found = np.flatnonzero(np.fromiter((v is not None for v in values), np.bool_, len(values)))
         old = StateRows(asked.take(found), from_list([v for v in values if v is not None]))

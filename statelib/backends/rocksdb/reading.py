@@ -14,7 +14,7 @@ from statelib.backends.keyed import StateScan
 from statelib.backends.rocksdb.database import rocksdb_errors
 from statelib.backends.rocksdb.scan import RocksDBScan
 from statelib.backends.rocksdb.table_scan import TableScan, tables_of
-from statelib.model.amounts import amount
+from statelib.model.amounts import number_of
 from statelib.model.state import KeyedStateSchema
 from statelib.serializers.keys import prefixed_keys
 from statelib.serializers.rows import StateRows
@@ -83,7 +83,7 @@ def count_by_scan(state: StoredState, schema: KeyedStateSchema, keys: Ragged) ->
 
 def count_by_seek(state: StoredState, keys: Sequence[bytes], most: Sequence[int]) -> npt.NDArray[np.int64]:
     """The same with a seek per key, which ends at its ``most``-th entry."""
-    with rocksdb_errors(state.directory, f"looking {amount(len(keys), 'key')} of state {state.name!r} up"):
+    with rocksdb_errors(state.directory, f"looking {number_of(len(keys), 'key')} of state {state.name!r} up"):
         iterator = state.family.iter()
         found = [_count_from(iterator, key, enough) for key, enough in zip(keys, most, strict=True)]
         iterator.status()
