@@ -53,7 +53,7 @@ BAD = (
 
 def pipeline(text: str) -> dict[str, Any]:
     state = {"kind": "value", "fields": {"f": text}, "function": f"{MODULE}:update"}
-    source = {"path": "{data}/{start}", "columns": {"k": "string"}}
+    source = {"path": "{data}/{start:%Y-%m-%d}", "columns": {"k": "string"}}
     return {"name": "p", "source": source, "key": "k", "states": {"s": state}, "backend": "heap"}
 
 
