@@ -16,6 +16,10 @@ Keeps the checkpoint storage at what its checkpoints need.
 - `orphans` looks for files that aborted or crashed attempts left behind. It only reports them, unless the DAG is
   triggered with `dry_run` off.
 
+Each pipeline is cleaned up by itself. One that is in trouble (a damaged row of the catalog, storage that cannot be
+read) is left out and named in the log; the others are done, and then the run fails. A pipeline whose file is gone is
+left alone: the log of `retention` says what is stored of it, and how to delete that.
+
 Every task may be cleared and run again: it continues where it stopped. The same by hand: `statelib gc --dry-run`,
 `statelib orphans`, `statelib why FILE`.
 """
@@ -31,4 +35,6 @@ with DAG(
     default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
     params=forms.cleanup_form(),
 ) as dag:
-    cleanup_tasks.retention() >> cleanup_tasks.gc() >> cleanup_tasks.orphans()
+    steps = [cleanup_tasks.retention(), cleanup_tasks.gc(), cleanup_tasks.orphans()]
+    steps[0] >> steps[1] >> steps[2]
+    steps >> cleanup_tasks.troubles()

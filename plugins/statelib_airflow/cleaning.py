@@ -1,38 +1,62 @@
 """Keeping the storage: retention, gc, orphans and verification, one flow each, and what it did as plain values."""
 
 import logging
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
 
 from plugins.statelib_airflow import observing
 from plugins.statelib_airflow.failures import failing_fast
 from plugins.statelib_airflow.hooks import StatelibHook
+from statelib.errors import RetryableError
+
+if TYPE_CHECKING:
+    from statelib.flows.troubles import Troubles
 
 log = logging.getLogger(__name__)
 
 
 def retention(hook: StatelibHook, pipeline: str | None = None) -> dict[str, list[int]]:
-    """Let go of what the pipeline files do not keep; returns the ids of each pipeline."""
+    """Let go of what the pipeline files do not keep; returns the ids of each pipeline. What is stored of a pipeline
+    whose file is gone is logged, with how to delete it."""
     from statelib.flows.cleanup import retire
+    from statelib.flows.troubles import Troubles
+    from statelib.flows.without_file import without_file
 
+    troubles = Troubles()
     with failing_fast():
-        retired = retire(hook.deployment(), pipeline)
+        retired = retire(hook.deployment(), pipeline, troubles=troubles)
+        offered = without_file(hook.deployment(), pipeline, troubles)
     for each in retired:
         what = "has no valid pipeline file: nothing done" if each.policy is None else f"let go of {each.checkpoints}"
         log.info("%s %s", each.pipeline, what)
+        for kept in each.kept:
+            log.info("%s/%s stays: %s", each.pipeline, kept.checkpoint_id, kept.because)
+    for offer in offered:
+        log.warning(
+            "%s has no pipeline file: %d checkpoints, %d files, %d bytes stay; %s",
+            *(offer.pipeline, len(offer.checkpoints), offer.files, offer.size_bytes),
+            f"{offer.command} deletes them" if offer.command else offer.reason,
+        )
+    _end_in_trouble(troubles)
     return {each.pipeline: [int(number) for number in each.checkpoints] for each in retired}
 
 
 def gc(hook: StatelibHook, pipeline: str | None = None) -> dict[str, dict[str, int]]:
     """Delete what nothing needs any more; returns files and bytes of each pipeline."""
     from statelib.flows.cleanup import collect_garbage
+    from statelib.flows.troubles import Troubles
 
+    troubles = Troubles()
     with failing_fast():
-        collected = collect_garbage(hook.deployment(), pipeline)
+        collected = collect_garbage(hook.deployment(), pipeline, troubles=troubles)
     observing.collected(collected)
     for each in collected:
         log.info("%s: %d files, %d bytes deleted", each.pipeline, len(each.files), each.size_bytes)
         for uri in each.refused:
             log.warning("%s: left alone, it lies outside the checkpoint storage: %s", each.pipeline, uri)
+    _end_in_trouble(troubles)
     return {each.pipeline: {"files": len(each.files), "bytes": each.size_bytes} for each in collected}
 
 
@@ -42,16 +66,46 @@ def orphans(
     """Report orphans, and delete them unless ``dry_run``; returns how many and whether they are gone."""
     from statelib.flows.orphans import HOUR_MS
     from statelib.flows.orphans import orphans as sweep
+    from statelib.flows.troubles import Troubles
 
+    troubles = Troubles()
+    grace_ms = grace_hours * HOUR_MS
     with failing_fast():
-        found = sweep(hook.deployment(), pipeline, grace_ms=grace_hours * HOUR_MS, dry_run=dry_run)
+        found = sweep(hook.deployment(), pipeline, grace_ms=grace_ms, dry_run=dry_run, troubles=troubles)
     observing.orphans(found)
     for each in found:
         for uri in each.files:
             log.info("%s: orphan %s", each.pipeline, uri)
+    _end_in_trouble(troubles)
     return {
         each.pipeline: {"files": len(each.files), "bytes": each.size_bytes, "deleted": each.deleted} for each in found
     }
+
+
+def one_after_another(
+    steps: Mapping[str, Callable[[StatelibHook, str | None], Any]], hook: StatelibHook, pipeline: str | None
+) -> dict[str, Any]:
+    """Take all steps, the later ones also where one before failed, and return what each did. Raises what failed then,
+    first of all what a retry can help."""
+    results: dict[str, Any] = {}
+    failed: list[Exception] = []
+    for name, step in steps.items():
+        try:
+            results[name] = step(hook, pipeline)
+        except (RetryableError, AirflowFailException) as error:
+            log.exception("%s failed", name)
+            failed.append(error)
+    if failed:
+        raise next((error for error in failed if isinstance(error, RetryableError)), failed[0])
+    return results
+
+
+def _end_in_trouble(troubles: "Troubles") -> None:
+    """Fail the task, once all other pipelines are done, with the name of every pipeline that was left out."""
+    for trouble in troubles.found():
+        log.error("%s (%s)", trouble.message, trouble.hint)
+    with failing_fast():
+        troubles.check()
 
 
 def dispose(hook: StatelibHook, pipeline: str, savepoint: str, *, dry_run: bool) -> dict[str, Any]:

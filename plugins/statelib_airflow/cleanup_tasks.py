@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from airflow.sdk import get_current_context, task
+from airflow.sdk import TriggerRule, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException
 
 from plugins.statelib_airflow import cleaning
 from plugins.statelib_airflow.hooks import StatelibHook
@@ -14,17 +15,23 @@ def retention() -> dict[str, list[int]]:
     return cleaning.retention(StatelibHook())
 
 
-@task(task_id="gc")
+@task(task_id="gc", trigger_rule=TriggerRule.ALL_DONE)
 def gc() -> dict[str, dict[str, int]]:
     """Delete what nothing needs any more; returns files and bytes of each pipeline."""
     return cleaning.gc(StatelibHook())
 
 
-@task(task_id="orphans")
+@task(task_id="orphans", trigger_rule=TriggerRule.ALL_DONE)
 def orphans() -> dict[str, dict[str, Any]]:
     """Report orphans, and delete them if the run's params say so; returns how many and whether they are gone."""
     params = get_current_context()["params"]
     return cleaning.orphans(StatelibHook(), grace_hours=params["grace_hours"], dry_run=params["dry_run"])
+
+
+@task(task_id="troubles", trigger_rule=TriggerRule.ONE_FAILED)
+def troubles() -> None:
+    """Fail the run if a task before failed: those behind it run all the same, and the last one alone would decide."""
+    raise AirflowFailException("a task before failed: its log names the pipelines that are in trouble, and what to do")
 
 
 @task(task_id="pipelines")

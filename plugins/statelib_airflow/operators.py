@@ -5,6 +5,7 @@ They go through the steps that the generated DAGs have a task each for (:mod:`pl
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -178,10 +179,10 @@ class CleanupOperator(BaseOperator):
 
     def execute(self, context: "Context") -> dict[str, Any]:  # noqa: ARG002 - Airflow's signature
         hook = StatelibHook(self.statelib_conn_id)
-        retired = cleaning.retention(hook, self.pipeline)
-        collected = cleaning.gc(hook, self.pipeline)
-        found = cleaning.orphans(hook, self.pipeline, grace_hours=self.grace_hours, dry_run=not self.delete_orphans)
-        return {"retention": retired, "gc": collected, "orphans": found}
+        sweep = partial(cleaning.orphans, grace_hours=self.grace_hours, dry_run=not self.delete_orphans)
+        return cleaning.one_after_another(
+            {"retention": cleaning.retention, "gc": cleaning.gc, "orphans": sweep}, hook, self.pipeline
+        )
 
 
 class VerifyOperator(BaseOperator):

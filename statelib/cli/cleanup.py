@@ -13,6 +13,7 @@ from statelib.cli.output import (
     Column,
     Json,
     PipelineOption,
+    confirmed,
     count,
     errors,
     line,
@@ -27,10 +28,15 @@ from statelib.flows import cleanup as flow
 from statelib.flows import orphans as sweep
 from statelib.flows.inspection import check_pipeline, parse_checkpoint
 from statelib.flows.observe import garbage_collected, orphans_found
+from statelib.flows.troubles import Troubles
 from statelib.flows.wiring import Deployment, deployment, telemetry
+from statelib.flows.without_file import WithoutFile, without_file
+from statelib.flows.without_file import discard as discard_pipeline
 from statelib.model.amounts import amount
+from statelib.model.ids import PipelineName
 from statelib.storage.objects_uris import advice_on_unfinished
 
+OWNER = "statelib pipelines discard"
 UNITS_MS = {"h": 3_600_000, "d": 86_400_000}
 
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be deleted, change nothing.")]
@@ -42,21 +48,39 @@ def gc(pipeline: PipelineOption = None, dry_run: DryRun = False, as_json: Json =
     with errors(as_json):
         here = deployment()
         name = _known(here, pipeline)
-        retired = flow.retire(here, name, dry_run=dry_run)
+        troubles = Troubles()
+        retired = flow.retire(here, name, dry_run=dry_run, troubles=troubles)
         also = {r.pipeline: r.checkpoints for r in retired} if dry_run else {}
         with working("collecting garbage"):
-            collected = flow.collect_garbage(here, name, dry_run=dry_run, also=also)
+            collected = flow.collect_garbage(here, name, dry_run=dry_run, also=also, troubles=troubles)
+        offered = without_file(here, name, troubles)
+        if not collected:
+            troubles.check()
         if not dry_run:
             with telemetry() as receiver:
                 garbage_collected(receiver, collected)
     if as_json:
-        print_json({"dry_run": dry_run, "retired": [asdict(r) for r in retired], "collected": _plain(collected)})
+        print_json(
+            {
+                "dry_run": dry_run,
+                "retired": [asdict(r) for r in retired],
+                "collected": _plain(collected),
+                "without_file": [asdict(each) for each in offered],
+                "troubles": [asdict(trouble) for trouble in troubles.found()],
+            }
+        )
     else:
+        gone = {each.pipeline for each in offered}
         for r in retired:
-            if r.policy is None:
+            if r.policy is None and r.pipeline not in gone:
                 note(f"{r.pipeline}: no valid pipeline file, retention was not applied")
+            elif dry_run and r.kept:
+                _print_kept(r)
         _print_collected(collected, dry_run)
+        for each in offered:
+            _note_offer(each)
     _note_unfinished(here)
+    _end_in_trouble(troubles, as_json)
     _refused(collected)
 
 
@@ -73,13 +97,22 @@ def orphans(
     with errors(as_json):
         here = deployment()
         name = _known(here, pipeline)
-        found = sweep.orphans(here, name, grace_ms=_milliseconds(grace), dry_run=not delete, force=force)
+        troubles = Troubles()
+        grace_ms = _milliseconds(grace)
+        found = sweep.orphans(here, name, grace_ms=grace_ms, dry_run=not delete, force=force, troubles=troubles)
+        if not found:
+            troubles.check()
         with telemetry() as receiver:
             orphans_found(receiver, found)
     _note_unfinished(here)
     if as_json:
         print_json(found)
-        return
+    else:
+        _print_orphans(found, delete)
+    _end_in_trouble(troubles, as_json=False)
+
+
+def _print_orphans(found: Sequence[sweep.Orphans], delete: bool) -> None:
     rows = [[o.pipeline, uri] for o in found for uri in o.files]
     if rows:
         table("Orphans", [Column("pipeline"), Column("file")], rows)
@@ -125,6 +158,58 @@ def dispose(
     """Delete a savepoint, or a checkpoint in quarantine, for good, wherever it lies; files that others need stay."""
     with errors(as_json):
         collected = flow.dispose(deployment(), *parse_checkpoint(checkpoint), dry_run=dry_run)
+    if as_json:
+        print_json({"dry_run": dry_run, "collected": _plain([collected])})
+    else:
+        _print_collected([collected], dry_run)
+    _refused([collected])
+
+
+def _print_kept(retired: flow.Retired) -> None:
+    """What stays of a pipeline, and why: one line per reason."""
+    reasons: dict[str, list[str]] = {}
+    for each in retired.kept:
+        reasons.setdefault(each.because, []).append(str(each.checkpoint_id))
+    rows = [[", ".join(ids), reason] for reason, ids in reasons.items()]
+    table(f"{retired.pipeline}: kept", [Column("checkpoints", wraps=True), Column("because", wraps=True)], rows)
+
+
+def _note_offer(offer: WithoutFile) -> None:
+    """Tell of a pipeline whose file is gone, and how its checkpoints are deleted."""
+    what = f"{count(len(offer.checkpoints))} checkpoints, {count(offer.files)} files, {size(offer.size_bytes)}"
+    how = f"{offer.command} deletes them" if offer.command else offer.reason
+    note(f"{offer.pipeline} has no pipeline file, retention was not applied: {what} stay; {how}")
+
+
+def _end_in_trouble(troubles: Troubles, as_json: bool) -> None:
+    """Name every pipeline that was left out, and end with exit status 1; nothing where there is none."""
+    found = troubles.found()
+    if not as_json:
+        for trouble in found:
+            note(f"in trouble: {trouble.message}" + (f" ({trouble.hint})" if trouble.hint else ""))
+    if found:
+        raise typer.Exit(1)
+
+
+def discard(
+    pipeline: Annotated[
+        str, typer.Argument(help="Name of a pipeline whose file is gone.", autocompletion=completion.pipelines)
+    ],
+    *,
+    dry_run: DryRun = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Delete all checkpoints of a pipeline whose file is gone, for good; savepoints of users stay."""
+    with errors(as_json):
+        here = deployment()
+        name = PipelineName(check_pipeline(here, pipeline))
+        collected = discard_pipeline(here, name, OWNER, dry_run=True)
+        if not dry_run:
+            if not as_json:
+                _print_collected([collected], dry_run=True)
+            confirmed("Delete them?", yes, as_json)
+            collected = discard_pipeline(here, name, OWNER)
     if as_json:
         print_json({"dry_run": dry_run, "collected": _plain([collected])})
     else:

@@ -44,6 +44,7 @@ checkpoints.app.command("release", epilog="Example: statelib checkpoints release
 )
 checkpoints.app.command("dispose", epilog="Example: statelib checkpoints dispose sales/7 --dry-run")(cleanup.dispose)
 app.add_typer(checkpoints.app, name="checkpoints")
+pipelines.app.command("discard", epilog="Example: statelib pipelines discard old_sales --dry-run")(cleanup.discard)
 app.add_typer(pipelines.app, name="pipelines")
 app.command(
     "inspect",

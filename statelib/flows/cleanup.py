@@ -13,15 +13,16 @@ from types import MappingProxyType
 
 from statelib.catalog.cleanup import Situation
 from statelib.coordinator.discard import CondemnedFile, DiscardPlan, check_unreferenced, discard_plan
-from statelib.coordinator.retention import RetentionPolicy, subsumed
+from statelib.coordinator.retention import RetentionPolicy, retained, subsumed
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError
-from statelib.flows.forgotten import check_before_deleting
+from statelib.flows.forgotten import survey_before_deleting
 from statelib.flows.identity import twins_of
 from statelib.flows.inspection import verify_at
 from statelib.flows.lifecycle import status_of
 from statelib.flows.storage_sample import note_storage_use
+from statelib.flows.troubles import Troubles, for_each
 from statelib.flows.wiring import PLACES, Deployment, new_attempt
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
@@ -39,13 +40,23 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
+class Stays:
+    """A checkpoint or savepoint that retention keeps, and why."""
+
+    checkpoint_id: CheckpointId
+    because: str
+
+
+@dataclass(frozen=True)
 class Retired:
-    """What retention let go of in one pipeline. ``policy`` None: no valid pipeline file says what to keep."""
+    """What retention let go of in one pipeline, and what it keeps, newest first. ``policy`` None: no valid pipeline
+    file says what to keep, and nothing was done."""
 
     pipeline: PipelineName
     policy: RetentionPolicy | None
     checkpoints: tuple[CheckpointId, ...]
     status: JobStatus = JobStatus.RUNNING
+    kept: tuple[Stays, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,17 +76,29 @@ def names(deployment: Deployment, pipeline: str | None) -> tuple[PipelineName, .
     return tuple(name for name in deployment.catalog().pipelines() if pipeline in (None, name))
 
 
-def retire(deployment: Deployment, pipeline: str | None = None, *, dry_run: bool = False) -> list[Retired]:
+def retire(
+    deployment: Deployment,
+    pipeline: str | None = None,
+    *,
+    dry_run: bool = False,
+    troubles: Troubles | None = None,
+) -> list[Retired]:
     """Apply ``checkpoint.retain`` of the pipeline files: what it lets go of becomes DELETING, gc's to remove.
 
+    Each pipeline by itself; what fails of one goes to ``troubles``, as :func:`~statelib.flows.troubles.for_each` says.
     Raises ConflictError: ``catalog-behind-storage`` where a checkpoint lies that the catalog never heard
     of, also one of another pipeline that needs files of these; ``fenced`` or ``in-use`` if the pipeline
     keeps changing underneath. CorruptStateError (``damaged-head``): where older ones would go, ``_metadata`` of the
     head must open and every file that it names be there with its size.
     """
     files, chosen = {p.name: p for p in deployment.pipelines()}, names(deployment, pipeline)
-    check_before_deleting(deployment, chosen)
-    return [_retire(deployment, name, files.get(name), dry_run) for name in chosen]
+    survey = survey_before_deleting(deployment, chosen)
+
+    def of_one(name: PipelineName) -> Retired:
+        survey.check(name)
+        return _retire(deployment, name, files.get(name), dry_run)
+
+    return for_each(chosen, of_one, troubles)
 
 
 def _retire(deployment: Deployment, name: PipelineName, file: Pipeline | None, dry_run: bool) -> Retired:
@@ -94,13 +117,15 @@ def _let_go(deployment: Deployment, name: PipelineName, file: Pipeline, dry_run:
     situation = deployment.catalog().cleanup.situation(name)
     status = status_of(file, situation)
     in_use = situation.in_use | twins_of(deployment, name).originals.keys()
-    chosen = subsumed(policy, situation.records, situation.head.head, in_use, status)
+    facts = (policy, situation.records, situation.head.head, in_use, status)
+    chosen = subsumed(*facts)
     ended = policy.discards_all(status)
     if chosen and not ended:
         _check_head(deployment, situation)
     if chosen and not dry_run:
         deployment.catalog().cleanup.subsume(name, chosen, situation.head.epoch, terminated=ended)
-    return Retired(name, policy, chosen, status)
+    kept = tuple(Stays(number, reason) for number, reason in retained(*facts).items())
+    return Retired(name, policy, chosen, status, kept)
 
 
 def _check_head(deployment: Deployment, situation: Situation) -> None:
@@ -126,19 +151,24 @@ def collect_garbage(
     dry_run: bool = False,
     also: Mapping[PipelineName, Sequence[CheckpointId]] = MappingProxyType({}),
     at: Point = crash_point,
+    troubles: Troubles | None = None,
 ) -> list[Collected]:
     """Remove what DELETING checkpoints alone needed: condemn in one transaction, then ``_metadata``
     first, then data, then the empty directory, then the rows. ``dry_run`` tells what would be removed
-    if the checkpoints ``also`` had been let go of too, and changes nothing.
+    if the checkpoints ``also`` had been let go of too, and changes nothing. Each pipeline by itself; what fails of
+    one goes to ``troubles``, as :func:`~statelib.flows.troubles.for_each` says.
 
     Raises ConflictError (``catalog-behind-storage``), CorruptStateError (``discard-of-referenced``),
     and what storage raises; running it again continues where it stopped.
     """
     chosen = names(deployment, pipeline)
-    check_before_deleting(deployment, chosen)
-    if dry_run:
-        return [_preview(deployment, name, also.get(name, ())) for name in chosen]
-    return [_collect(deployment, name, at) for name in chosen]
+    survey = survey_before_deleting(deployment, chosen)
+
+    def of_one(name: PipelineName) -> Collected:
+        survey.check(name)
+        return _preview(deployment, name, also.get(name, ())) if dry_run else _collect(deployment, name, at)
+
+    return for_each(chosen, of_one, troubles)
 
 
 def _preview(deployment: Deployment, name: PipelineName, also: Sequence[CheckpointId]) -> Collected:

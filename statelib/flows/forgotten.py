@@ -3,12 +3,13 @@
 The storage is listed first and the catalog asked then: what is published meanwhile is not taken for forgotten.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
-from statelib.errors import ConflictError, CorruptStateError, NotFoundError
+from statelib.errors import ConflictError, CorruptStateError, NotFoundError, StatelibError
 from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import PLACES, Deployment
-from statelib.model.ids import PipelineName
+from statelib.model.ids import PipelineName, is_pipeline_name
 from statelib.storage.names import checkpoint_directory, checkpoint_number
 from statelib.storage.placed_removal import is_below
 from statelib.storage.publish import METADATA_NAME
@@ -21,15 +22,42 @@ def check_remembered(deployment: Deployment, name: PipelineName) -> None:
         raise _behind(name, name, found[-1])
 
 
-def check_before_deleting(deployment: Deployment, names: Collection[PipelineName]) -> None:
-    """The same of all ``names``, and of each pipeline that stands on files of theirs, as a fork does: the catalog may
-    have forgotten it altogether."""
-    root = deployment.root_uri()
-    there = {PipelineName(uri.rpartition("/")[2]) for uri in deployment.remover().list_directories(root)}
-    for name in sorted(there.union(names)):
-        for directory in _forgotten(deployment, name):
-            for needed in sorted({name}.intersection(names) or _needed(deployment, directory, names)):
-                raise _behind(needed, name, directory)
+@dataclass(frozen=True)
+class Survey:
+    """What keeps files of pipelines from being deleted. ``errors``: by pipeline, the first reason; ``of_all``: a reason
+    that holds for every pipeline."""
+
+    errors: Mapping[PipelineName, StatelibError]
+    of_all: StatelibError | None = None
+
+    def check(self, name: PipelineName) -> None:
+        """Raise ConflictError (``catalog-behind-storage``) if a checkpoint of the pipeline, or one that needs files of
+        it, lies on storage and is not known to the catalog; or what the storage raised where nobody can tell."""
+        error = self.errors.get(name, self.of_all)
+        if error is not None:
+            raise error
+
+
+def survey_before_deleting(deployment: Deployment, names: Collection[PipelineName]) -> Survey:
+    """Look for what the catalog never heard of: checkpoints of ``names``, and of each pipeline that stands on files of
+    theirs, as a fork does; the catalog may have forgotten it altogether.
+
+    A directory that cannot be listed is the trouble of its own pipeline alone, as long as the catalog knows that one:
+    what its checkpoints need is recorded then. One that the catalog does not know may be a forgotten fork of any
+    other."""
+    root, known = deployment.root_uri(), {*deployment.catalog().pipelines()}
+    listed = {uri.rpartition("/")[2] for uri in deployment.remover().list_directories(root)}
+    errors: dict[PipelineName, StatelibError] = {}
+    of_all: StatelibError | None = None
+    for name in sorted({PipelineName(text) for text in listed if is_pipeline_name(text)}.union(names)):
+        try:
+            for directory in _forgotten(deployment, name):
+                for needed in {name}.intersection(names) or _needed(deployment, directory, names):
+                    errors.setdefault(needed, _behind(needed, name, directory))
+        except StatelibError as error:
+            errors.setdefault(name, error)
+            of_all = of_all if name in known else error
+    return Survey(errors, of_all)
 
 
 def _forgotten(deployment: Deployment, name: PipelineName) -> list[str]:

@@ -10,7 +10,8 @@ from statelib.coordinator.orphans import METADATA_NAME, REMOVABLE, Found, Listed
 from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.flows.cleanup import Point, is_savepoint_named_by_us, names
-from statelib.flows.forgotten import check_before_deleting
+from statelib.flows.forgotten import survey_before_deleting
+from statelib.flows.troubles import Troubles, for_each
 from statelib.flows.wiring import PLACES, Deployment, now_ms
 from statelib.model.amounts import number_of
 from statelib.model.ids import CheckpointId, PipelineName
@@ -67,6 +68,7 @@ def orphans(
     dry_run: bool = True,
     force: bool = False,
     at: Point = crash_point,
+    troubles: Troubles | None = None,
 ) -> list[Orphans]:
     """Find what aborted and crashed attempts left behind, also temporary files; delete it unless ``dry_run``.
 
@@ -74,7 +76,7 @@ def orphans(
     after ``grace_ms`` by the storage's clock. To read that clock something is written; ``dry_run`` writes nothing
     and goes by this host's. Raises InvalidRequestError (``grace-too-short``,
     ``too-many-orphans``: both yield to ``force``) and ConflictError (``catalog-behind-storage``,
-    which does not).
+    which does not); what fails of one pipeline goes to ``troubles``, as :func:`~statelib.flows.troubles.for_each` says.
     """
     if grace_ms < MIN_GRACE_MS and not dry_run and not force:
         raise InvalidRequestError(
@@ -83,8 +85,13 @@ def orphans(
             hint="--force, if nothing is running",
         )
     chosen = names(deployment, pipeline)
-    check_before_deleting(deployment, chosen)
-    return [_sweep(deployment, name, grace_ms, dry_run, force, at) for name in chosen]
+    survey_of_all = survey_before_deleting(deployment, chosen)
+
+    def sweep(name: PipelineName) -> Orphans:
+        survey_of_all.check(name)
+        return _sweep(deployment, name, grace_ms, dry_run, force, at)
+
+    return for_each(chosen, sweep, troubles)
 
 
 def _sweep(  # noqa: PLR0917 - the options of the call above, one pipeline at a time

@@ -25,7 +25,7 @@ def pipeline_name(text: str) -> PipelineName:
     Raises InvalidRequestError (kind ``bad-name``) unless it matches
     ``[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`` and holds no ``..``.
     """
-    if not _NAME.fullmatch(text) or ".." in text:
+    if not is_pipeline_name(text):
         raise InvalidRequestError(
             f"pipeline name {text[:140]!r}: expected letters, digits, '_', '.', '-', at most 128, no '..'",
             kind="bad-name",
@@ -44,3 +44,8 @@ def issued_number(value: int, pipeline: PipelineName, what: str) -> int:
             hint="a forged snapshot was entered into the catalog: rebuild it without that one",
         )
     return value
+
+
+def is_pipeline_name(text: str) -> bool:
+    """Whether a pipeline may have that name."""
+    return _NAME.fullmatch(text) is not None and ".." not in text

@@ -40,7 +40,7 @@ def test_gc_of_a_pipeline_without_a_file_says_so(here: Deployment) -> None:
     (Path(here.pipelines_directory) / "tally.yaml").unlink()
     result = call(here, "gc")
     assert (result.exit_code, result.stdout) == (0, "nothing to delete\n")
-    assert "tally: no valid pipeline file" in result.stderr
+    assert "tally has no pipeline file" in result.stderr
     assert "'tully'" in refused(here, "gc", "-p", "tully")
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelib.coordinator.discard import CondemnedFile, discard_plan
-from statelib.coordinator.retention import DAY_MS, RetentionPolicy, lineage, subsumed
+from statelib.coordinator.retention import DAY_MS, RetentionPolicy, lineage, retained, subsumed
 from statelib.errors import CorruptStateError
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
@@ -102,6 +102,69 @@ def test_a_plan_never_meets_a_reference(condemned, referenced):
     else:
         assert not {f.uri for f in plan.files} & {f"file:/f{n}" for n in referenced}
         assert len(plan.files) == len(condemned)
+
+
+COUNT = st.integers(1, 5)
+STEPS = st.sampled_from(["run"] * 6 + ["restore", "import", "claim", "give up", "forget", "set aside", "clean up"])
+
+
+@given(st.lists(st.tuples(STEPS, st.integers(0, 1 << 16)), max_size=60), COUNT, st.booleans())
+def test_nothing_among_the_newest_completed_ones_is_ever_collected(steps, count, forked):
+    """Random histories with restores, imports, gaps, quarantine, and of a fork; cleaned up at any time."""
+    history, policy = _Played(forked), RetentionPolicy(count)
+    for step, pick in [*steps, ("clean up", 0)]:
+        if step == "clean up":
+            before, newest = history.records, history.newest(count)
+            gone = set(subsumed(policy, before.values(), history.head))
+            assert not gone & {*newest, history.head}
+            assert set(retained(policy, before.values(), history.head)) >= set(newest)
+            history.records = {n: _deleted(r) if n in gone else r for n, r in before.items()}
+        else:
+            history.play(step, pick)
+
+
+class _Played:
+    """One pipeline's rows and head, as its coordinator, its users and rebuilds leave them."""
+
+    def __init__(self, forked: bool) -> None:
+        self.records: dict[int, CheckpointRecord] = {}
+        self.head: CheckpointId | None = None
+        self.given_out = 0
+        if forked:
+            self.head = self.enter(None)
+
+    def enter(self, base: CheckpointId | None, **values: object) -> CheckpointId:
+        self.given_out += 1
+        number = CheckpointId(self.given_out)
+        plain = CheckpointRecord(
+            PipelineName("p"), number, SnapshotKind.CHECKPOINT, CheckpointState.COMPLETED, Owner.SYSTEM, Epoch(1), "k",
+            0, base, None, "full", 1, "file:/x", 0, completed_at_ms=number,
+        )  # fmt: skip
+        self.records[number] = replace(plain, **values)
+        return number
+
+    def newest(self, count: int) -> list[CheckpointId]:
+        ours = [r for r in self.records.values() if r.owner is Owner.SYSTEM and r.kind is SnapshotKind.CHECKPOINT]
+        done = [r.checkpoint_id for r in ours if r.state is CheckpointState.COMPLETED]
+        return sorted(done, reverse=True)[:count]
+
+    def play(self, step: str, pick: int) -> None:
+        stored = [n for n, r in self.records.items() if r.state is CheckpointState.COMPLETED]
+        chosen = stored[pick % len(stored)] if stored else None
+        if step == "run":
+            self.head = self.enter(self.head)
+        elif step in ("import", "claim"):
+            owner = Owner.SYSTEM if step == "claim" else Owner.USER
+            self.head = self.enter(None, kind=SnapshotKind.SAVEPOINT, owner=owner)
+        elif step == "set aside":
+            self.enter(self.head, state=CheckpointState.QUARANTINED, completed_at_ms=None)
+        elif step == "restore" and chosen is not None:
+            self.head = CheckpointId(chosen)
+        elif step == "give up" and chosen not in (None, self.head):
+            gone = replace(self.records[chosen], state=CheckpointState.ABORTED, base=None, completed_at_ms=None)
+            self.records[chosen] = gone
+        elif step == "forget" and chosen not in (None, self.head):
+            del self.records[chosen]
 
 
 def _deleted(record: CheckpointRecord) -> CheckpointRecord:

@@ -1,0 +1,95 @@
+"""What retention keeps where the history has a gap or an imported base, and what the plan says of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from garbage import days, events, save, tally
+from shop_cli import call, said
+from worlds import checkpoint_of
+
+from statelib.flows.cleanup import collect_garbage, retire
+from statelib.flows.inspection import verify_at
+from statelib.flows.rebuild import apply_rebuild, plan_rebuild
+from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState, ClaimMode
+from statelib.storage.uris import local_path
+
+NAME = PipelineName("tally")
+
+
+def completed(here: Deployment) -> list[int]:
+    found = here.catalog().list(NAME, {CheckpointState.COMPLETED})
+    assert all(verify_at(record.directory, own=True).problems == () for record in found)
+    return sorted(record.checkpoint_id for record in found)
+
+
+def cleaned(here: Deployment) -> None:
+    retire(here)
+    collect_garbage(here)
+
+
+def given_up(here: Deployment, tmp_path: Path, number: int) -> None:
+    """A checkpoint is damaged, the catalog is lost, and what is left is entered without that one."""
+    Path(local_path(here.root_uri()), "tally", f"chk-{number}", "_metadata").write_bytes(b"STATELIB")
+    (tmp_path / "catalog.db").unlink()
+    apply_rebuild(here, plan_rebuild(here, give_up=[(NAME, CheckpointId(number))]))
+
+
+def test_a_checkpoint_that_was_given_up_does_not_end_the_history(tmp_path: Path) -> None:
+    here = tally(tmp_path, "{count: 20}")
+    days(here, 1, 5)
+    given_up(here, tmp_path, 4)
+    cleaned(here)
+    assert completed(here) == [1, 2, 3, 5]
+    days(here, 6, 6)
+    cleaned(here)
+    assert completed(here) == [1, 2, 3, 5, 6]
+
+
+def test_the_count_goes_on_beyond_a_gap(tmp_path: Path) -> None:
+    here = tally(tmp_path, "{count: 3}")
+    days(here, 1, 5)
+    given_up(here, tmp_path, 4)
+    cleaned(here)
+    assert completed(here) == [2, 3, 5]
+
+
+@pytest.mark.parametrize("claim_mode", list(ClaimMode))
+def test_a_snapshot_that_was_restored_by_its_path_does_not_end_the_history(
+    tmp_path: Path, claim_mode: ClaimMode
+) -> None:
+    """The restore can be undone: all checkpoints before it are there after the next run and a cleanup."""
+    here = tally(tmp_path, "{count: 20}")
+    days(here, 1, 2)
+    elsewhere = save(here, "kept", target=str(tmp_path / "elsewhere"))
+    directory = here.catalog().get(NAME, CheckpointId(elsewhere)).directory
+    days(here, 3, 5)
+    (tmp_path / "catalog.db").rename(tmp_path / "before.db")
+    apply_rebuild(here, plan_rebuild(here))  # which knows nothing of what lies elsewhere
+    pipeline = here.pipeline("tally")
+    apply_restore(here, pipeline, plan_restore(here, pipeline, directory, None, claim_mode), "test")
+    before = completed(here)
+    checkpoint_of(here, "tally", 3, events(3))
+    cleaned(here)
+    assert set(before) <= set(completed(here))
+    plan = plan_restore(here, pipeline, str(max(n for n in before if n != here.catalog().head(NAME).head)), None,
+                        ClaimMode.NO_CLAIM)  # fmt: skip
+    apply_restore(here, pipeline, plan, "test")
+
+
+def test_the_plan_says_what_is_kept_and_why(tmp_path: Path) -> None:
+    here = tally(tmp_path)
+    days(here, 1, 4)
+    saved = save(here, "kept")
+    told = json.loads(said(here, "gc", "--dry-run", "--json"))
+    assert {each["checkpoint_id"]: each["because"] for each in told["retired"][0]["kept"]} == {
+        saved: "its user's",
+        4: "the head",
+        3: "one of the newest 2 of the history",
+    }
+    shown = call(here, "gc", "--dry-run").stdout
+    assert "tally: kept" in shown
+    assert "one of the newest 2 of the history" in shown
