@@ -7,16 +7,18 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, Text, cast, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, Text, cast, func, literal, or_, select, tuple_
 from sqlalchemy.sql.elements import literal_column
 
 from statelib.catalog import verdicts
 from statelib.catalog.admission import failed_in_a_row
+from statelib.catalog.checking import RowFault, check_rows
 from statelib.catalog.engine import Transaction
+from statelib.catalog.row_checks import checked
 from statelib.catalog.rows import events_of, interval_of
 from statelib.catalog.schema import CHECKPOINT, FILE, LEASE, REF
 from statelib.catalog.storage_use import StorageUse
-from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import DataInterval, EventCounts
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.quality import GateSummary, QualityResult
@@ -116,7 +118,8 @@ class Page:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a pipeline stands. ``quarantined``: checkpoints that the gate has put aside."""
+    """Where a pipeline stands. ``quarantined``: checkpoints that the gate has put aside. ``problem``: which row of the
+    pipeline is damaged, '' if none of those that were read is."""
 
     pipeline: PipelineName
     generation: int
@@ -125,6 +128,7 @@ class Standing:
     quarantined: int
     head: Entry | None
     pending: Entry | None
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,6 +164,11 @@ class Browsing:
         """How much storage the pipelines use, and used."""
         return StorageUse(self.transaction, self.clock)
 
+    def check(self) -> tuple[int, list[RowFault]]:
+        """Look at every row of the catalog; returns how many there are, and what is wrong with them."""
+        with self.transaction(read_only=True) as connection:
+            return check_rows(connection)
+
     def standings(self, pipelines: Collection[PipelineName]) -> dict[PipelineName, Standing]:
         """Of those of the pipelines that ever began a checkpoint."""
         with self.transaction(read_only=True) as connection:
@@ -168,18 +177,20 @@ class Browsing:
             known = LEASE.c.pipeline.in_(pipelines)
             pending = select(CHECKPOINT).where(_C.pipeline.in_(pipelines), _PENDING)
             rows = [row for statement in (heads.where(known), pending) for row in connection.execute(statement)]
-            found = {row.pipeline: row.head for row in leases}
-            entries = _entries(connection, rows, found)
+            problems: dict[str, str] = {}
+            sound = {row.pipeline for row in _sound(LEASE, leases, problems)}
+            entries = _entries(connection, _sound(CHECKPOINT, rows, problems), {r.pipeline: r.head for r in leases})
         by_place = {(e.pipeline, e.head): e for e in entries}
         return {
-            PipelineName(row.pipeline): Standing(
-                PipelineName(row.pipeline),
-                row.generation,
+            PipelineName(str(row.pipeline)): Standing(
+                PipelineName(str(row.pipeline)),
+                row.generation if row.pipeline in sound else 0,
                 row.cancelled_at_ms is not None,
                 row.failures,
                 row.quarantined,
                 by_place.get((row.pipeline, True)),
                 by_place.get((row.pipeline, False)),
+                problems.get(row.pipeline, ""),
             )
             for row in leases
         }
@@ -217,9 +228,17 @@ class Browsing:
     def lineage(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> tuple[Ancestor, ...]:
         """Itself first, then its base and so on, at most :data:`MAX_LINEAGE`."""
         with self.transaction(read_only=True) as connection:
+            rows = connection.execute(_lineage(pipeline, checkpoint_id)).all()
+            found = (checked(CHECKPOINT, row, any_word=True) for row in rows)
             return tuple(
-                Ancestor(CheckpointId(i), kind, state, interval_of(start, end), completed)
-                for i, kind, state, start, end, completed in connection.execute(_lineage(pipeline, checkpoint_id))
+                Ancestor(
+                    CheckpointId(v["checkpoint_id"]),
+                    v["kind"],
+                    v["state"],
+                    interval_of(v["interval_start_ms"], v["interval_end_ms"]),
+                    v["completed_at_ms"],
+                )
+                for v in found
             )
 
     def quality(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> tuple[QualityResult, ...]:
@@ -234,6 +253,20 @@ class Browsing:
             for start in range(0, len(uris), _CHUNK):
                 found |= _holders(connection, entry, uris[start : start + _CHUNK])
         return found
+
+
+def _sound(
+    table: Table, rows: Sequence[Row[*tuple[Any, ...]]], problems: dict[str, str]
+) -> list[Row[*tuple[Any, ...]]]:
+    """Those of the rows that are not damaged; ``problems`` gets the others, by pipeline."""
+    sound = []
+    for row in rows:
+        try:
+            checked(table, row, any_word=True)
+            sound.append(row)
+        except CorruptStateError as error:
+            problems.setdefault(row.pipeline, error.message)
+    return sound
 
 
 def _leases(pipelines: Collection[PipelineName]) -> Select[*tuple[Any, ...]]:
@@ -283,10 +316,9 @@ def _entries(
 
 
 def _entry(row: Row[*tuple[Any, ...]], heads: dict[str, int | None], gate: GateSummary | None) -> Entry:
+    values = checked(CHECKPOINT, row, any_word=True)
     same = {
-        name: row._mapping[name]
-        for name in Entry.__dataclass_fields__
-        if name not in ("head", "interval", "events", "gate")
+        name: values[name] for name in Entry.__dataclass_fields__ if name not in ("head", "interval", "events", "gate")
     }
     return Entry(
         **same,
@@ -304,7 +336,10 @@ def _lineage(pipeline: PipelineName, start: CheckpointId) -> Select[*tuple[Any, 
         .cte("chain", recursive=True)
     )
     older = select(_C.checkpoint_id, _C.base, chain.c.depth + 1).where(
-        _C.pipeline == pipeline, _C.checkpoint_id == chain.c.base, chain.c.depth < MAX_LINEAGE
+        _C.pipeline == pipeline,
+        _C.checkpoint_id == chain.c.base,
+        chain.c.base < chain.c.checkpoint_id,
+        chain.c.depth < MAX_LINEAGE,
     )
     chain = chain.union_all(older)
     columns = (_C.checkpoint_id, _C.kind, _C.state, _C.interval_start_ms, _C.interval_end_ms, _C.completed_at_ms)

@@ -332,7 +332,7 @@ class Catalog:
         """The pipelines that ever began a checkpoint, in order of their names."""
         with self._transaction(read_only=True) as connection:
             names = connection.execute(select(LEASE.c.pipeline).order_by(LEASE.c.pipeline)).scalars()
-            return tuple(PipelineName(name) for name in names)
+            return tuple(PipelineName(str(name)) for name in names)
 
     def head(self, pipeline: PipelineName) -> PipelineHead:
         """Where a pipeline stands; epoch and generation 0 and no head if it never began a checkpoint."""
@@ -341,7 +341,7 @@ class Catalog:
 
     def _records(self, statement: Select[tuple[object, ...]]) -> Records:
         with self._transaction(read_only=True) as connection:
-            return [to_record(row) for row in connection.execute(statement)]
+            return [to_record(row) for row in connection.execute(statement).all()]
 
     @property
     def history(self) -> History:

@@ -4,8 +4,9 @@ Every change locks the pipeline's lease row first, as ``begin`` and ``commit`` d
 decided about a checkpoint still holds when it is written. Nothing here touches storage.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, or_, select, update
 
@@ -13,6 +14,7 @@ from statelib.catalog import leases, pins, queries, storage_facts
 from statelib.catalog.admission import failures
 from statelib.catalog.engine import Transaction
 from statelib.catalog.holdings import claim, living
+from statelib.catalog.row_checks import checked
 from statelib.catalog.rows import to_head, to_record
 from statelib.catalog.schema import CHECKPOINT, FILE, GC_LOG, LEASE, REF
 from statelib.catalog.storage_facts import FileFacts
@@ -64,7 +66,7 @@ class Cleanup:
             row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline)).first()
             if row is None:
                 raise NotFoundError(f"the catalog has no pipeline {pipeline}", kind="no-pipeline")
-            records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None))]
+            records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None)).all()]
             used = pins.in_use(connection, pipeline, self.clock())
             failed = failures(connection, pipeline)
             return Situation(to_head(row), row._mapping[LEASE.c.next_id], tuple(records), used, failed)
@@ -152,7 +154,7 @@ class Cleanup:
             ~exists().where(others.c.file_id == FILE.c.file_id, ~and_(others.c.pipeline == pipeline, going)),
         )
         with self.transaction(read_only=True) as connection:
-            records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None))]
+            records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None)).all()]
             chosen = [r for r in records if r.state is CheckpointState.DELETING or r.checkpoint_id in also]
             files = _files(connection, pipeline, unneeded | (FILE.c.state == "CONDEMNED"))
             return Doomed(tuple(replace(r, state=CheckpointState.DELETING) for r in chosen), files, frozenset())
@@ -164,7 +166,7 @@ class Cleanup:
         with self.transaction(read_only=True) as connection:
             # Read to the end: SQLite holds its lock while a query is open; after an error, until it is collected.
             going = connection.execute(queries.listing(pipeline, (CheckpointState.DELETING,), None))
-            records = [to_record(r) for r in going]
+            records = [to_record(r) for r in going.all()]
             holding = set(connection.execute(select(REF.c.checkpoint_id).where(REF.c.pipeline == pipeline)).scalars())
             chosen = (r for r in records if r.checkpoint_id not in holding)
             files = _files(connection, pipeline, FILE.c.state == "CONDEMNED")
@@ -192,7 +194,7 @@ class Cleanup:
         makes a second row of it."""
         with self.transaction(read_only=True) as connection:
             found = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.attempt == attempt))
-            return [to_record(row) for row in found]
+            return [to_record(row) for row in found.all()]
 
     def twins(self) -> list[CheckpointRecord]:
         """The living checkpoints and savepoints, of whichever pipeline, whose attempt another one of them has too."""
@@ -200,7 +202,7 @@ class Cleanup:
         several = select(CHECKPOINT.c.attempt).where(living).group_by(CHECKPOINT.c.attempt).having(func.count() > 1)
         with self.transaction(read_only=True) as connection:
             found = connection.execute(select(CHECKPOINT).where(living, CHECKPOINT.c.attempt.in_(several)))
-            return [to_record(row) for row in found]
+            return [to_record(row) for row in found.all()]
 
     def confirm_files(self, pipeline: PipelineName, run_id: str, uris: Sequence[str]) -> None:
         """CONDEMNED files that are gone from storage are DELETED."""
@@ -307,9 +309,20 @@ def _files(connection: Connection, pipeline: PipelineName, chosen: ColumnElement
     maker = CHECKPOINT.c.directory, CHECKPOINT.c.kind, CHECKPOINT.c.attempt
     same = (CHECKPOINT.c.pipeline == FILE.c.pipeline) & (CHECKPOINT.c.checkpoint_id == FILE.c.created_by)
     found = select(*columns, *maker).join(CHECKPOINT, same).where(FILE.c.pipeline == pipeline, chosen)
-    return tuple(
-        CondemnedFile(uri, size, CheckpointId(by), directory, SnapshotKind(kind), attempt and AttemptId(attempt))
-        for uri, size, by, directory, kind, attempt in connection.execute(found)
+    rows = connection.execute(found).all()
+    return tuple(_condemned({**checked(FILE, row), **checked(CHECKPOINT, row)}) for row in rows)
+
+
+def _condemned(values: Mapping[str, Any]) -> CondemnedFile:
+    """A file, with where and by which attempt its checkpoint was written."""
+    attempt = None if values["attempt"] is None else AttemptId(values["attempt"])
+    return CondemnedFile(
+        values["file_id"],
+        values["size_bytes"],
+        CheckpointId(values["created_by"]),
+        values["directory"],
+        SnapshotKind(values["kind"]),
+        attempt,
     )
 
 

@@ -148,6 +148,8 @@ def _prepare_sqlite(connection: object, _record: object) -> None:
     # The driver must not begin transactions by itself: its deferred BEGIN lets two writers read
     # the same epoch before either writes.
     connection.isolation_level = None  # type: ignore[attr-defined]
+    # Bytes that are no text are shown as such, and stop no query: the row that has them is named when it is read.
+    connection.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")  # type: ignore[attr-defined]
     cursor = connection.cursor()  # type: ignore[attr-defined]
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
     # FULL would leave the removal of the journal, which is the commit, to the file system: after a power cut the

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from sqlalchemy import column, select, table
 
 from statelib.catalog.engine import Transaction
+from statelib.catalog.row_checks import checked
+from statelib.catalog.schema import CHECKPOINT
 from statelib.model.ids import PipelineName
 
 Row = dict[str, str | int | float | None]
@@ -99,7 +101,7 @@ class History:
         if pipeline is not None:
             statement = statement.where(view.c.pipeline == pipeline)
         with self._transaction(read_only=True) as connection:
-            return [_row(row._asdict()) for row in connection.execute(statement)]
+            return [_row(checked(CHECKPOINT, row, any_word=True)) for row in connection.execute(statement).all()]
 
 
 def _row(found: Mapping[str, object]) -> Row:

@@ -2,6 +2,7 @@
 
 from sqlalchemy import Connection, delete, insert, select, union
 
+from statelib.catalog.row_checks import checked
 from statelib.catalog.schema import CHECKPOINT, PIN
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
@@ -35,4 +36,6 @@ def in_use(connection: Connection, pipeline: PipelineName, now_ms: int) -> froze
         CHECKPOINT.c.state == CheckpointState.PENDING,
         CHECKPOINT.c.base.is_not(None),
     )
+    for pin_row in connection.execute(select(PIN).where(PIN.c.pipeline == pipeline)).all():
+        checked(PIN, pin_row)  # what SQL compares with a damaged time or id may be held all the same
     return frozenset(CheckpointId(number) for number in connection.execute(union(pinned, bases)).scalars())

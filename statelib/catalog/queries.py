@@ -32,13 +32,16 @@ def listing(
 
 
 def lineage(pipeline: PipelineName, start: CheckpointId) -> Select[tuple[object, ...]]:
-    """``start``, its base, the base's base and so on; it ends, because a base is always older."""
+    """``start``, its base, the base's base and so on, as long as a base is older, also where a damaged row says that it
+    is not."""
     chain = (
         select(_C.checkpoint_id, _C.base)
         .where(_C.pipeline == pipeline, _C.checkpoint_id == start)
         .cte("lineage", recursive=True)
     )
-    older = select(_C.checkpoint_id, _C.base).where(_C.pipeline == pipeline, _C.checkpoint_id == chain.c.base)
+    older = select(_C.checkpoint_id, _C.base).where(
+        _C.pipeline == pipeline, _C.checkpoint_id == chain.c.base, chain.c.base < chain.c.checkpoint_id
+    )
     chain = chain.union_all(older)
     return (
         select(CHECKPOINT)

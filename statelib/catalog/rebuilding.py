@@ -7,6 +7,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from statelib.catalog import gate, holdings, leases
 from statelib.catalog.engine import Transaction
+from statelib.catalog.row_checks import checked
 from statelib.catalog.rows import Values, completed_values
 from statelib.catalog.schema import CHECKPOINT, LEASE
 from statelib.errors import ConflictError
@@ -48,8 +49,8 @@ class Rebuilding:
     def next_id(self, pipeline: PipelineName) -> int:
         """The id that the pipeline's next checkpoint will have; 1 for one that the catalog does not know."""
         with self.transaction(read_only=True) as connection:
-            found = connection.execute(select(LEASE.c.next_id).where(LEASE.c.pipeline == pipeline)).scalar()
-            return 1 if found is None else int(found)
+            row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline)).first()
+            return 1 if row is None else int(checked(LEASE, row)["next_id"])
 
     def is_as_rebuilt(self, pipeline: PipelineName) -> bool:
         """Whether nothing has begun, and nothing was restored, since a rebuild said where the pipeline stands."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Row
 
+from statelib.catalog.row_checks import checked
 from statelib.catalog.schema import CHECKPOINT, LEASE
 from statelib.model.checkpoint import DataInterval, EventCounts, SnapshotKind, SnapshotMeasure
 from statelib.model.failure import CheckpointFailureReason
@@ -22,49 +23,51 @@ Values = Mapping[str, str | int | None]
 
 
 def to_record(row: Row[tuple[object, ...]]) -> CheckpointRecord:
-    """A whole row of ``checkpoint`` (the metadata columns are for rebuilding and stay behind)."""
-    c, v = CHECKPOINT.c, row._mapping
+    """A whole row of ``checkpoint`` (the metadata columns are for rebuilding and stay behind). Raises CorruptStateError
+    (``catalog-row-damaged``)."""
+    v = checked(CHECKPOINT, row)
     return CheckpointRecord(
-        pipeline=PipelineName(v[c.pipeline]),
-        checkpoint_id=CheckpointId(v[c.checkpoint_id]),
-        kind=SnapshotKind(v[c.kind]),
-        state=CheckpointState(v[c.state]),
-        owner=Owner(v[c.owner]),
-        epoch=Epoch(v[c.epoch]),
-        key=v[c.idempotency_key],
-        generation=v[c.generation],
-        base=_id(v[c.base]),
-        interval=interval_of(v[c.interval_start_ms], v[c.interval_end_ms]),
-        strategy=v[c.strategy],
-        parallelism=v[c.parallelism],
-        directory=v[c.directory],
-        created_at_ms=v[c.created_at_ms],
-        attempt=None if v[c.attempt] is None else AttemptId(v[c.attempt]),
-        note=v[c.note],
-        reason=v[c.reason],
-        completed_at_ms=v[c.completed_at_ms],
-        entries=v[c.entries],
+        pipeline=PipelineName(v["pipeline"]),
+        checkpoint_id=CheckpointId(v["checkpoint_id"]),
+        kind=SnapshotKind(v["kind"]),
+        state=CheckpointState(v["state"]),
+        owner=Owner(v["owner"]),
+        epoch=Epoch(v["epoch"]),
+        key=v["idempotency_key"],
+        generation=v["generation"],
+        base=_id(v["base"]),
+        interval=interval_of(v["interval_start_ms"], v["interval_end_ms"]),
+        strategy=v["strategy"],
+        parallelism=v["parallelism"],
+        directory=v["directory"],
+        created_at_ms=v["created_at_ms"],
+        attempt=None if v["attempt"] is None else AttemptId(v["attempt"]),
+        note=v["note"],
+        reason=v["reason"],
+        completed_at_ms=v["completed_at_ms"],
+        entries=v["entries"],
         keys=v[c["keys"]],
-        size_bytes=v[c.size_bytes],
-        events=events_of(v[c.events_read], v[c.events_applied], v[c.events_null_key]),
-        report=v[c.report],
-        failure=None if v[c.failure] is None else CheckpointFailureReason(v[c.failure]),
-        deadline_ms=v[c.deadline_ms],
-        begun_by=v[c.begun_by],
-        measured=_measured(v[c.sync_ms], v[c.async_ms], v[c.upload_ms], v[c.uploaded_bytes], v[c.keys_changed]),
-        stop=None if v[c.stop] is None else StopMode(v[c.stop]),
+        size_bytes=v["size_bytes"],
+        events=events_of(v["events_read"], v["events_applied"], v["events_null_key"]),
+        report=v["report"],
+        failure=None if v["failure"] is None else CheckpointFailureReason(v["failure"]),
+        deadline_ms=v["deadline_ms"],
+        begun_by=v["begun_by"],
+        measured=_measured(v["sync_ms"], v["async_ms"], v["upload_ms"], v["uploaded_bytes"], v["keys_changed"]),
+        stop=None if v["stop"] is None else StopMode(v["stop"]),
     )
 
 
 def to_head(row: Row[tuple[object, ...]]) -> PipelineHead:
-    c, v = LEASE.c, row._mapping
+    """A whole row of ``lease``. Raises CorruptStateError (``catalog-row-damaged``)."""
+    v = checked(LEASE, row)
     return PipelineHead(
-        PipelineName(v[c.pipeline]),
-        Epoch(v[c.epoch]),
-        v[c.generation],
-        _id(v[c.head]),
-        v[c.parallelism],
-        v[c.cancelled_at_ms] is not None,
+        PipelineName(v["pipeline"]),
+        Epoch(v["epoch"]),
+        v["generation"],
+        _id(v["head"]),
+        v["parallelism"],
+        v["cancelled_at_ms"] is not None,
     )
 
 

@@ -2,14 +2,15 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, select, union
 
+from statelib.catalog.row_checks import checked
 from statelib.catalog.schema import ATTEMPT, CHECKPOINT, FILE, REF
 from statelib.coordinator.orphans import ATTEMPT_PREFIX, Known
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, Owner
 
-_OPEN = "OPEN"
+_ENDED = ("WON", "LOST", "ABORTED")
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,22 @@ class FileFacts:
 
 def known(connection: Connection, pipeline: PipelineName) -> Known:
     """What :func:`statelib.coordinator.orphans.classify` needs; all of it from one transaction."""
-    # Files and directories of every pipeline: one pipeline's checkpoint may refer to another's file.
-    files = connection.execute(select(FILE.c.file_id).where(FILE.c.state.in_(("LIVE", "CONDEMNED")))).scalars().all()
-    attempts = connection.execute(select(ATTEMPT.c.attempt, ATTEMPT.c.state)).all()
-    columns = (CHECKPOINT.c.directory, CHECKPOINT.c.checkpoint_id, CHECKPOINT.c.state)
-    places = connection.execute(select(*columns).where(CHECKPOINT.c.pipeline == pipeline)).all()
+    # Files and directories of every pipeline: one pipeline's checkpoint may refer to another's file. What a damaged row
+    # leaves open counts as needed: a file that is not DELETED or is referred to, an attempt that has not ended.
+    stored = select(FILE.c.file_id).where(FILE.c.state != "DELETED")
+    files = connection.execute(union(stored, select(REF.c.file_id))).scalars().all()
+    for own in connection.execute(select(ATTEMPT).where(ATTEMPT.c.pipeline == pipeline)).all():
+        checked(ATTEMPT, own)
+    attempts = [(str(a), state) for a, state in connection.execute(select(ATTEMPT.c.attempt, ATTEMPT.c.state)).all()]
+    rows = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.pipeline == pipeline)).all()
+    places = [checked(CHECKPOINT, row) for row in rows]
     return Known(
         files=frozenset(files),
-        open_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state == _OPEN),
-        ended_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state != _OPEN),
-        checkpoints={d.rstrip("/"): (CheckpointId(n), CheckpointState(s)) for d, n, s in places},
+        open_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state not in _ENDED),
+        ended_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state in _ENDED),
+        checkpoints={
+            v["directory"].rstrip("/"): (CheckpointId(v["checkpoint_id"]), CheckpointState(v["state"])) for v in places
+        },
     )
 
 
@@ -55,7 +62,7 @@ def file_facts(connection: Connection, uri: str) -> FileFacts | None:
     if row is None:
         return None
     held = (
-        select(REF.c.pipeline, REF.c.checkpoint_id, CHECKPOINT.c.state)
+        select(CHECKPOINT.c.pipeline, CHECKPOINT.c.checkpoint_id, CHECKPOINT.c.state)
         .join(
             CHECKPOINT,
             (CHECKPOINT.c.pipeline == REF.c.pipeline) & (CHECKPOINT.c.checkpoint_id == REF.c.checkpoint_id),
@@ -63,10 +70,12 @@ def file_facts(connection: Connection, uri: str) -> FileFacts | None:
         .where(REF.c.file_id == uri)
         .order_by(REF.c.pipeline, REF.c.checkpoint_id)
     )
+    holders = [checked(CHECKPOINT, holder) for holder in connection.execute(held).all()]
     references = tuple(
-        Reference(PipelineName(p), CheckpointId(n), CheckpointState(s)) for p, n, s in connection.execute(held)
+        Reference(PipelineName(v["pipeline"]), CheckpointId(v["checkpoint_id"]), CheckpointState(v["state"]))
+        for v in holders
     )
-    v = row._mapping
+    v = checked(FILE, row)
     return FileFacts(
         uri, PipelineName(v["pipeline"]), v["size_bytes"], v["state"], Owner(v["owner"]),
         CheckpointId(v["created_by"]), references,

@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 
 from statelib.catalog.engine import Transaction
+from statelib.catalog.row_checks import checked
 from statelib.catalog.schema import CHECKPOINT, FILE, REF, STORAGE_SAMPLE
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, Owner
@@ -90,7 +91,8 @@ class StorageUse:
         with self.transaction(read_only=True) as connection:
             rows = connection.execute(newest).all()
         fields = Usage.__dataclass_fields__
-        return tuple(Sample(r.at_ms, Usage(**{name: r._mapping[name] for name in fields})) for r in reversed(rows))
+        found = [checked(STORAGE_SAMPLE, row) for row in reversed(rows)]
+        return tuple(Sample(v["at_ms"], Usage(**{name: v[name] for name in fields})) for v in found)
 
 
 def _usage(connection: Connection, pipelines: Collection[PipelineName]) -> dict[PipelineName, Usage]:

@@ -1,11 +1,12 @@
 """What the gate said of checkpoints: the newest run of it is the verdict."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, case, func, select, true, tuple_
 
+from statelib.catalog.row_checks import Fault, checked, damaged
 from statelib.catalog.schema import QUALITY_RESULT
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.quality import GateSummary, QualityResult, Severity
@@ -61,16 +62,28 @@ def results(
     rows = connection.execute(select(QUALITY_RESULT).where(one, _Q.run == newest).order_by(_Q.position).limit(limit))
     return tuple(
         QualityResult(
-            row.check_group,
-            row.check_name,
-            Severity(row.severity),
-            bool(row.passed),
-            row.checked,
-            row.failed,
-            tuple(json.loads(row.sentences)),
+            v["check_group"],
+            v["check_name"],
+            Severity(v["severity"]),
+            bool(v["passed"]),
+            v["checked"],
+            v["failed"],
+            sentences(v),
         )
-        for row in rows
+        for v in (checked(QUALITY_RESULT, row) for row in rows)
     )
+
+
+def sentences(values: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a check said. Raises CorruptStateError (``catalog-row-damaged``)."""
+    try:
+        found = json.loads(values["sentences"])
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or not all(isinstance(sentence, str) for sentence in found):
+        fault = Fault("sentences", "a JSON array of texts", repr(values["sentences"])[:80])
+        raise damaged(QUALITY_RESULT, values, fault)
+    return tuple(found)
 
 
 def newest_run(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> int:

@@ -63,5 +63,6 @@ ANSWERS = {
     "savepoint dispose": Answer(("dry_run", "collected")),
     "savepoint rewrite": Answer(("directory",)),
     "catalog migrate": Answer(("catalog",)),
+    "catalog check": Answer(("rows", "faults")),
     "catalog rebuild": Answer(("applied", "pipelines", "left_out")),
 }

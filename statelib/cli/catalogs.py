@@ -68,6 +68,21 @@ def migrate(as_json: Json = False) -> None:
         line("catalog is current")
 
 
+@app.command(epilog="Example: statelib catalog check --json")
+def check(as_json: Json = False) -> None:
+    """Look at every row of the catalog, and name those that hold what they may not. Exit status 1 if there is one."""
+    with errors(as_json):
+        rows, faults = deployment().existing_catalog().browsing.check()
+    if as_json:
+        print_json({"rows": rows, "faults": [asdict(fault) for fault in faults]})
+    else:
+        for fault in faults:
+            line(f"{fault.row}: {fault.column}: expected {fault.expected}, found {fault.found}")
+        note(f"{count(rows)} rows, {count(len(faults))} faults")
+    if faults:
+        raise typer.Exit(1)
+
+
 @app.command(
     epilog="Examples: statelib catalog rebuild --dry-run\n\n"
     "statelib catalog rebuild --also /backups/savepoints --yes\n\n"

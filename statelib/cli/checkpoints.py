@@ -9,13 +9,27 @@ import typer
 
 from statelib.cli import completion
 from statelib.cli.described import describe, print_snapshot
-from statelib.cli.output import Column, Json, PipelineOption, count, errors, line, note, print_json, size, table, when
+from statelib.cli.output import (
+    Column,
+    Json,
+    PipelineOption,
+    count,
+    end_in_trouble,
+    errors,
+    line,
+    note,
+    print_json,
+    size,
+    table,
+    when,
+)
 from statelib.cli.quarantine import gate_cell, gate_lines
 from statelib.flows.inspection import check_pipeline, lineage_of_head, parse_checkpoint, resolve
+from statelib.flows.troubles import Troubles
 from statelib.flows.wiring import deployment
 from statelib.model.amounts import keys_and_entries
 from statelib.model.checkpoint import DataInterval
-from statelib.model.ids import CheckpointId
+from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.quality import GateSummary
 from statelib.model.record import CheckpointRecord, CheckpointState, why
 
@@ -33,20 +47,28 @@ def list_(
     """List completed checkpoints, and those in quarantine, newest last. '*' marks the history of the present state."""
     with errors(as_json):
         here = deployment()
-        found = here.catalog().list(check_pipeline(here, pipeline) if pipeline else None)
-        records = sorted(found, key=lambda r: (r.pipeline, r.checkpoint_id))
-        if not everything:
-            records = [r for r in records if r.state in _STORED]
-        gates = here.catalog().gate.summaries()
-        heads = {name: set(lineage_of_head(here, name)) for name in {r.pipeline for r in records}}
+        catalog, troubles = here.catalog(), Troubles()
+        heads: dict[PipelineName, set[CheckpointId]] = {}
+
+        def of_one(name: PipelineName) -> list[CheckpointRecord]:
+            found = catalog.list(name)
+            heads[name] = set(lineage_of_head(here, name))
+            return [r for r in reversed(found) if everything or r.state in _STORED]
+
+        listed = troubles.each([check_pipeline(here, pipeline)] if pipeline else catalog.pipelines(), of_one)
+        if not listed:
+            troubles.check()
+        records = [record for of_pipeline in listed for record in of_pipeline]
+        gates = catalog.gate.summaries()
     if as_json:
         print_json([_plain(r, heads[r.pipeline], gates.get((r.pipeline, r.checkpoint_id))) for r in records])
-        return
-    if not records:
+    elif not records:
         note("no checkpoints" if everything else "no completed checkpoints")
-    for name, of_pipeline in groupby(records, key=lambda r: r.pipeline):
-        rows = [_row(r, r.checkpoint_id in heads[name], gates.get((name, r.checkpoint_id))) for r in of_pipeline]
-        table(name, _COLUMNS, rows)
+    else:
+        for name, of_pipeline in groupby(records, key=lambda r: r.pipeline):
+            rows = [_row(r, r.checkpoint_id in heads[name], gates.get((name, r.checkpoint_id))) for r in of_pipeline]
+            table(name, _COLUMNS, rows)
+    end_in_trouble(troubles)
 
 
 _STORED = (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)

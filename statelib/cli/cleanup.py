@@ -15,6 +15,7 @@ from statelib.cli.output import (
     PipelineOption,
     confirmed,
     count,
+    end_in_trouble,
     errors,
     line,
     note,
@@ -80,7 +81,7 @@ def gc(pipeline: PipelineOption = None, dry_run: DryRun = False, as_json: Json =
         for each in offered:
             _note_offer(each)
     _note_unfinished(here)
-    _end_in_trouble(troubles, as_json)
+    end_in_trouble(troubles)
     _refused(collected)
 
 
@@ -109,7 +110,7 @@ def orphans(
         print_json(found)
     else:
         _print_orphans(found, delete)
-    _end_in_trouble(troubles, as_json=False)
+    end_in_trouble(troubles)
 
 
 def _print_orphans(found: Sequence[sweep.Orphans], delete: bool) -> None:
@@ -179,16 +180,6 @@ def _note_offer(offer: WithoutFile) -> None:
     what = f"{count(len(offer.checkpoints))} checkpoints, {count(offer.files)} files, {size(offer.size_bytes)}"
     how = f"{offer.command} deletes them" if offer.command else offer.reason
     note(f"{offer.pipeline} has no pipeline file, retention was not applied: {what} stay; {how}")
-
-
-def _end_in_trouble(troubles: Troubles, as_json: bool) -> None:
-    """Name every pipeline that was left out, and end with exit status 1; nothing where there is none."""
-    found = troubles.found()
-    if not as_json:
-        for trouble in found:
-            note(f"in trouble: {trouble.message}" + (f" ({trouble.hint})" if trouble.hint else ""))
-    if found:
-        raise typer.Exit(1)
 
 
 def discard(

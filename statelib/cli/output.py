@@ -21,6 +21,7 @@ from rich.table import Table
 
 from statelib.cli import completion
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError
+from statelib.flows.troubles import Troubles
 from statelib.flows.wiring import secrets
 from statelib.telemetry.logs import hidden
 from statelib.visible import visible, visible_json
@@ -214,6 +215,14 @@ def confirmed(question: str, yes: bool, as_json: bool) -> None:
         raise InvalidRequestError("not confirmed: nothing was changed", kind="not-confirmed", hint="add --yes")
     if not agreed:
         note("nothing was changed")
+        raise typer.Exit(1)
+
+
+def end_in_trouble(troubles: Troubles) -> None:
+    """Name every pipeline that was left out, and end with exit status 1; nothing where there is none."""
+    for trouble in troubles.found():
+        note(f"in trouble: {trouble.message}" + (f" ({trouble.hint})" if trouble.hint else ""))
+    if troubles.errors:
         raise typer.Exit(1)
 
 

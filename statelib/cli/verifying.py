@@ -24,6 +24,7 @@ from statelib.flows.inspection import (
 )
 from statelib.flows.opened import Checkpoint
 from statelib.flows.sampling import Sample, sample, seed_of
+from statelib.flows.troubles import Troubles
 from statelib.flows.wiring import Deployment, deployment, storage_root
 from statelib.model.amounts import amount, plural
 from statelib.model.types import StateType
@@ -114,9 +115,13 @@ def _verify_all(
     if moves:
         raise InvalidRequestError("--relocate goes with the path of one snapshot", kind="bad-relocation")
     here = deployment()
-    targets = _targets(here, snapshot, pipeline)
+    troubles = Troubles()
+    targets = _targets(here, snapshot, pipeline, troubles)
+    unread = [Verification(trouble.pipeline, 0, 0, None, (trouble.message,)) for trouble in troubles.found()]
+    if not targets:
+        troubles.check()
     with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
-        return [
+        return unread + [
             verify_at(
                 target, own=True, read_data=reading.data, verified=verified, scratch=here.scratch(),
                 storage_root=here.storage_root,
@@ -125,12 +130,13 @@ def _verify_all(
         ]  # fmt: skip
 
 
-def _targets(here: Deployment, snapshot: str | None, pipeline: str | None) -> list[str]:
+def _targets(here: Deployment, snapshot: str | None, pipeline: str | None, troubles: Troubles) -> list[str]:
     if snapshot:
         with taken_for_id(snapshot):
             return [stored_record(here, snapshot).directory]
-    records = completed(here, check_pipeline(here, pipeline) if pipeline else None)
-    return [r.directory for r in sorted(records, key=lambda r: (r.pipeline, r.checkpoint_id))]
+    names = [check_pipeline(here, pipeline)] if pipeline else here.catalog().pipelines()
+    found = troubles.each(names, lambda name: completed(here, name))
+    return [record.directory for of_one in found for record in reversed(of_one)]
 
 
 def _aligned(number: int | None, noun: str, width: int) -> str:

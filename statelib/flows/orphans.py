@@ -212,7 +212,11 @@ def why(deployment: Deployment, file: str) -> Why:
     if facts is not None:
         return _of_recorded(facts)
     directory, _, last = uri.rpartition("/")
-    owners = [r for r in deployment.catalog().list() if r.directory.rstrip("/") == directory]
+    catalog, troubles = deployment.catalog(), Troubles()
+    listed = troubles.each(catalog.pipelines(), catalog.list)
+    owners = [r for of_one in listed for r in of_one if r.directory.rstrip("/") == directory]
+    if not owners:
+        troubles.check()
     if last == METADATA_NAME and owners:
         record = owners[0]
         name = f"{record.pipeline}/{record.checkpoint_id}"

@@ -17,8 +17,8 @@ Stamp = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class View:
-    """One pipeline. ``definition`` None: its file does not load, or is gone, and ``error`` says so. ``standing`` None:
-    it never began a checkpoint."""
+    """One pipeline. ``definition`` None: its file does not load, or is gone, and ``error`` says so; it also names a
+    damaged row of the catalog. ``standing`` None: it never began a checkpoint."""
 
     name: PipelineName
     definition: Pipeline | None
@@ -65,7 +65,8 @@ def check_known(deployment: Deployment, pipeline: PipelineName) -> None:
 def _view(files: _Files, name: PipelineName, standing: Standing | None) -> View:
     definition = files.pipelines.get(name)
     gone = None if definition else "there is no pipeline file of that name any more"
-    return View(name, definition, files.errors.get(name, gone), standing)
+    problem = standing.problem if standing else ""
+    return View(name, definition, problem or files.errors.get(name, gone), standing)
 
 
 def _files(deployment: Deployment) -> _Files:

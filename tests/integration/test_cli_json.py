@@ -46,10 +46,12 @@ CALLS = {
     "savepoint dispose": "sales/4 --dry-run",
     "savepoint rewrite": "{root}/state/savepoints/savepoint-sales-4 -t {root}/rewritten",
     "catalog migrate": "",
+    "catalog check": "",
     "catalog rebuild": "--merge --dry-run",
 }
-ELSEWHERE = {"savepoint create", "bootstrap", "import-statestore", "checkpoints release"}
-"""Called below, in test_bootstrap_on_spark.py, test_statestore_import.py and test_quarantine_flow.py."""
+ELSEWHERE = {"savepoint create", "bootstrap", "import-statestore", "checkpoints release", "pipelines discard"}
+"""Called below, in test_bootstrap_on_spark.py, test_statestore_import.py, test_quarantine_flow.py and
+test_without_file.py."""
 
 
 @pytest.fixture(scope="module")

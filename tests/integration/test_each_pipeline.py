@@ -52,7 +52,7 @@ def forgotten(here: Deployment, root: Path) -> None:
     (root / "state" / "alpha" / "chk-9" / "_metadata").write_bytes(b"")
 
 
-HARMS = {"storage": unlistable, "forgotten": forgotten}
+HARMS = {"damaged row": damage_row, "storage": unlistable, "forgotten": forgotten}
 
 
 def completed(here: Deployment, name: str) -> list[int]:
@@ -63,6 +63,9 @@ def completed(here: Deployment, name: str) -> list[int]:
 def test_the_trouble_of_one_pipeline_stops_none_behind_it(here: Deployment, tmp_path: Path, harm: str) -> None:
     HARMS[harm](here, tmp_path)
     for story in (retire, collect_garbage, lambda h: orphans(h, dry_run=False)):
+        if harm == "damaged row" and story is collect_garbage:
+            assert len(collect_garbage(here)) == 3, "it asks nothing of that row"
+            continue
         with pytest.raises(StatelibError, match="alpha") as trouble:
             story(here)
         assert "beta" not in trouble.value.message

@@ -8,6 +8,7 @@ from garbage import TALLY, days, events, needed, save, stored, tally
 from shop_cli import call, refused, said
 from worlds import checkpoint_of
 
+from statelib.cli.answers import ANSWERS
 from statelib.flows.fork import fork
 from statelib.flows.inspection import verify_at
 from statelib.flows.wiring import Deployment
@@ -41,6 +42,7 @@ def test_it_is_offered_by_name_and_nothing_is_deleted_unasked(here: Deployment) 
     assert stored(here) == before
     would = json.loads(said(here, "pipelines", "discard", "tally", "--dry-run", "--json"))
     assert would["collected"][0]["checkpoints"] == [1, 2, 3, 4]
+    assert set(would) == set(ANSWERS["pipelines discard"].keys)
     assert "not confirmed" in call(here, "pipelines", "discard", "tally", "--json").stdout
     assert stored(here) == before
     said(here, "pipelines", "discard", "tally", "--yes")

@@ -1,0 +1,161 @@
+"""Odd values in every column of the catalog: each command and the page go on or name what is damaged, no file that a
+completed checkpoint needs is deleted, and ``catalog check`` names the row."""
+
+import json
+import random
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from extent import TEST_ALL
+from garbage import needed, stored
+from shop import open_shop
+from shop_cli import call
+from sqlalchemy import BigInteger, Integer
+
+from plugins.statelib_airflow.api import shapes
+from statelib.catalog.browsing import PageRequest
+from statelib.catalog.schema import METADATA
+from statelib.errors import CorruptStateError, StatelibError
+from statelib.flows import overview
+from statelib.flows.anatomy import portrait
+from statelib.flows.comparison import compare
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+
+SEED = 20261124
+SALES = PipelineName("sales")
+NUMBERS: tuple[Any, ...] = ("abc", "", b"\xff\x00", 1.5, -1, 0, (1 << 63) - 1, -(1 << 63), None)
+TEXTS: tuple[Any, ...] = (b"\xff\x00", "", "\x00\x1b[31m", "../../x", "é" * 5000, "NEW_WORD", "{[", None)
+NO_TEXT = "CAST(x'80ff' AS TEXT)"
+COMMANDS = (
+    "checkpoints list --all", "checkpoints list --json", "checkpoints show sales/5 --json", "checkpoints show sales/1",
+    "checkpoints diff sales/1 sales/5", "inspect sales/5", "verify --no-read-data", "history", "history --json",
+    "pipelines status sales", "gc --dry-run", "gc --json", "orphans --json", "orphans --delete --force --grace 1h",
+    "why {root}/state/sales/chk-5/_metadata", "restore sales 5 --dry-run", "savepoint dispose sales/4 --dry-run",
+    "run sales --start 2013-01-03 --end 2013-01-04 --dry-run", "catalog rebuild --merge --dry-run",
+    "pipelines cancel sales", "pipelines resume sales", "export sales/5", "catalog check", "catalog check --json",
+)  # fmt: skip
+Harm = tuple[str, str, Any]
+
+
+def harms() -> list[Harm]:
+    """Every value in every column, or a few that the seed says."""
+    chance, chosen = random.Random(SEED), []
+    for table in METADATA.sorted_tables:
+        for column in table.columns:
+            values = NUMBERS if isinstance(column.type, BigInteger | Integer) else (*TEXTS, NO_TEXT)
+            every = [(table.name, column.name, value) for value in values]
+            chosen += every if TEST_ALL else chance.sample(every, 1)
+    return chosen if TEST_ALL else chance.sample(chosen, 40)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
+    here = open_shop(tmp_path_factory.mktemp("damaged"))
+    for name in ("sales", "tours"):
+        here.catalog().cleanup.pin(PipelineName(name), CheckpointId(1), "test", 1 << 40)
+    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+        connection.execute(
+            "INSERT INTO quality_result VALUES ('sales', 5, 1, 0, 'complete', 'files', 'FAIL', 1, 3, 0, '[\"all\"]', 9)"
+        )
+        connection.execute("INSERT INTO gc_log VALUES ('r', 'sales', 'file:/gone', 'DELETED', 9)")
+    shutil.copy(file_of(here), file_of(here).with_name("whole.db"))
+    shutil.copytree(here.storage_root, file_of(here).with_name("kept"))
+    return here
+
+
+@pytest.fixture
+def here(shop: Deployment) -> Iterator[Deployment]:
+    """As it was; whatever a test does to it is undone."""
+    yield shop
+    shutil.copy(file_of(shop).with_name("whole.db"), file_of(shop))
+    shutil.rmtree(shop.storage_root)
+    shutil.copytree(file_of(shop).with_name("kept"), shop.storage_root)
+
+
+def file_of(here: Deployment) -> Path:
+    return Path(here.catalog_url.removeprefix("sqlite:///"))
+
+
+def harm(here: Deployment, table: str, column: str, value: Any) -> bool:
+    """Put the value into one row; False where the database itself refuses it."""
+    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+        (row,) = connection.execute(f"SELECT max(rowid) FROM {table}").fetchone()
+        try:
+            if value == NO_TEXT:
+                connection.execute(f"UPDATE {table} SET {column} = {NO_TEXT} WHERE rowid = ?", [row])
+            else:
+                connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", [value, row])
+        except sqlite3.IntegrityError:
+            return False
+    return True
+
+
+def page(here: Deployment) -> Iterator[Callable[[], object]]:
+    """What the routes of the page do, each by itself."""
+    browsing = here.existing_catalog().browsing
+    yield lambda: [shapes.pipeline_json(view, True, "") for view in overview.overview(here, overview.names(here))]
+    yield lambda: [shapes.checkpoint_json(e, "") for e in browsing.page(SALES, PageRequest(limit=50)).entries]
+    for number in (1, 5):
+        yield lambda number=number: shapes.portrait_json(portrait(here, SALES, CheckpointId(number)), "")
+    yield lambda: shapes.comparison_json(compare(here, SALES, CheckpointId(1), CheckpointId(5)), "")
+    yield lambda: {n: shapes.usage_json(u) for n, u in overview.storage_now(here, overview.names(here)).items()}
+    yield lambda: [shapes.usage_json(sample.usage) for sample in overview.storage_samples(here, SALES)]
+    yield lambda: browsing.begun_by(SALES, "sales.checkpoint/run/")
+
+
+@pytest.mark.timeout(1200)
+def test_whatever_a_row_holds_everything_goes_on_or_names_it(here: Deployment) -> None:
+    root, kept = file_of(here).parent, needed(here)
+    for what in harms():
+        if not harm(here, *what):
+            continue
+        print(f"seed {SEED}: {what}")
+        for answer in page(here):
+            with suppress(StatelibError):
+                json.dumps(answer())
+        for command in COMMANDS:
+            result = call(here, *command.format(root=root).split())
+            assert result.exit_code in (0, 1, 2), (what, command, result.output)
+        assert kept <= stored(here), what
+        shutil.copy(root / "whole.db", file_of(here))
+        if stored(here) != kept:
+            shutil.rmtree(here.storage_root)
+            shutil.copytree(root / "kept", here.storage_root)
+
+
+@pytest.mark.parametrize("base", [5, 6])
+def test_a_base_that_is_no_older_ends_no_process_and_is_named(here: Deployment, base: int) -> None:
+    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+        connection.execute("UPDATE checkpoint SET base = ? WHERE pipeline = 'sales' AND checkpoint_id = 5", [base])
+    for act in (lambda: here.catalog().lineage(SALES, CheckpointId(5)), lambda: portrait(here, SALES, CheckpointId(5))):
+        with pytest.raises(CorruptStateError, match=r"checkpoint sales/5: base: expected an older") as damage:
+            act()
+        assert damage.value.kind == "catalog-row-damaged"
+
+
+def test_other_pipelines_go_on_and_check_names_every_damaged_row(here: Deployment) -> None:
+    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+        connection.execute("UPDATE checkpoint SET state = 'DONE' WHERE pipeline = 'sales' AND checkpoint_id = 2")
+        connection.execute("UPDATE checkpoint SET entries = 'many' WHERE pipeline = 'sales' AND checkpoint_id = 5")
+    listed = call(here, "checkpoints", "list", "--json")
+    assert (listed.exit_code, [each["pipeline"] for each in json.loads(listed.stdout)]) == (1, ["tours"])
+    assert "in trouble: catalog: checkpoint sales/5: entries: expected an integer from 0, found 'many'" in listed.stderr
+    views = {view.name: view for view in overview.overview(here, [SALES, PipelineName("tours")])}
+    assert "sales/5" in (views["sales"].error or "")
+    assert views["tours"].error is None
+    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+        connection.execute("UPDATE lease SET head = 99 WHERE pipeline = 'tours'")
+    checked = call(here, "catalog", "check", "--json")
+    assert checked.exit_code == 1
+    found = {(each["pipeline"], each["checkpoint_id"], each["column"]) for each in json.loads(checked.stdout)["faults"]}
+    assert found == {("sales", 2, "state"), ("sales", 5, "entries"), ("tours", None, "head")}
+
+
+def test_a_whole_catalog_has_no_faults(here: Deployment) -> None:
+    assert json.loads(call(here, "catalog", "check", "--json").stdout)["faults"] == []
