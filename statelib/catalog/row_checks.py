@@ -57,12 +57,12 @@ _WORDS: Mapping[Column[Any], Iterable[str]] = {
     QUALITY_RESULT.c.severity: Severity,
 }
 _POSITIVE = ("checkpoint_id", "base", "head", "next_id", "parallelism", "created_by", "failures_from")
-_ATTEMPT = re.compile(r"[0-9a-f]{32}")
+_ATTEMPT = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 _TEXTS: Mapping[str, tuple[str, Callable[[str], bool]]] = {
     "pipeline": ("the name of a pipeline", is_pipeline_name),
-    "attempt": ("32 hexadecimal digits", lambda text: _ATTEMPT.fullmatch(text) is not None),
+    "attempt": ("letters and digits", lambda text: _ATTEMPT.fullmatch(text) is not None),
     "directory": ("a URI", lambda text: ":" in text),
     "file_id": ("a URI", lambda text: ":" in text),
 }
