@@ -46,7 +46,7 @@ def to_record(row: Row[tuple[object, ...]]) -> CheckpointRecord:
         reason=v["reason"],
         completed_at_ms=v["completed_at_ms"],
         entries=v["entries"],
-        keys=v[c["keys"]],
+        keys=v["keys"],
         size_bytes=v["size_bytes"],
         events=events_of(v["events_read"], v["events_applied"], v["events_null_key"]),
         report=v["report"],
