@@ -63,8 +63,8 @@ _ATTEMPT = re.compile(r"[0-9A-Za-z-]{1,64}")
 _TEXTS: Mapping[str, tuple[str, Callable[[str], bool]]] = {
     "pipeline": ("the name of a pipeline", is_pipeline_name),
     "attempt": ("letters and digits", lambda text: _ATTEMPT.fullmatch(text) is not None),
-    "directory": ("a URI", lambda text: ":" in text),
-    "file_id": ("a URI", lambda text: ":" in text),
+    "directory": ("a URI", bool),
+    "file_id": ("a URI", bool),
 }
 
 
