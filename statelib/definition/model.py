@@ -230,7 +230,7 @@ class Checkpoint(Part):
     restores from them first.
     ``timeout_s``: how long one attempt at a checkpoint may take, its Spark job included.
     ``tolerable_failures``: so many checkpoints may fail in a row before no more are begun; None: any number.
-    ``execution``: whether a snapshot is written by a thread of its own."""
+    ``execution``: whether writing a snapshot counts as its synchronous part."""
 
     strategy: str = ""
     inline_threshold_bytes: Annotated[int, Field(ge=0, le=1 << 20, strict=True)] = 20 * 1024

@@ -4,6 +4,7 @@ Source: requirements R20 to R32; flink-formats.md section 3.1.
 """
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 
 from statelib.backends.keyed import KeyedStateBackend, StateScan
 from statelib.formats.canonical_encoder import CanonicalStream
@@ -24,8 +25,9 @@ class ScanResources:
         self.again = again
 
     def release(self) -> None:
-        for scan in (*self.scans, *self.again):
-            scan.close()
+        with ExitStack() as stack:  # one that cannot be closed keeps no other one open
+            for scan in (*self.scans, *self.again):
+                stack.callback(scan.close)
 
 
 def scan_all(backend: KeyedStateBackend) -> ScanResources:

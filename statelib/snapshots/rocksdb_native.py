@@ -65,8 +65,10 @@ class NativeSnapshots:
         self, uploads: Uploads, work: Callable[[str, str], T], files: Iterable[tuple[str, str]]
     ) -> list[tuple[str, T]]:
         """``work(name, path)`` for all files, by name; the first failure stops the others and is raised."""
-        running = {name: self._uploader.submit(copy_context().run, work, name, path) for name, path in files}
+        running: dict[str, Future[T]] = {}
         try:
+            for name, path in files:
+                running[name] = self._uploader.submit(copy_context().run, work, name, path)
             done, _ = wait(running.values(), return_when=FIRST_EXCEPTION)
             _raise_first_failure(done)
         except BaseException:

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from statelib.errors import StatelibError
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.operator import OperatorStateCopy, OperatorStateSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResources, SnapshotResult, SnapshotStrategy
+from statelib.snapshots.uploads import discard_all
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointStreamFactory
 
@@ -17,8 +17,10 @@ class SubtaskResources:
         self.operator, self.keyed = operator, keyed
 
     def release(self) -> None:
-        self.operator.release()
-        self.keyed.release()
+        try:
+            self.operator.release()
+        finally:
+            self.keyed.release()
 
 
 class SubtaskSnapshotStrategy:
@@ -33,7 +35,11 @@ class SubtaskSnapshotStrategy:
 
     def prepare(self, checkpoint_id: CheckpointId) -> SubtaskResources:
         operator = self._operator.prepare(checkpoint_id)
-        return SubtaskResources(operator, self._keyed.prepare(checkpoint_id))
+        try:
+            return SubtaskResources(operator, self._keyed.prepare(checkpoint_id))
+        except BaseException:
+            operator.release()
+            raise
 
     def run(
         self,
@@ -47,11 +53,7 @@ class SubtaskSnapshotStrategy:
         try:
             keyed = self._keyed.run(resources.keyed, checkpoint_id, streams, registry)
         except BaseException as error:
-            for written in operator.streams:
-                try:
-                    streams.discard(written.handle)
-                except StatelibError as second:
-                    error.add_note(f"also while discarding operator state: {second}")
+            discard_all(streams, operator.streams, error)
             raise
         return SnapshotResult(keyed.keyed, (*keyed.streams, *operator.streams), keyed.reused, operator.operator)
 
@@ -65,5 +67,7 @@ class SubtaskSnapshotStrategy:
         self._keyed.notify_checkpoint_subsumed(checkpoint_id)
 
     def close(self) -> None:
-        self._operator.close()
-        self._keyed.close()
+        try:
+            self._operator.close()
+        finally:
+            self._keyed.close()

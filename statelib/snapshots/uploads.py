@@ -4,7 +4,8 @@ Source: requirements R14, R43, R44, R103 to R107, R115.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -38,8 +39,9 @@ class Uploads:
     """A context: what was written in it is discarded at its end, unless :meth:`complete` was called.
 
     ``registry`` cancels: closing it from any thread ends every open stream, and nothing new can be
-    opened. :meth:`write` may be called by several threads; all of them must be done at the end.
-    ``local``: where this host keeps copies of what is written; they are its owner's to discard."""
+    opened. :meth:`write` may be called by several threads: the end stops those that still write and waits for them,
+    and later calls are refused. ``local``: where this host keeps copies of what is written; they are its owner's to
+    discard."""
 
     def __init__(
         self,
@@ -52,8 +54,10 @@ class Uploads:
         self._local = local
         self._registry = registry
         self._open = CloseableRegistry()
-        self._lock = threading.Lock()
-        self._written: list[WrittenStream] = []
+        self._idle = threading.Condition()
+        self._writing = 0
+        self._ended = False
+        self._written: dict[int, WrittenStream] = {}
         self._completed = False
 
     def __enter__(self) -> Self:
@@ -67,7 +71,8 @@ class Uploads:
             return
         self._registry.unregister(self._open)
         self._undo(self._open.close, error)
-        for written in self._written:
+        self._wait_for_writers()
+        for written in self._written.values():
             self._undo(partial(self._streams.discard, written.handle), error)
 
     def write(
@@ -78,7 +83,8 @@ class Uploads:
         """Open a stream, let ``body`` fill it, close it; a local copy is written at the same time.
 
         Raises what ``body`` or the storage raises, RetryableError (``cancelled``) after a cancel."""
-        return self._keep(self._write(self._both.create_stream(scope), body))
+        with self._as_writer():
+            return self._written[self._write(self._both, scope, body)]
 
     def write_file(self, path: str, name: str, scope: CheckpointedStateScope) -> WrittenStream:
         """A stream with the content of a local file that nobody changes; that file, as ``name``, is its local copy."""
@@ -88,34 +94,60 @@ class Uploads:
                 while block := file.read(BLOCK_BYTES):
                     stream.write(block)
 
-        written = self._write(self._streams.create_stream(scope), copy)
-        return self._keep(self.with_copy(written, path, name))
+        with self._as_writer():
+            number = self._write(self._streams, scope, copy)
+            self._written[number] = self.with_copy(self._written[number], path, name)
+            return self._written[number]
 
     def with_copy(self, stored: WrittenStream, path: str, name: str) -> WrittenStream:
-        """What lies in storage, and the local file of the same bytes kept as its copy. Never raises: the stream
-        is not recorded yet."""
+        """Return what lies in storage with the local file of the same bytes kept as its copy."""
         if self._local is None or isinstance(stored.handle, ByteStreamStateHandle):
             return replace(stored, local_name=None)
         return replace(stored, local_name=self._local.keep(path, name))
 
-    def _keep(self, written: WrittenStream) -> WrittenStream:
-        with self._lock:
-            self._written.append(written)
-        return written
+    @contextmanager
+    def _as_writer(self) -> Iterator[None]:
+        with self._idle:
+            if self._ended:
+                raise cancelled()
+            self._writing += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._writing -= 1
+                self._idle.notify_all()
 
-    def _write(self, stream: CheckpointOutputStream, body: Callable[[CheckpointOutputStream], None]) -> WrittenStream:
+    def _wait_for_writers(self) -> None:
+        """Return once no thread writes; none will again."""
+        with self._idle:
+            self._ended = True
+            self._idle.wait_for(lambda: not self._writing)
+
+    def _write(
+        self,
+        streams: CheckpointStreamFactory,
+        scope: CheckpointedStateScope,
+        body: Callable[[CheckpointOutputStream], None],
+    ) -> int:
+        """Return the number under which the stream is recorded."""
+        stream = streams.create_stream(scope)
         self._open.register(stream)
         try:
             body(stream)
             if not self._open.unregister(stream):
                 raise cancelled()
-            return stream.close_and_get_handle()
+            written = stream.close_and_get_handle()
         except BaseException as error:
             self._open.unregister(stream)
             self._undo(stream.close, error)
             if self._open.closed and not _is_cancel(error):
                 raise cancelled() from error
             raise
+        with self._idle:
+            number = len(self._written)
+            self._written[number] = written
+        return number
 
     def write_pieces(
         self,
@@ -147,7 +179,7 @@ class Uploads:
         if self._open.closed or not self._registry.unregister(self._open):
             raise cancelled()
         self._completed = True
-        return tuple(_settled(written, physical) for written in self._written)
+        return tuple(_settled(written, physical) for written in self._written.values())
 
     def _undo(self, step: Callable[[], None], error: BaseException | None) -> None:
         """One step of cleaning up: its failure is told with the error that made it necessary."""
@@ -163,6 +195,15 @@ def _settled(written: WrittenStream, physical: Mapping[str, PhysicalFile]) -> Wr
     """A segment's file is whole only now."""
     handle = written.handle
     return replace(written, physical=physical[handle.path]) if isinstance(handle, SegmentFileStateHandle) else written
+
+
+def discard_all(streams: CheckpointStreamFactory, written: Iterable[WrittenStream], cause: BaseException) -> None:
+    """Remove what was written. What cannot be removed is noted with ``cause``, and left to the orphan sweep."""
+    for stream in written:
+        try:
+            streams.discard(stream.handle)
+        except StatelibError as second:
+            cause.add_note(f"also while discarding the snapshot: {second}")
 
 
 def cancelled() -> RetryableError:

@@ -21,10 +21,10 @@ def until(spark: SparkSession, group: str, deadline_ms: int | None, clock: Calla
     Raises ConflictError (``checkpoint-expired``) in place of what the cancelled job raises."""
     context = spark.sparkContext
     watch = _Watch(lambda: context.cancelJobGroup(group))
-    if deadline_ms is not None:
-        watch.start(max(deadline_ms - clock(), 0) / 1000)
-    context.setJobGroup(group, group)
     try:
+        if deadline_ms is not None:
+            watch.start(max(deadline_ms - clock(), 0) / 1000)
+        context.setJobGroup(group, group)
         yield
     except Exception as error:
         # A worker that watches the clock too may have been the first to say so.
@@ -51,8 +51,9 @@ class _Watch:
         self._thread: threading.Thread | None = None
 
     def start(self, wait_s: float) -> None:
-        self._thread = threading.Thread(target=self._watch, args=(wait_s,), name="statelib-deadline", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._watch, args=(wait_s,), name="statelib-deadline", daemon=True)
+        thread.start()
+        self._thread = thread
 
     def stop(self) -> None:
         self._over.set()

@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from statelib.restore.check import count_keys
 from statelib.restore.operator import restore_operator
 from statelib.restore.volume import bytes_to_read
 from statelib.serializers.keys import key_groups
-from statelib.snapshots.execution import Executed, SnapshotExecutionType, execute_snapshot, expired
+from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
 from statelib.snapshots.records import file_records
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.spark.local_recovery import local_recovery
@@ -73,8 +74,10 @@ def snapshot_subtask(
     with (
         bound(pipeline=work.pipeline.name, checkpoint_id=checkpoint_id, attempt=attempt, subtask=subtask),
         unwound_by_signal(),
+        ExitStack() as reported,
     ):
-        report = _snapshot_subtask(work, subtask, attempt, events, clock, change=change or apply_events)
+        change = change or apply_events
+        report = _snapshot_subtask(work, subtask, attempt, events, clock=clock, reported=reported, change=change)
         log.info(
             "%d events applied, snapshot taken in %d + %d ms", report.events.applied, report.sync_ms, report.async_ms
         )
@@ -82,7 +85,14 @@ def snapshot_subtask(
 
 
 def _snapshot_subtask(
-    work: Work, subtask: int, attempt: AttemptId, events: pa.Table, clock: Callable[[], int], *, change: Change
+    work: Work,
+    subtask: int,
+    attempt: AttemptId,
+    events: pa.Table,
+    *,
+    clock: Callable[[], int],
+    reported: ExitStack,
+    change: Change,
 ) -> SubtaskReport:
     plan = work.plan
     with (
@@ -100,33 +110,34 @@ def _snapshot_subtask(
         keys = _keys(work, subtask, written)
         _keep_position(plan, subtask, operator)
         crash_point("subtask: events applied")
-        with _declining(plan.attempt, subtask):
-            strategy = strategy_of(
-                work.pipeline, plan, subtask, backend, operator, uid=attempt, local=local.directories
+        make = partial(strategy_of, uid=attempt, local=local.directories)
+        with (
+            _declining(plan.attempt, subtask),
+            closing(make(work.pipeline, plan, subtask, backend, operator)) as strategy,
+        ):
+            taken, upload_ms = _snapshot(work, strategy, subtask, attempt, clock=clock, reported=reported)
+            result = taken.result
+            crash_point("subtask: snapshot taken")
+            local.complete(result)
+            crash_point("subtask: local copies kept")
+            return SubtaskReport(
+                subtask=subtask,
+                key_group_range=plan.layout.ranges[subtask],
+                keyed=result.keyed,
+                files=file_records((*result.streams, *result.reused), subtask, backend.key_group_range),
+                statistics=backend.statistics(),
+                events=EventCounts(len(events), len(keyed), null_keys, applied.late),
+                restored_from=local.restored_from(subtask),
+                sync_ms=taken.sync_ms,
+                async_ms=taken.async_ms,
+                uploaded_bytes=sum(written.size_bytes for written in result.streams),
+                attempt=attempt,
+                operator=result.operator,
+                restored=measure,
+                upload_ms=upload_ms,
+                keys_changed=written.keys_changed,
+                keys=keys,
             )
-            taken, upload_ms = _snapshot(work, strategy, subtask, attempt, clock)
-        result = taken.result
-        crash_point("subtask: snapshot taken")
-        local.complete(result)
-        crash_point("subtask: local copies kept")
-        return SubtaskReport(
-            subtask=subtask,
-            key_group_range=plan.layout.ranges[subtask],
-            keyed=result.keyed,
-            files=file_records((*result.streams, *result.reused), subtask, backend.key_group_range),
-            statistics=backend.statistics(),
-            events=EventCounts(len(events), len(keyed), null_keys, applied.late),
-            restored_from=local.restored_from(subtask),
-            sync_ms=taken.sync_ms,
-            async_ms=taken.async_ms,
-            uploaded_bytes=sum(written.size_bytes for written in result.streams),
-            attempt=attempt,
-            operator=result.operator,
-            restored=measure,
-            upload_ms=upload_ms,
-            keys_changed=written.keys_changed,
-            keys=keys,
-        )
 
 
 def task_attempt(attempt: AttemptId, task: int) -> AttemptId:
@@ -182,9 +193,16 @@ def _keep_position(plan: SnapshotPlan, subtask: int, operator: OperatorStateBack
 
 
 def _snapshot(
-    work: Work, strategy: SnapshotStrategy[Any], subtask: int, attempt: AttemptId, clock: Callable[[], int]
+    work: Work,
+    strategy: SnapshotStrategy[Any],
+    subtask: int,
+    attempt: AttemptId,
+    *,
+    clock: Callable[[], int],
+    reported: ExitStack,
 ) -> tuple[Executed, int]:
-    """Also how many milliseconds of it storage took."""
+    """Also how many milliseconds of it storage took. What was written is removed again if ``reported`` is left by an
+    exception."""
     plan = work.plan
     deadline_ms = plan.record.deadline_ms
     left_ms = None if deadline_ms is None else deadline_ms - clock()
@@ -195,19 +213,16 @@ def _snapshot(
     streams = TimedStreams(
         storage.resolve_checkpoint_storage_location(plan.record.checkpoint_id, reference, attempt, subtask)
     )
-    try:
-        plan.history.tell(strategy)
-        taken = execute_snapshot(
-            strategy,
-            plan.record.checkpoint_id,
-            streams,
-            CloseableRegistry(),
-            execution=SnapshotExecutionType(work.pipeline.checkpoint.execution),
-            timeout_s=None if left_ms is None else left_ms / 1000,
-        )
-        return taken, streams.clock.total_ms
-    finally:
-        strategy.close()
+    plan.history.tell(strategy)
+    snapshot = executed_snapshot(
+        strategy,
+        plan.record.checkpoint_id,
+        streams,
+        CloseableRegistry(),
+        execution=SnapshotExecutionType(work.pipeline.checkpoint.execution),
+        timeout_s=None if left_ms is None else left_ms / 1000,
+    )
+    return reported.enter_context(snapshot), streams.clock.total_ms
 
 
 @contextmanager

@@ -125,6 +125,9 @@ class DuplicatingStreams:
         except _FAILURES as error:
             log.warning("no local copy can be opened: %s. Continue only with the primary stream.", error)
             return primary
+        except BaseException:
+            primary.close()
+            raise
         return DuplicatingCheckpointOutputStream(primary, secondary)
 
     def flush(self) -> Mapping[str, PhysicalFile]:

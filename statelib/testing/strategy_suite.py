@@ -6,6 +6,7 @@ The storage under it is a real one, by default a local directory, made to fail a
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.restore.entries import iter_entries
 from statelib.restore.plan import RestoreSource
+from statelib.snapshots.execution import executed_snapshot
 from statelib.snapshots.strategy import EMPTY, SnapshotResult, SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.memory import MemoryCheckpointStorage, MemoryReader
@@ -32,6 +34,7 @@ from statelib.storage.views import (
     StateReader,
 )
 from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
+from statelib.testing.interruptions import no_thread_starts
 from statelib.testing.keyed_samples import all_entries, fill, owned, put, sample_schema
 
 _RANGE = KeyGroupRange(32, 95)
@@ -237,6 +240,15 @@ class SnapshotStrategySuite:
         with pytest.raises(OSError, match="disk on fire"):
             stage.take(_fail_at(1))
         assert stage.read(stage.take(), tmp_path / "scratch") == all_entries(stage.backend)
+
+    def test_a_thread_that_cannot_start_leaves_nothing(self, stage: Stage) -> None:
+        for number in range(100):
+            snapshot = executed_snapshot(stage.strategy, _FIRST, stage.streams, stage.registry)
+            with suppress(RuntimeError), no_thread_starts(number) as started, snapshot:
+                assert 0 < started.count <= number
+                return
+            assert stage.files() == {}, f"after the start of thread {number} failed"
+        raise AssertionError("more than 100 threads")
 
     def test_cancelling_from_another_thread_leaves_nothing(self, stage: Stage) -> None:
         operations, before = stage.rehearse()

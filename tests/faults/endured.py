@@ -26,7 +26,7 @@ from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
-from statelib.snapshots.execution import execute_snapshot
+from statelib.snapshots.execution import executed_snapshot
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.previous import NO_PREVIOUS, PreviousSnapshot
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
@@ -147,12 +147,16 @@ class Subtask:
         elif fate == "deadline":
             streams, timeout_s = FaultyStreams(streams, lambda _: time.sleep(0.002)), 0.004
         try:
-            with disturbance:
-                executed = execute_snapshot(self.strategy, CheckpointId(number), streams, registry, timeout_s=timeout_s)
+            with (
+                disturbance,
+                executed_snapshot(
+                    self.strategy, CheckpointId(number), streams, registry, timeout_s=timeout_s
+                ) as executed,
+            ):
+                return executed.result
         except (StatelibError, OSError):
             assert fate not in {"complete", "restart", "abort"}, f"{fate} failed"
             return None
-        return executed.result
 
     def _gone(self, number: int, files: set[str]) -> None:
         self.strategy.notify_checkpoint_aborted(CheckpointId(number))

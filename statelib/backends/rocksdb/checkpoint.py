@@ -27,9 +27,11 @@ class NativeCheckpoint:
         with self._lock:
             again, self._released = self._released, True
         if not again:
-            shutil.rmtree(self.directory)
-            crash_point("native checkpoint: removed")
-            self._release()
+            try:
+                shutil.rmtree(self.directory)
+                crash_point("native checkpoint: removed")
+            finally:
+                self._release()
 
 
 def native_checkpoint(db: Rdict, directory: Path, release: Callable[[], None]) -> NativeCheckpoint:
@@ -43,9 +45,11 @@ def native_checkpoint(db: Rdict, directory: Path, release: Callable[[], None]) -
             crash_point("native checkpoint: linked")
         return NativeCheckpoint(directory, release)
     except BaseException:
-        for left in (directory, directory.with_name(f"{directory.name}.tmp")):  # RocksDB's own name while it links
-            shutil.rmtree(left, ignore_errors=True)
-        release()
+        try:
+            for left in (directory, directory.with_name(f"{directory.name}.tmp")):  # RocksDB's own name while it links
+                shutil.rmtree(left, ignore_errors=True)
+        finally:
+            release()
         raise
 
 

@@ -13,9 +13,10 @@ from statelib.model.key_groups import all_key_groups
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy, ScanResources
 from statelib.snapshots.execution import (
     AsyncSnapshotCallable,
+    Executed,
     RunState,
     SnapshotExecutionType,
-    execute_snapshot,
+    executed_snapshot,
     start,
 )
 from statelib.snapshots.strategy import SnapshotResult
@@ -23,6 +24,7 @@ from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointStreamFactory
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
+from statelib.testing.interruptions import no_thread_starts
 from statelib.testing.keyed_samples import fill, sample_schema
 
 FIRST = CheckpointId(1)
@@ -79,7 +81,22 @@ class Stage:
 
     def call(self, before: Hook = undisturbed) -> AsyncSnapshotCallable[ScanResources]:
         resources = self.strategy.prepare(FIRST)
-        return AsyncSnapshotCallable(self.strategy, resources, FIRST, self.streams(before), self.registry)
+        call = AsyncSnapshotCallable(self.strategy, resources, FIRST, self.streams(before))
+        call.cancelled_by(self.registry)
+        return call
+
+    def take(
+        self,
+        before: Hook = undisturbed,
+        execution: SnapshotExecutionType = SnapshotExecutionType.ASYNCHRONOUS,
+        timeout_s: float | None = None,
+    ) -> Executed:
+        """A snapshot that is reported."""
+        streams = self.streams(before)
+        with executed_snapshot(
+            self.strategy, FIRST, streams, self.registry, execution=execution, timeout_s=timeout_s
+        ) as done:
+            return done
 
     def is_clean(self) -> bool:
         """Nothing on storage, nothing to cancel, and what was frozen is free again, once."""
@@ -95,12 +112,13 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.mark.parametrize("execution", BOTH)
 def test_both_ways_are_the_same_code_with_the_same_result(stage: Stage, execution: SnapshotExecutionType):
-    done = execute_snapshot(stage.strategy, FIRST, stage.streams(), stage.registry, execution=execution)
+    done = stage.take(execution=execution)
     (written,) = done.result.streams
     assert written.size_bytes > 0
     assert len(stage.chain.files()) == 1
-    here = threading.current_thread().name
-    assert stage.strategy.threads == [here if execution is SnapshotExecutionType.SYNCHRONOUS else "statelib-snapshot"]
+    assert stage.strategy.threads == ["statelib-snapshot"], "whoever asked only waits"
+    if execution is SnapshotExecutionType.SYNCHRONOUS:
+        assert done.async_ms == 0
     assert stage.strategy.resources[0].released == 1
     stage.registry.close()
     assert len(stage.chain.files()) == 1, "what was reported is not its own any more"
@@ -130,7 +148,7 @@ def test_a_cancel_in_the_middle_leaves_nothing(stage: Stage, execution: Snapshot
             thread.join()
 
     with pytest.raises(RetryableError) as refusal:
-        execute_snapshot(stage.strategy, FIRST, stage.streams(cancel), stage.registry, execution=execution)
+        stage.take(cancel, execution)
     assert refusal.value.kind == "cancelled"
     assert stage.is_clean()
 
@@ -142,7 +160,7 @@ def test_a_failure_is_told_and_leaves_nothing(stage: Stage, execution: SnapshotE
             raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space left"):
-        execute_snapshot(stage.strategy, FIRST, stage.streams(fail), stage.registry, execution=execution)
+        stage.take(fail, execution)
     assert stage.is_clean()
 
 
@@ -150,7 +168,7 @@ def test_a_failure_is_told_and_leaves_nothing(stage: Stage, execution: SnapshotE
 def test_a_cancel_when_all_is_written_but_not_reported_wins(stage: Stage, execution: SnapshotExecutionType):
     stage.strategy.written = stage.registry.close
     with pytest.raises(RetryableError, match="cancelled"):
-        execute_snapshot(stage.strategy, FIRST, stage.streams(), stage.registry, execution=execution)
+        stage.take(execution=execution)
     assert stage.is_clean()
 
 
@@ -158,15 +176,16 @@ def test_a_cancel_before_it_runs(stage: Stage):
     call = stage.call()
     stage.registry.close()
     assert (call.state, stage.is_clean()) == (RunState.DISCARDED, True)
-    for execution in BOTH:
-        assert isinstance(start(call, execution).exception(60), RetryableError)
+    outcome = start(call)
+    assert outcome.wait(60)
+    assert isinstance(outcome.error, RetryableError)
     assert stage.strategy.threads == []
 
 
 def test_a_cancelled_registry_takes_no_snapshot(stage: Stage):
     stage.registry.close()
     with pytest.raises(RetryableError, match="cancelled"):
-        execute_snapshot(stage.strategy, FIRST, stage.streams(), stage.registry)
+        stage.take()
     assert stage.is_clean()
 
 
@@ -175,14 +194,15 @@ def test_only_one_of_many_cancels_and_the_end_decides(stage: Stage):
     for _ in range(30):
         call = stage.call()
         closer = threading.Thread(target=call.close)
-        future = start(call, SnapshotExecutionType.ASYNCHRONOUS)
+        outcome = start(call)
         closer.start()
-        error = future.exception(60)
+        assert outcome.wait(60)
+        error = outcome.error
         closer.join()
         assert call.state is (RunState.COMPLETED if error is None else RunState.DISCARDED)
         assert len(stage.chain.files()) == (error is None)
         if error is None:
-            call.discard(future.result(), RuntimeError())
+            call.discard(outcome.result(), RuntimeError())
     assert stage.is_clean()
 
 
@@ -199,9 +219,26 @@ def test_a_deadline_ends_a_snapshot_that_does_not_come_to_its_end(stage: Stage):
             stuck.wait(PATIENCE_S)
 
     with pytest.raises(ConflictError) as refusal:
-        execute_snapshot(stage.strategy, FIRST, stage.streams(wait), stage.registry, timeout_s=0.01)
+        stage.take(wait, timeout_s=0.01)
     assert refusal.value.kind == "checkpoint-expired"
     assert "checkpoint.timeout_s" in refusal.value.hint
+    assert stage.is_clean()
+
+
+@pytest.mark.parametrize("execution", BOTH)
+def test_a_thread_that_cannot_start_leaves_nothing(stage: Stage, execution: SnapshotExecutionType):
+    with no_thread_starts(0), pytest.raises(RuntimeError, match="can't start new thread"):
+        stage.take(execution=execution)
+    assert stage.is_clean()
+    stage.take()
+
+
+def test_a_report_that_does_not_come_about_leaves_nothing(stage: Stage):
+    snapshot = executed_snapshot(stage.strategy, FIRST, stage.streams(), stage.registry)
+    snapshot.__enter__()
+    assert len(stage.chain.files()) == 1
+    error = OSError("no space left")
+    assert not snapshot.__exit__(type(error), error, None)
     assert stage.is_clean()
 
 

@@ -1,0 +1,104 @@
+"""A signal, or a thread that cannot start, at any step of a subtask's snapshot: no file of it is left."""
+
+import random
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from extent import rounds
+from worlds import day, new_deployment, own_threads
+
+from statelib.flows.checkpoint import begin, register
+from statelib.flows.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import SubtaskReport
+from statelib.spark.worker import Work, snapshot_subtask
+from statelib.testing.interruptions import no_thread_starts, signal_arrives
+
+SEED = 21
+PIPELINE = """\
+name: counts
+source: {{path: "{{data}}/x", columns: {{key: string, amount: long}}}}
+key: [key]
+states:
+  total: {{kind: value, fields: {{amount: {{agg: sum, of: amount}}}}}}
+  greatest: {{kind: reducing, value: {{agg: max, of: amount}}}}
+backend: {backend}
+checkpoint: {{inline_threshold_bytes: 0, execution: {execution}, strategy: {strategy}, local_recovery: {local},
+  file_merging: {{enabled: {merged}}}}}
+"""
+WAYS = [
+    ("heap", "canonical", "async", "false", "false"),
+    ("heap", "full", "sync", "true", "false"),
+    ("heap", "changelog", "async", "true", "true"),
+    ("rocksdb", "full", "sync", "false", "false"),
+    ("rocksdb", "incremental", "async", "true", "true"),
+    ("rocksdb", "changelog", "sync", "true", "false"),
+]
+EVENTS = pa.table({"key": [f"key-{n}" for n in range(200)], "amount": pa.array(range(200), pa.int64())})
+
+
+class World:
+    """A pipeline with one completed checkpoint, on which others are tried."""
+
+    def __init__(self, root: Path, way: tuple[str, ...]) -> None:
+        (root / "pipelines").mkdir()
+        names = ("backend", "strategy", "execution", "local", "merged")
+        text = PIPELINE.format(**dict(zip(names, way, strict=True)))
+        (root / "pipelines" / "counts.yaml").write_text(text)
+        self.root = root
+        self.here: Deployment = new_deployment(root, root, root / "pipelines")
+        self.pipeline = self.here.pipeline("counts")
+        first = self.begun(1)
+        publish(self.here, self.pipeline, first, len(EVENTS), [self.attempt(first)])
+        register(self.here, self.pipeline, first.record.checkpoint_id)
+        self.plan = self.begun(2)
+        self.files = self.found()
+
+    def begun(self, number: int) -> SnapshotPlan:
+        begun = begin(self.here, self.pipeline, day(number), "test")
+        plan = plan_snapshot(self.here, self.pipeline, begun.checkpoint_id)
+        assert plan is not None
+        return plan
+
+    def attempt(self, plan: SnapshotPlan, task: int = 0) -> SubtaskReport:
+        return snapshot_subtask(Work(self.here, self.pipeline, plan), 0, task, EVENTS)
+
+    def found(self) -> set[Path]:
+        return {path for path in (self.root / "state").rglob("*") if path.is_file()}
+
+    def check(self, after: str) -> None:
+        assert self.found() == self.files, after
+
+
+@pytest.fixture(params=WAYS, ids="-".join)
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    return World(tmp_path, request.param)
+
+
+def test_a_thread_that_cannot_start(world: World) -> None:
+    for number in range(20):
+        with suppress(RuntimeError), no_thread_starts(number) as started:
+            world.attempt(world.plan, number)
+            assert 0 < started.count <= number
+            return
+        world.check(f"the start of thread {number} failed")
+        assert own_threads() == []
+        assert list((world.root / "scratch").glob("statelib-scratch-*")) == []
+        assert list((world.root / "scratch").rglob("*.ongoing")) == []
+    raise AssertionError("more than 20 threads")
+
+
+@pytest.mark.timeout(3600)
+def test_a_signal(world: World) -> None:
+    with signal_arrives(None) as steps:
+        world.attempt(world.plan, 1)
+    world.files = world.found()
+    places = random.Random(SEED)
+    for number in sorted(places.sample(range(steps.count), rounds(60, 2000))):
+        with suppress(SystemExit), signal_arrives(number):
+            world.attempt(world.plan, 2 + number)
+            continue  # it came to its end in fewer steps
+        world.check(f"a signal at step {number} of {steps.count}")
