@@ -174,7 +174,7 @@ DESCRIPTIONS = {
     "checkpoint.file_merging.max_space_amplification": "How many times larger than what is still needed a file may be.",
     "checkpoint.timeout_s": "How long one attempt may take, its Spark job included.",
     "checkpoint.tolerable_failures": "So many checkpoints may fail in a row before no more are begun.",
-    "checkpoint.execution": "Whether the time of writing a snapshot counts as asynchronous; a thread of its own writes it.",
+    "checkpoint.execution": "Whether the time of writing a snapshot, by a thread of its own, is asynchronous.",
     "checks": "What the gate judges besides completeness: [The gate](../gate.md).",
     "checks.drift": "How far a checkpoint may be from those before it.",
     "checks.drift.entries": "Of the number of entries.",

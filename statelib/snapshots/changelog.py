@@ -19,8 +19,9 @@ from statelib.model.handles import (
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.previous import PreviousChangelog
 from statelib.snapshots.strategy import SnapshotResources, SnapshotResult, SnapshotStrategy
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.local_store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory
 
 
@@ -60,7 +61,7 @@ class ChangelogSnapshotStrategy:
 
     ``materializer``: a strategy on the same state, all of whose streams are in the shared scope, since later
     checkpoints refer to them. ``restored``: the snapshot that the backend held when its log began, if a later
-    one may refer to it. Then the newest snapshot told to be completed is the base."""
+    one may refer to it. Then the newest snapshot told to be completed is the base. ``local``: where copies are kept."""
 
     description = "Asynchronous changelog snapshot"
 
@@ -71,11 +72,14 @@ class ChangelogSnapshotStrategy:
         materializer: SnapshotStrategy[Any],
         limits: MaterializationLimits,
         restored: PreviousChangelog | None = None,
+        *,
+        local: LocalSnapshotDirectories | None = None,
     ) -> None:
         self._backend = backend
         self._backend_uid = backend_uid
         self._materializer = materializer
         self._limits = limits
+        self._local = local
         self._base = _Taken(restored, 0) if restored else None
         self._taken: dict[CheckpointId, _Taken] = {}
 
@@ -97,7 +101,8 @@ class ChangelogSnapshotStrategy:
         registry: CloseableRegistry,
     ) -> SnapshotResult:
         if resources.base is not None:
-            result = self._logged(resources.base, resources.part, checkpoint_id, Uploads(streams, registry))
+            uploads = Uploads(streams, registry, local_directory(self._local, checkpoint_id))
+            result = self._logged(resources.base, resources.part, checkpoint_id, uploads)
         else:
             result = self._materialized(resources, checkpoint_id, streams, registry)
         if isinstance(result.keyed, ChangelogStateBackendHandleImpl):
@@ -166,7 +171,8 @@ class ChangelogSnapshotStrategy:
                 checkpoint_id,
                 f"{self._backend_uid}-{checkpoint_id}",
             )
-            return SnapshotResult(handle, uploads.complete(), base.streams)
+            reused = tuple(map(uploads.carry, base.streams))
+            return SnapshotResult(handle, uploads.complete(), reused)
 
     def _materialized(
         self,

@@ -105,6 +105,12 @@ class Uploads:
             return replace(stored, local_name=None)
         return replace(stored, local_name=self._local.keep(path, name))
 
+    def carry(self, stored: WrittenStream) -> WrittenStream:
+        """Return what an earlier snapshot wrote with a link to the copy that this host has of it, if there is one."""
+        if self._local is None or isinstance(stored.handle, ByteStreamStateHandle):
+            return replace(stored, local_name=None)
+        return replace(stored, local_name=self._local.carry(stored.handle))
+
     @contextmanager
     def _as_writer(self) -> Iterator[None]:
         with self._idle:

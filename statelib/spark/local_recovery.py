@@ -4,7 +4,7 @@ Nothing is known beforehand of what a host holds: Spark places the task, the tas
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 from statelib.definition.pipeline import Pipeline
@@ -13,8 +13,8 @@ from statelib.flows.snapshot import RestoreLayout, SnapshotPlan
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import AttemptId
-from statelib.restore.plan import RestoreSource
 from statelib.snapshots.strategy import SnapshotResult
+from statelib.storage.local_copies import LocalCopies
 from statelib.storage.local_reader import LOCAL, REMOTE, LocalFirstReader
 from statelib.storage.local_store import LocalSnapshotDirectories, LocalStateStore
 
@@ -59,16 +59,17 @@ def local_recovery(
         return
     if checkpoint:
         store.prune(plan.record.checkpoint_id, attempt, plan.record.base, plan.base_files)
-    sources = _local_first(store, plan, subtask)
+    copies = _copies(store, plan, subtask, attempt)
+    sources = tuple(replace(s, reader=LocalFirstReader(s.reader, copies)) for s in plan.layout.sources[subtask])
     layout = replace(
         plan.layout, sources=(*plan.layout.sources[:subtask], sources, *plan.layout.sources[subtask + 1 :])
     )
     readers = tuple(source.reader for source in sources if isinstance(source.reader, LocalFirstReader))
-    with _without_damaged(store, plan, attempt, readers):
+    with _without_damaged(store, plan, attempt, readers), closing(copies):
         if not checkpoint:
             yield LocalRecovery(layout, None, plan, readers)
             return
-        with store.directories(attempt, subtask) as directories:
+        with store.directories(attempt, subtask, copies) as directories:
             yield LocalRecovery(layout, directories, plan, readers)
 
 
@@ -92,9 +93,12 @@ def _without_damaged(
         ) from error
 
 
-def _local_first(store: LocalStateStore, plan: SnapshotPlan, subtask: int) -> tuple[RestoreSource, ...]:
-    sources = plan.layout.sources[subtask]
-    if plan.record.base is None:
-        return sources
-    copies = store.find(plan.record.base, plan.base_files)
-    return tuple(replace(source, reader=LocalFirstReader(source.reader, copies)) for source in sources)
+def _copies(store: LocalStateStore, plan: SnapshotPlan, subtask: int, attempt: AttemptId) -> LocalCopies:
+    """The copies of the base on this host. Where the base's log is continued, a file without a copy is fetched whole:
+    the restore reads all of it anyway, and later checkpoints go on to refer to it without writing it again."""
+    record = plan.record
+    if record.base is None:
+        return LocalCopies({})
+    continued = record.kind is SnapshotKind.CHECKPOINT and plan.previous[subtask].changelog is not None
+    directory = store.fetched(record.checkpoint_id, attempt, subtask) if continued else None
+    return LocalCopies(store.find(record.base, plan.base_files), plan.base_files, directory)

@@ -66,7 +66,7 @@ def _keyed(
         checkpoint = pipeline.checkpoint
         limits = MaterializationLimits(checkpoint.materialize_after_bytes, checkpoint.materialize_after_checkpoints)
         materializer = _materializer(backend.inner, uid, previous, local)
-        return ChangelogSnapshotStrategy(backend, uid, materializer, limits, previous.changelog)
+        return ChangelogSnapshotStrategy(backend, uid, materializer, limits, previous.changelog, local=local)
     if isinstance(backend, RocksDBKeyedStateBackend):
         if name == "full":
             return RocksDBFullSnapshotStrategy(backend, uid, local)

@@ -21,7 +21,7 @@ from statelib.model.handles import (
 from statelib.storage.descriptors import opened_directory, opened_file
 from statelib.storage.failures import storage_errors
 from statelib.storage.file_identity import FileIdentity, identity_of
-from statelib.storage.local_store import FoundCopy
+from statelib.storage.local_copies import FoundCopy, LocalCopies
 from statelib.storage.reader import DirectoryReader, blocks, check_crc, check_size
 from statelib.storage.views import StateReader
 from statelib.wire.checksum import crc32c
@@ -36,14 +36,15 @@ LOCAL, REMOTE = "local", "remote"
 class LocalFirstReader:
     """A :class:`~statelib.storage.views.LinkingReader` over ``remote``.
 
-    ``copies``: key of the remote file or segment -> a copy whose recorded size and checksum are the remote file's.
-    Its bytes are proved to have them before the first is used; what fails that, or vanishes, is read remotely.
+    ``copies``: key of the remote file or segment -> a copy whose recorded size and checksum are the remote file's, or
+    what several readers know together. Its bytes are proved to have them before the first is used; what fails that, or
+    vanishes, is read remotely, and becomes a copy first where copies are to be fetched.
     ``origins``: where bytes came from so far, ``local`` and ``remote``; inline state counts for neither.
     ``trusted``: files that were linked without reading them, since they are the very ones that were proved earlier."""
 
-    def __init__(self, remote: StateReader, copies: Mapping[str, FoundCopy]) -> None:
+    def __init__(self, remote: StateReader, copies: Mapping[str, FoundCopy] | LocalCopies) -> None:
         self._remote = remote
-        self._copies = dict(copies)
+        self._copies = copies if isinstance(copies, LocalCopies) else LocalCopies(copies)
         self._proved: set[str] = set()
         self.origins: set[str] = set()
         self.trusted: list[str] = []
@@ -68,7 +69,8 @@ class LocalFirstReader:
     def link_to(self, handle: StreamStateHandle, local_path: str) -> None:
         def local(copy: DirectoryReader, at: RelativeFileStateHandle) -> None:
             assert not isinstance(handle, ByteStreamStateHandle)
-            if not self._linked(copy, at, local_path, self._copies[checksum_key(handle)].copy.identity):
+            found = self._copies.get(handle)
+            if not self._linked(copy, at, local_path, found.copy.identity if found else None):
                 copy.copy_to(at, local_path)
 
         self._first(handle, local, lambda: self._remote.copy_to(handle, local_path))
@@ -89,18 +91,23 @@ class LocalFirstReader:
         then and from then on."""
         if isinstance(handle, ByteStreamStateHandle):
             return remote()
-        key = checksum_key(handle)
-        found = self._copies.get(key)
-        if found is not None and found.copy.size_bytes == handle.size_bytes:
+        found = self._copies.get(handle)
+        if found is None:
+            self.origins.add(REMOTE)
+            found = self._copies.fetch(handle, self._remote)
+        while found is not None:
             try:
                 result = local(*_opened(found))
             except StatelibError as error:
-                log.warning("local copy of %s is not used: %s", key, error)
-                del self._copies[key]
+                log.warning("local copy of %s is not used: %s", checksum_key(handle), error)
+                self._copies.give_up(handle)
+                self.origins.add(REMOTE)
+                found = None if found.fetched else self._copies.fetch(handle, self._remote)
             else:
-                self.origins.add(LOCAL)
+                self._copies.prove(handle)
+                if not found.fetched:
+                    self.origins.add(LOCAL)
                 return result
-        self.origins.add(REMOTE)
         return remote()
 
     def _linked(

@@ -13,13 +13,13 @@ import logging
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from statelib.crash_points import crash_point
-from statelib.model.handles import ByteStreamStateHandle, checksum_key
+from statelib.model.handles import ByteStreamStateHandle, FilePart, checksum_key
 from statelib.model.ids import AttemptId, CheckpointId, pipeline_name
 from statelib.storage.file_identity import FileIdentity, identity_of
+from statelib.storage.local_copies import FoundCopy, LocalCopies
 from statelib.storage.local_index import LocalCopy, read_index, write_index
 from statelib.storage.local_streams import LocalStreams
 from statelib.storage.names import checkpoint_directory, checkpoint_number
@@ -31,6 +31,7 @@ LOCAL_STATE = "local-state"
 
 _ONGOING = ".ongoing"
 _TRASH = "trash-"
+_CARRIED = "carried-"
 _SNAPSHOT_DIGITS = 24
 """Of an attempt's id: the same for all tasks of one snapshot."""
 
@@ -42,8 +43,11 @@ class LocalSnapshotDirectory:
     """Where one subtask's attempt at one checkpoint puts its copies. ONGOING from :meth:`make` until :meth:`complete`,
     each of which is done once; DELETED after :meth:`discard`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, copies: LocalCopies | None = None) -> None:
+        """``copies``: those that the subtask was restored from."""
         self._path = path
+        self._copies = copies or LocalCopies({})
+        self._numbers = itertools.count()
         self._ongoing = path.with_name(path.name + _ONGOING)
         self._failed = False
         self._identities: dict[str, FileIdentity] = {}
@@ -71,9 +75,7 @@ class LocalSnapshotDirectory:
             except OSError:
                 shutil.copyfile(path, target, follow_symlinks=False)
             else:
-                identity = identity_of(str(target))
-                if identity.settled(identity_of(str(self._ongoing)).modified_ns):  # by the file system's own clock
-                    self._identities[name] = identity
+                self._identify(name)
             crash_point("local copy: linked")
         except OSError as error:
             self._failed = True
@@ -81,6 +83,29 @@ class LocalSnapshotDirectory:
             log.warning("no local copy of %s: %s", path, error)
             return None
         return name
+
+    def carry(self, handle: FilePart) -> str | None:
+        """Link the copy of an earlier checkpoint's file that the subtask was restored from; its name here, None where
+        there is no such copy, or no link reaches it: nothing is copied again."""
+        found = self._copies.get(handle)
+        if found is None:
+            return None
+        name = f"{_CARRIED}{next(self._numbers)}"
+        try:
+            os.link(f"{found.directory}/{found.copy.name}", self._ongoing / name, follow_symlinks=False)
+            if self._copies.proved(handle):
+                self._identify(name)
+            crash_point("local copy: linked")
+        except OSError as error:
+            log.warning("no local copy of %s: %s", handle.path, error)
+            return None
+        return name
+
+    def _identify(self, name: str) -> None:
+        """Remember a linked file's identity once it can be relied on, by the file system's own clock."""
+        identity = identity_of(str(self._ongoing / name))
+        if identity.settled(identity_of(str(self._ongoing)).modified_ns):
+            self._identities[name] = identity
 
     def complete(self, streams: Iterable[WrittenStream]) -> None:
         """Keep the copies of these streams and nothing else; from now on they are found."""
@@ -110,15 +135,17 @@ class LocalSnapshotDirectories:
     """The local-recovery input of a snapshot strategy: a directory for each checkpoint that one subtask's
     attempt takes (R82, R83). A context that discards, at its end, what was not completed."""
 
-    def __init__(self, root: Path, attempt: AttemptId, subtask: int) -> None:
+    def __init__(self, root: Path, attempt: AttemptId, subtask: int, copies: LocalCopies | None = None) -> None:
+        """``copies``: those that the subtask is restored from."""
         self._root = root
+        self._copies = copies
         self._name = f"{attempt}-{subtask}"
         self._open: dict[CheckpointId, LocalSnapshotDirectory] = {}
 
     def open(self, checkpoint_id: CheckpointId) -> LocalSnapshotDirectory | None:
         """A new, empty directory; None, with a warning, where none can be made."""
         self.discard(checkpoint_id)
-        directory = LocalSnapshotDirectory(self._root / checkpoint_directory(checkpoint_id) / self._name)
+        directory = LocalSnapshotDirectory(self._root / checkpoint_directory(checkpoint_id) / self._name, self._copies)
         self._open[checkpoint_id] = directory  # before it is made, so that it is discarded whatever ends this
         try:
             directory.make()
@@ -148,14 +175,6 @@ class LocalSnapshotDirectories:
             self.discard(checkpoint_id)
 
 
-@dataclass(frozen=True)
-class FoundCopy:
-    """A copy of a remote file on this host; its bytes are not proved yet."""
-
-    directory: str
-    copy: LocalCopy
-
-
 class LocalStateStore:
     """All local copies of one pipeline on this host. Holds nothing open; any number of processes may use one."""
 
@@ -163,9 +182,16 @@ class LocalStateStore:
         storage = hashlib.sha256(storage_uri.encode()).hexdigest()[:16]
         self.path = Path(os.path.abspath(root)) / LOCAL_STATE / storage / pipeline_name(pipeline)
 
-    def directories(self, attempt: AttemptId, subtask: int) -> LocalSnapshotDirectories:
-        """For the snapshots of one subtask's attempt."""
-        return LocalSnapshotDirectories(self.path, attempt, subtask)
+    def directories(
+        self, attempt: AttemptId, subtask: int, copies: LocalCopies | None = None
+    ) -> LocalSnapshotDirectories:
+        """For the snapshots of one subtask's attempt. ``copies``: those that the subtask is restored from."""
+        return LocalSnapshotDirectories(self.path, attempt, subtask, copies)
+
+    def fetched(self, checkpoint_id: CheckpointId, attempt: AttemptId, subtask: int) -> Path:
+        """Return where a subtask's attempt at a checkpoint puts the remote files that it copies to this host. A killed
+        process leaves it to whoever prunes next."""
+        return self.path / checkpoint_directory(checkpoint_id) / f"{attempt}-{subtask}-fetched{_ONGOING}"
 
     def find(self, checkpoint_id: CheckpointId, files: Checksums) -> dict[str, FoundCopy]:
         """Key of a remote file or segment -> its copy, for those of ``files`` that were copied on this host with

@@ -1,10 +1,12 @@
 """Local recovery through the flows, without Spark and Airflow: what a host keeps, finds again, proves and prunes."""
 
 import dataclasses
+import errno
 import itertools
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_incremental_flow import TOURS, events, expected
@@ -26,6 +28,8 @@ STRATEGIES = [
     ("rocksdb", "canonical"),
     ("heap", "canonical"),
     ("heap", "full"),
+    ("rocksdb", "changelog"),
+    ("heap", "changelog"),
 ]
 
 
@@ -87,6 +91,81 @@ def test_what_lies_on_the_host_is_not_read_remotely(here: Deployment, backend: s
     assert manifest is not None
     assert manifest.restored_from == ("local", "local")
     assert run(here, 3).restored_from == ("local", "local")
+
+
+@pytest.mark.parametrize(("backend", "strategy"), [*STRATEGIES, *MERGED])
+def test_ten_runs_of_one_host_read_nothing_remotely(here: Deployment, backend: str, strategy: str) -> None:
+    often = ", materialize_after_checkpoints: 4" if strategy.startswith("changelog") else ""
+    use(here, backend, strategy + often)
+    assert run(here, 1).restored_from == ("empty", "empty")
+    for number in range(2, 11):
+        before = inodes(here, number - 1)
+        manifest = run(here, number)
+        assert manifest.restored_from == ("local", "local"), number
+        new = sum(size for inode, size in inodes(here, number).items() if inode not in before)
+        assert new <= manifest.uploaded_bytes, f"run {number} copied what was there already"
+
+
+def inodes(here: Deployment, number: int) -> dict[int, int]:
+    """Of the copies of a checkpoint, with their sizes."""
+    return {found.st_ino: found.st_size for found in (path.stat() for path in copies(here, number))}
+
+
+@pytest.mark.parametrize("damage", ["flip", "delete", "all gone"])
+@pytest.mark.parametrize("which", ["materialised", "log"])
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+def test_a_copy_that_a_log_goes_on_to_refer_to_is_made_again(
+    here: Deployment, backend: str, which: str, damage: str
+) -> None:
+    use(here, backend, "changelog")
+    for number in range(1, 5):
+        run(here, number)
+    held = copies(here, 4)
+    logged = [path for path in held if path.name.startswith("stream-")]
+    assert len(logged) == 2, "the part of this run, of either subtask; the others are linked"
+    materialised = [path for path in held if path.stat().st_nlink > 1]
+    for path in held if damage == "all gone" else [(materialised if which == "materialised" else logged)[0]]:
+        data = path.read_bytes()
+        path.unlink()
+        if damage == "flip":
+            path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    sources = run(here, 5).restored_from
+    assert set(sources) <= ({"remote"} if damage == "all gone" else {"mixed", "remote", "local"})
+    assert sources != ("local", "local")
+    assert run(here, 6).restored_from == ("local", "local")
+    assert list(local(here).rglob("*fetched*")) == []
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+def test_a_log_without_space_for_copies_is_read_remotely(
+    here: Deployment, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(here, backend, "changelog")
+    run(here, 1)
+    run(here, 2)
+    shutil.rmtree(local(here))
+    make = Path.mkdir
+
+    def full(path: Path, *arguments: Any, **options: Any) -> None:
+        if "local-state" in path.parts:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        make(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    assert run(here, 3).restored_from == ("remote", "remote")
+    monkeypatch.undo()
+    assert run(here, 4).restored_from == ("remote", "remote")
+    assert run(here, 5).restored_from == ("local", "local")
+
+
+@pytest.mark.parametrize("backend", ["heap", "rocksdb"])
+def test_a_log_is_read_locally_after_rescaling(here: Deployment, backend: str) -> None:
+    use(here, backend, "changelog")
+    for number in range(1, 4):
+        run(here, number)
+    restore(here, "3", 3)
+    for number in range(4, 8):
+        assert set(run(here, number).restored_from) == {"local"}, number
 
 
 def data_files(remote: Path) -> list[Path]:
