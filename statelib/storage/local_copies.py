@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from statelib.crash_points import crash_point
 from statelib.errors import StatelibError
 from statelib.model.handles import FilePart, checksum_key
 from statelib.storage.local_index import LocalCopy
@@ -72,6 +73,7 @@ class LocalCopies:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             remote.copy_to(handle, str(self._directory / name))
+            crash_point("local copy: linked")
         except (OSError, StatelibError) as error:
             log.warning("no local copy of %s: %s", handle.path, error)
             self.close()
@@ -86,3 +88,4 @@ class LocalCopies:
         directory, self._directory = self._directory, None
         if directory is not None:
             shutil.rmtree(directory, ignore_errors=True)
+            crash_point("local copy: removed")
