@@ -104,17 +104,13 @@ def _snapshot_subtask(
         operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask])
         keyed, null_keys = keyed_events(work.pipeline, events)
         progress = Progress(plan.base_position.watermark_ms, plan.position.watermark_ms, plan.drains)
-        before = plan.layout.keys[subtask]
-        written = WrittenKeys(backend, empty=before is not None and not before.total)
+        written = _written_keys(plan, subtask, backend)
         applied = change(work.pipeline, written, keyed, progress, operator)
         keys = _keys(work, subtask, written)
         _keep_position(plan, subtask, operator)
         crash_point("subtask: events applied")
-        make = partial(strategy_of, uid=attempt, local=local.directories)
-        with (
-            _declining(plan.attempt, subtask),
-            closing(make(work.pipeline, plan, subtask, backend, operator)) as strategy,
-        ):
+        make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
+        with _declining(plan.attempt, subtask), closing(make(backend, operator)) as strategy:
             taken, upload_ms = _snapshot(work, strategy, subtask, attempt, clock=clock, reported=reported)
             result = taken.result
             crash_point("subtask: snapshot taken")
@@ -171,6 +167,12 @@ def apply_events(
     backend.count_changes()
     late = apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)
     return Applied(late)
+
+
+def _written_keys(plan: SnapshotPlan, subtask: int, backend: KeyedStateBackend) -> WrittenKeys:
+    """The backend, whose written keys are counted."""
+    before = plan.layout.keys[subtask]
+    return WrittenKeys(backend, empty=before is not None and not before.total)
 
 
 def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:

@@ -20,7 +20,7 @@ from statelib.testing.interruptions import no_thread_starts, signal_arrives
 SEED = 21
 PIPELINE = """\
 name: counts
-source: {{path: "{{data}}/x", columns: {{key: string, amount: long}}}}
+source: {{path: "{{data}}/{{start:%Y-%m-%d}}", columns: {{key: string, amount: long}}}}
 key: [key]
 states:
   total: {{kind: value, fields: {{amount: {{agg: sum, of: amount}}}}}}
