@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from statelib.cli.output import Column, count, line, size, table
-from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.content import Entries, Stream, entries_by_key_group, opaque_types, streams_of
 from statelib.flows.opened import Checkpoint
 from statelib.flows.operator_content import left_out, operator_counts
@@ -54,6 +54,12 @@ def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
     }
 
 
+def is_damaged(described: Json) -> bool:
+    """Whether bytes of an operator of Flink's contradict themselves; the others are shown all the same."""
+    operators = described["operators"]
+    return any(part.get("damaged") for operator in operators for part in (operator, *operator["operator_states"]))
+
+
 def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | None, counted: bool) -> Json:
     uid = opened.operator_name(operator)
     told: Json = {
@@ -76,6 +82,10 @@ def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | No
         entries = entries_by_key_group(part, counted=counted)
     except (UnsupportedError, NotFoundError, InvalidRequestError) as error:  # also files that lie elsewhere now
         return {**told, "unreadable": error.message}
+    except CorruptStateError as error:
+        if opened.manifest is not None:
+            raise
+        return {**told, "unreadable": error.message, "damaged": True}
     if entries is not None:
         _add_entries(told, operator, entries)
     return {**told, "key_type": str(schema.key_type), "states": _states(schema, entries)}
@@ -119,10 +129,14 @@ def _operator_states(opened: Checkpoint, operator: OperatorState) -> list[Json]:
     """Without types and elements where a serializer is not known."""
     try:
         counts = operator_counts(opened, operator)
-    except (UnsupportedError, NotFoundError, InvalidRequestError) as error:
+    except (UnsupportedError, NotFoundError, InvalidRequestError, CorruptStateError) as error:
+        if isinstance(error, CorruptStateError) and opened.manifest is not None:
+            raise
         modes = {name: mode for _, s in operator.subtasks if s.operator for name, mode, _ in s.operator.states}
         return [
-            _operator_state(name, OperatorStateMode(mode)) | {"unreadable": error.message}
+            _operator_state(name, OperatorStateMode(mode))
+            | {"unreadable": error.message}
+            | ({"damaged": True} if isinstance(error, CorruptStateError) else {})
             for name, mode in modes.items()
         ]
     return [

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from statelib.cli import completion
-from statelib.cli.described import describe
+from statelib.cli.described import describe, is_damaged
 from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
 from statelib.cli.output import Json, errors, line, note, print_json, working
 from statelib.cli.places import local_file, path_of, taken_for_id
@@ -49,10 +49,13 @@ def inspect_(
     """Show operators, states, types and files of any snapshot, also of Flink's own."""
     with errors(as_json):
         opened = open_snapshot(snapshot, moves_of(relocate), type_of(key_type))
-        if as_json:
-            print_json(describe(opened, counted=counted))
-        else:
-            print_tree(describe(opened, counted=counted))
+        described = describe(opened, counted=counted)
+    if as_json:
+        print_json(described)
+    else:
+        print_tree(described)
+    if is_damaged(described):
+        raise typer.Exit(1)
 
 
 def open_snapshot(
@@ -98,7 +101,10 @@ def export(
         bool, typer.Option("--json", help="With --output: print which files were written as one JSON document.")
     ] = False,
 ) -> None:
-    """Write every entry of a snapshot out as text or as Parquet; overwrites nothing."""
+    """Write every entry of a snapshot out as text or as Parquet; overwrites nothing.
+
+    --all goes on past state that cannot be written as text: it is listed, and the exit status is 1."""
+    skipped: list[str] = []
     with errors(as_json):
         if form not in (*LINE_FORMATS, "parquet"):
             raise InvalidRequestError(
@@ -110,20 +116,28 @@ def export(
         if operator is not None:
             opened = opened.select(operator)
         if form in LINE_FORMATS:
-            written = export_all_lines if everything else export_lines
-            lines = written(opened, state, None, LINE_FORMATS[form])
+            lines_form = LINE_FORMATS[form]
+            if everything:
+                lines = export_all_lines(opened, state, None, lines_form, skipped.append)
+            else:
+                lines = export_lines(opened, state, None, lines_form)
             _write_lines(in_java_order(lines) if ordered else lines, target)
-            files, missing = [] if target is None else [str(target)], left_out(opened)
+            files, missing = [] if target is None else [str(target)], [*skipped, *left_out(opened)]
         else:
             assert target is not None
             with working(f"exporting {opened.directory}"):
                 files, missing = [str(path) for path in export_parquet(opened, state, target)], []
     if as_json:
         print_json({"files": files, "not_exported": missing})
-        return
-    if form == "parquet":
-        for path in files:
-            line(path)
+    else:
+        _print_exported(files if form == "parquet" else [], missing)
+    if skipped:
+        raise typer.Exit(1)
+
+
+def _print_exported(files: list[str], missing: list[str]) -> None:
+    for path in files:
+        line(path)
     for told in missing:
         note(f"not exported: {told}")
 

@@ -98,6 +98,9 @@ def rewrite_(
     name: Annotated[str, typer.Option("--name", help="Part of its directory's name.")] = "rewritten",
     number: Number = 1,
     drop_operator: Annotated[list[str] | None, typer.Option(help="Leave this operator out; may be repeated.")] = None,
+    rename_operator: Annotated[
+        list[str] | None, typer.Option(metavar="OLD=NEW", help="Give this operator another uid; may be repeated.")
+    ] = None,
     drop_state: Annotated[
         list[str] | None, typer.Option(metavar="UID/STATE", help="Leave this state out; may be repeated.")
     ] = None,
@@ -113,7 +116,8 @@ def rewrite_(
         opened = open_snapshot(snapshot)
         changes = _changes(opened, drop_state or [], put or [])
         place = NewSavepoint(target if ":" in target else str(Path(target).absolute()), name, number, compress)
-        directory = rewrite(opened, place, drop_operators=drop_operator or [], changes=changes)
+        uids = dict(map(_uids, rename_operator or []))
+        directory = rewrite(opened, place, drop_operators=drop_operator or [], changes=changes, renamed=uids)
     if as_json:
         print_json({"directory": directory})
     else:
@@ -134,6 +138,13 @@ def _changes(opened: Checkpoint, drops: list[str], puts: list[str]) -> dict[str,
         descriptor = opened.select(uid).schema().state(state)
         put.setdefault(uid, {})[descriptor] = pq.read_table(local_file(file, f"--put {where}"))
     return {uid: OperatorChange(frozenset(drop.get(uid, ())), put.get(uid, {})) for uid in {*drop, *put}}
+
+
+def _uids(text: str) -> tuple[str, str]:
+    old, _, new = text.partition("=")
+    if not old or not new:
+        raise InvalidRequestError(f"{text!r}: expected OLD=NEW", kind="bad-change")
+    return old, new
 
 
 def _parts(text: str) -> tuple[str, str]:

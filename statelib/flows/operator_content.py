@@ -83,18 +83,44 @@ def _entries_of(descriptor: OperatorStateDescriptor, parts: tuple[bytes, ...]) -
 
 
 def export_operator_lines(
-    opened: Checkpoint, state: str | None, lines_of: OperatorLines = operator_lines
+    opened: Checkpoint,
+    state: str | None,
+    lines_of: OperatorLines = operator_lines,
+    skip: Callable[[str], None] | None = None,
 ) -> Iterator[str]:
-    """Every element of operator state as a line of JSON, of every operator unless one is selected.
+    """Every element of operator state as a line of JSON, of every operator unless one is selected. ``skip`` receives
+    why state cannot be written as text, and the rest goes on; without it, that is raised.
 
     Raises CorruptStateError, NotFoundError (``missing-file``), UnsupportedError (``unknown-serializer``)."""
     for operator in opened.operators:
         if opened.selected in (None, operator.operator_id):
-            name = opened.operator_name(operator)
-            for descriptor, parts in stored_operator_states(opened, operator):
+            for descriptor, parts in _stored_or_skipped(opened, operator, skip):
                 if state in (None, descriptor.name):
-                    with located(f"{opened.directory}: operator state of {name}"):
-                        yield from lines_of(name, descriptor, parts)
+                    name = opened.operator_name(operator)
+                    lines = lines_of(name, descriptor, parts)
+                    yield from _past(lines, f"{opened.directory}: operator state of {name}", skip)
+
+
+def _stored_or_skipped(
+    opened: Checkpoint, operator: OperatorState, skip: Callable[[str], None] | None
+) -> Iterator[tuple[OperatorStateDescriptor, tuple[bytes, ...]]]:
+    try:
+        yield from list(stored_operator_states(opened, operator))
+    except UnsupportedError as error:
+        if skip is None:
+            raise
+        skip(error.message)
+
+
+def _past(lines: Iterator[str], where: str, skip: Callable[[str], None] | None) -> Iterator[str]:
+    """The lines up to where they cannot be written any more."""
+    try:
+        with located(where):
+            yield from lines
+    except UnsupportedError as error:
+        if skip is None:
+            raise
+        skip(error.message)
 
 
 def unreadable(opened: Checkpoint) -> list[str]:

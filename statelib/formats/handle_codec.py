@@ -6,7 +6,7 @@ Source: flink-formats.md sections 4.3 to 4.6 and 10 (MetadataV2V3SerializerBase)
 import struct
 from collections.abc import Callable, Container
 
-from statelib.errors import CorruptStateError
+from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.model.handles import (
     ByteStreamStateHandle,
     FileStateHandle,
@@ -144,8 +144,8 @@ def _tag(reader: Reader, known: Container[int]) -> int:
     raise _unknown_tag(reader, at, tag)
 
 
-def _unknown_tag(reader: Reader, at: int, tag: int) -> CorruptStateError:
-    return CorruptStateError(f"{reader.what}: unknown handle tag {tag} at offset {at}", kind="corrupt-metadata")
+def _unknown_tag(reader: Reader, at: int, tag: int) -> UnsupportedError:
+    return UnsupportedError(f"{reader.what}: unknown handle tag {tag} at offset {at}", kind="unknown-handle")
 
 
 def _read_byte_stream(reader: Reader) -> StreamStateHandle:

@@ -125,7 +125,9 @@ def read_keyed_header(reader: Reader, max_parallelism: int) -> KeyedHeader:
     try:
         states = tuple(header_state(_numbered(reader, number), key_type, what) for number in range(count))
         schema = KeyedStateSchema(key_type, max_parallelism, states)
-    except InvalidRequestError as error:  # a state that nobody could declare either
+    except InvalidRequestError as error:
+        if error.kind in ("bad-state-name", "bad-state-descriptor"):  # Flink's heap takes a state called 'default'
+            raise UnsupportedError(f"{what}: {error.message}", kind=error.kind) from error
         raise CorruptStateError(f"{what}: {error.message}", kind="corrupt-header") from error
     return KeyedHeader(schema, compressed, reader.offset)
 
@@ -183,9 +185,9 @@ def read_meta_info(reader: Reader) -> MetaInfo:
     name = reader.utf("name")
     at, ordinal = reader.offset, reader.i32("type")
     if ordinal not in set(MetaKind):
-        raise CorruptStateError(
-            f"{reader.what}: state {name!r} has type {ordinal} at offset {at}, expected 0 to {max(MetaKind)}",
-            kind="corrupt-header",
+        raise UnsupportedError(
+            f"{reader.what}: state {name!r} has type {ordinal} at offset {at}, known are 0 to {max(MetaKind)}",
+            kind="unknown-state-kind",
         )
     options = {}
     for _ in range(reader.count(4, "options")):
@@ -246,18 +248,19 @@ def _read_timer_snapshot(reader: Reader) -> dict[str, StateType]:
 
 def header_state(info: MetaInfo, key_type: StateType | None, what: str) -> StateDescriptor:
     """What the meta info says of a keyed state; ``key_type``: of the stream's keys, None where it does not say.
-    Raises CorruptStateError (``corrupt-header``)."""
+    Raises UnsupportedError (``unknown-state-kind``, ``mixed-serializers``)."""
     if info.kind in (MetaKind.KEY_VALUE, MetaKind.KEY_VALUE_V2):
         return _descriptor(info, what)
     if info.kind is MetaKind.PRIORITY_QUEUE:
         if key_type is not None and info.serializers.get(_TIMER_KEY) != key_type:
-            raise CorruptStateError(
-                f"{what}: timers {info.name!r} of keys of type {info.serializers.get(_TIMER_KEY)}, expected {key_type}",
-                kind="corrupt-header",
+            raise UnsupportedError(
+                f"{what}: timers {info.name!r} of keys of type {info.serializers.get(_TIMER_KEY)}, the other states"
+                f" have keys of type {key_type}",
+                kind="mixed-serializers",
             )
         return StateDescriptor(info.name, StateKind.TIMERS, VOID, None, info.serializers[_NAMESPACE])
-    raise CorruptStateError(
-        f"{what}: state {info.name!r} of type {info.kind.name} in a keyed stream", kind="corrupt-header"
+    raise UnsupportedError(
+        f"{what}: state {info.name!r} of type {info.kind.name} in a keyed stream", kind="unknown-state-kind"
     )
 
 
@@ -267,10 +270,10 @@ def _descriptor(info: MetaInfo, what: str) -> StateDescriptor:
     if kind in (None, StateKind.TIMERS):
         raise UnsupportedError(f"{what}: state {info.name!r} of kind {word!r}", kind="unknown-state-kind")
     if _VALUE not in info.serializers or _NAMESPACE not in info.serializers:
-        raise CorruptStateError(
+        raise UnsupportedError(
             f"{what}: state {info.name!r} has serializers {sorted(info.serializers)}, "
             f"expected {_NAMESPACE} and {_VALUE}",
-            kind="corrupt-header",
+            kind="unknown-state-kind",
         )
     namespace, stored = info.serializers[_NAMESPACE], info.serializers[_VALUE]
     if info.kind is MetaKind.KEY_VALUE_V2:
@@ -280,8 +283,8 @@ def _descriptor(info: MetaInfo, what: str) -> StateDescriptor:
     if kind is StateKind.MAP and isinstance(stored, MapOf):
         return StateDescriptor(info.name, kind, stored.value, stored.key, namespace)
     if kind in (StateKind.LIST, StateKind.MAP):
-        raise CorruptStateError(
-            f"{what}: state {info.name!r} of kind {word} has the serializer of {stored}", kind="corrupt-header"
+        raise UnsupportedError(
+            f"{what}: state {info.name!r} of kind {word} has the serializer of {stored}", kind="unknown-state-kind"
         )
     return StateDescriptor(info.name, kind, stored, None, namespace)
 
@@ -289,6 +292,6 @@ def _descriptor(info: MetaInfo, what: str) -> StateDescriptor:
 def _expect(reader: Reader, expected: int, what: str) -> None:
     at, found = reader.offset, reader.i32(what)
     if found != expected:
-        raise CorruptStateError(
-            f"{reader.what}: {what} {found} at offset {at}, expected {expected}", kind="corrupt-header"
+        raise UnsupportedError(
+            f"{reader.what}: {what} {found} at offset {at}, known is {expected}", kind="serializer-version"
         )

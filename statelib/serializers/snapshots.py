@@ -230,7 +230,7 @@ def _read(reader: Reader, depth: int) -> StateType:
             reader.utf("serializer")
         return _SIMPLE_TYPES[name]
     if depth == MAX_DEPTH:
-        raise _bad(reader, f"at most {MAX_DEPTH} nested serializers", "more")
+        raise _unknown(reader, f"at most {MAX_DEPTH} nested serializers", "more")
     found = _special(reader, name, version, at, depth + 1)
     return _composite(reader, name, version, at, depth) if found is None else found
 
@@ -295,7 +295,7 @@ def _read_tuple(reader: Reader, version: int, depth: int) -> StateType:
         )
     fields = _read_nested(reader, depth, None)
     if not 1 <= len(fields) <= MAX_TUPLE_FIELDS:
-        raise _bad(reader, f"a tuple of 1 to {MAX_TUPLE_FIELDS} fields", str(len(fields)))
+        raise _unknown(reader, f"a tuple of 1 to {MAX_TUPLE_FIELDS} fields", str(len(fields)))
     if name != f"{_TUPLE_CLASS}{len(fields)}":
         raise _bad(reader, f"the fields of {name}", str(len(fields)))
     return Tuple(tuple(fields))
@@ -305,7 +305,7 @@ def _read_ttl(reader: Reader, version: int, depth: int) -> StateType:
     _check_version(reader, _TTL, version, (2,))
     moment, value = _read_nested(reader, depth, 2)
     if moment != LONG:
-        raise _bad(reader, "a long in front of a value that expires", str(moment))
+        raise _unknown(reader, "a long in front of a value that expires", str(moment))
     return Ttl(value)
 
 
@@ -315,7 +315,7 @@ def _read_row(reader: Reader, version: int, depth: int) -> StateType:
         raise UnsupportedError(f"{reader.what}: Row without RowKind in its mask", kind="row-without-kind")
     types = _read_nested(reader, depth, None)
     if not types:
-        raise _bad(reader, "a row of at least one field", "none")
+        raise _unknown(reader, "a row of at least one field", "none")
     return Row(tuple(Field(f"f{i}", type_) for i, type_ in enumerate(types)))
 
 
@@ -390,4 +390,11 @@ def _bad(reader: Reader, expected: str, found: str) -> CorruptStateError:
     return CorruptStateError(
         f"{reader.what} before offset {reader.offset}: expected {expected}, found {found}",
         kind="bad-serializer-snapshot",
+    )
+
+
+def _unknown(reader: Reader, expected: str, found: str) -> UnsupportedError:
+    """Bytes that do not contradict themselves, and yet describe a serializer that statelib has no form for."""
+    return UnsupportedError(
+        f"{reader.what} before offset {reader.offset}: expected {expected}, found {found}", kind="unknown-serializer"
     )

@@ -107,6 +107,25 @@ def test_a_file_that_fails_half_way_is_gone(tmp_path: Path) -> None:
     assert not target.exists()
 
 
+def test_all_goes_on_past_what_cannot_be_written(tmp_path: Path) -> None:
+    """The third of four operators has a serializer that nobody knows."""
+    write_several_operators(tmp_path / "savepoint")
+    found = call(None, "export", tmp_path / "savepoint", "--all")
+    assert found.exit_code == 1
+    assert len({json.loads(line)["op"] for line in found.stdout.splitlines()}) == 2
+    assert "LongSerializeX$" in found.stderr
+    shown = call(None, "inspect", tmp_path / "savepoint")
+    assert shown.exit_code == 0
+    assert "LongSerializeX$" in shown.stdout
+    assert shown.stdout.count("key ") >= 2
+
+
+def test_values_of_a_user_do_not_keep_others_from_being_exported(tmp_path: Path) -> None:
+    """In the heap's stream nothing says where a Kryo value ends: its states are listed, those before are not lost."""
+    found = call(None, "export", savepoint("1.20.5/kryo-hashmap-canonical"), "--all")
+    assert found.exit_code == 0
+
+
 def test_parquet_holds_what_to_arrow_gives(shop: Deployment, tmp_path: Path) -> None:
     for number, name in ((5, "sales"), (1, "tours")):
         target = tmp_path / name / "out"

@@ -9,6 +9,7 @@ from statelib.errors import StatelibError
 from statelib.flows.new_savepoint import NewSavepoint, SavepointWriter
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
+from statelib.formats.operator_id import operator_id
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING
@@ -72,6 +73,21 @@ def test_a_dropped_operator_is_gone(saved: Checkpoint, tmp_path: Path) -> None:
     again = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "second"), drop_operators=["counts"]))
     assert len(again.operators) == 1
     assert data(again, "other") == data(saved, "other")
+
+
+def test_an_operator_gets_another_uid(saved: Checkpoint, tmp_path: Path) -> None:
+    place = NewSavepoint(str(tmp_path), "second")
+    again = open_checkpoint(rewrite(saved, place, renamed={"counts": "totals"}))
+    assert [o.operator_id for o in again.operators] == [operator_id("totals"), operator_id("other")]
+    assert data(again, "totals") == data(saved, "counts")
+    change = OperatorChange(drop=frozenset({"seen"}))
+    both = rewrite(again, NewSavepoint(str(tmp_path), "x"), renamed={"totals": "sums"}, changes={"totals": change})
+    assert names(open_checkpoint(both), "sums") == ["count", "by_day"]
+    for uid, kind in (("other", "duplicate-operator"), ("", "bad-change")):
+        with pytest.raises(StatelibError) as caught:
+            rewrite(saved, NewSavepoint(str(tmp_path), "third"), renamed={"counts": uid})
+        assert caught.value.kind == kind
+    assert not (tmp_path / "savepoint-third-1").exists()
 
 
 def test_a_state_gets_new_entries_others_keep_theirs(saved: Checkpoint, tmp_path: Path) -> None:
