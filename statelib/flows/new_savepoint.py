@@ -1,6 +1,7 @@
 """Writing a canonical savepoint that a Flink job starts from: operators by uid, from columns or out of another one.
 
-It is Flink's in every respect: metadata of version 3, no manifest of statelib behind it (DECISIONS 60).
+It is Flink's in every respect, with no manifest of statelib behind its metadata (DECISIONS 60). That is of version 3,
+or of the version that a rewritten savepoint had, if it holds names and uids (DECISIONS 109).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -97,13 +98,19 @@ class NewSavepoint:
         return Uploads(self.streams(reference, number, attempt=attempt, inline=inline), CloseableRegistry())
 
     def publish(
-        self, reference: StorageReference, operators: Sequence[OperatorState], unregistered: Collection[Subtask] = ()
+        self,
+        reference: StorageReference,
+        operators: Sequence[OperatorState],
+        unregistered: Collection[Subtask] = (),
+        like: CheckpointMetadata | None = None,
     ) -> str:
-        """Write ``_metadata``, once all data is durable; the directory's URI.
+        """Write ``_metadata``, once all data is durable; the directory's URI. ``like``: the metadata whose version is
+        kept if it holds names and uids.
 
         Raises what :func:`check_whole` raises; ConflictError (``location-taken``) if somebody was faster."""
         check_whole(operators, unregistered)
-        data = encode_metadata(CheckpointMetadata(self.savepoint_id, tuple(operators)))
+        named = CheckpointMetadata(self.savepoint_id, ()) if like is None else like
+        data = encode_metadata(replace(named, checkpoint_id=self.savepoint_id, operators=tuple(operators)))
         if self.storage().publish_metadata(reference, data) != data:
             raise ConflictError(
                 f"{reference.directory}: another savepoint was published here meanwhile", kind="location-taken"
@@ -116,8 +123,9 @@ class SavepointWriter:
 
     Left without it, nothing that was written stays."""
 
-    def __init__(self, place: NewSavepoint) -> None:
+    def __init__(self, place: NewSavepoint, like: CheckpointMetadata | None = None) -> None:
         self._place = place
+        self._like = like
         self._stack = ExitStack()
         self._reference = self._stack.enter_context(place.claimed())
         self.uploads = self._stack.enter_context(place.uploads(self._reference, 0))
@@ -189,7 +197,7 @@ class SavepointWriter:
         check_whole(self._operators, self._unregistered)
         self.uploads.complete()
         self.copies.complete()
-        return self._place.publish(self._reference, self._operators, self._unregistered)
+        return self._place.publish(self._reference, self._operators, self._unregistered, self._like)
 
 
 def keyed_operator_state(operator: KeyedOperator, handles: Sequence[KeyGroupsSavepointStateHandle]) -> OperatorState:

@@ -70,7 +70,7 @@ def rewrite(
         raise InvalidRequestError("an operator is to be dropped and to be changed", kind="bad-change")
     _check_uids(uids)
     _check_master_states(source)
-    with located(source.directory), SavepointWriter(place) as writer:
+    with located(source.directory), SavepointWriter(place, source.metadata) as writer:
         copied: Copied = {}
         for operator in source.operators:
             if operator.operator_id in dropped:

@@ -1,4 +1,4 @@
-"""Flink's ``_metadata``: reads versions 2 to 7, writes version 3.
+"""Flink's ``_metadata``: reads versions 2 to 7, writes version 3, and 5 or 6 again where a savepoint is rewritten.
 
 Version 3 is written because every Flink since 1.17 reads it and it ends without a
 Java-serialized trailer, so statelib's own manifest can follow (``formats.manifest``).
@@ -30,6 +30,8 @@ from statelib.wire.writer import Writer
 
 MAGIC = 0x4960672D
 WRITTEN_VERSION = 3
+_NAMED_VERSIONS = (5, 6)
+"""Versions with operator names and uids that are written besides."""
 _MASTER_STATE_MAGIC = 0xC96B1696
 _OPERATOR_ID_BYTES = 16
 _FINISHED = -1
@@ -44,23 +46,30 @@ class _Layout:
     subtask_prefix: Callable[[Reader], None]
     channels: Callable[[Reader], list[ChannelHandle]]
     subtask_suffix: Callable[[Reader], None]
-    trailer: Callable[[Reader], None]
+    trailer: Callable[[Reader], bytes]
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
-    """Version 3, whatever ``metadata.version`` says; operator names and uids have no place in it.
+    """Version 3, in which operator names and uids have no place; versions 5 and 6, which hold them, where ``metadata``
+    has the properties that these end with.
 
     Raises InvalidRequestError (``channel-state``) for a checkpoint with in-flight buffers: writing
     it without them would lose records.
     """
     writer = Writer()
     writer.u32(MAGIC)
-    writer.i32(WRITTEN_VERSION)
+    named = metadata.version in _NAMED_VERSIONS and bool(metadata.properties)
+    writer.i32(metadata.version if named else WRITTEN_VERSION)
     writer.i64(metadata.checkpoint_id)
     writer.i32(0)
     writer.i32(len(metadata.operators))
     for operator in metadata.operators:
+        if named:
+            writer.utf(operator.name)
+            writer.utf(operator.uid)
         _write_operator(writer, operator)
+    if named:
+        writer.put(metadata.properties)
     return writer.getvalue()
 
 
@@ -92,8 +101,7 @@ def read_metadata(reader: Reader) -> CheckpointMetadata:
         _skip_master_state(reader)
     count = reader.count(_OPERATOR_ID_BYTES + 12, "operators")
     operators = tuple(_read_operator(reader, layout, number) for number in range(count))
-    layout.trailer(reader)
-    return CheckpointMetadata(checkpoint_id, operators, version)
+    return CheckpointMetadata(checkpoint_id, operators, version, layout.trailer(reader))
 
 
 def _skip_master_state(reader: Reader) -> None:
@@ -274,7 +282,11 @@ def _skip_reference(reader: Reader) -> None:
         reader.i64()
 
 
-def _skip_properties(reader: Reader) -> None:
+def _no_properties(_reader: Reader) -> bytes:
+    return b""
+
+
+def _read_properties(reader: Reader) -> bytes:
     """CheckpointProperties, one Java-serialized object up to the end: says nothing about state, but shows a cut."""
     at = reader.offset
     start = bytes(reader.take(4, "start of a Java object"))
@@ -285,11 +297,12 @@ def _skip_properties(reader: Reader) -> None:
     rest = bytes(reader.take(reader.remaining, "checkpoint properties"))
     with suppress(UnsupportedError):
         read_object(Reader(start + rest, f"{reader.what}, checkpoint properties at offset {at}"))
+    return start + rest
 
 
-_V2 = _Layout(_no_names, _skip_chain_length, _skip_legacy_state, _no_channels, _nothing, _nothing)
-_V3 = _Layout(_no_names, read_stream_handle, _nothing, _read_channels, _nothing, _nothing)
-_V4 = replace(_V3, trailer=_skip_properties)
+_V2 = _Layout(_no_names, _skip_chain_length, _skip_legacy_state, _no_channels, _nothing, _no_properties)
+_V3 = _Layout(_no_names, read_stream_handle, _nothing, _read_channels, _nothing, _no_properties)
+_V4 = replace(_V3, trailer=_read_properties)
 _V5 = replace(_V4, names=_names)
 _V6 = replace(_V5, channels=_read_tagged_channels)
 _V7 = replace(_V6, subtask_suffix=_skip_reference)

@@ -51,11 +51,13 @@ class OperatorState:
 
 @dataclass(frozen=True)
 class CheckpointMetadata:
-    """The content of Flink's ``_metadata`` file."""
+    """The content of Flink's ``_metadata`` file. ``properties``: Flink's own of the checkpoint, a Java object that
+    versions 4 and later end with."""
 
     checkpoint_id: int
     operators: tuple[OperatorState, ...]
     version: int = 3
+    properties: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,14 @@ def test_a_subtask_without_any_state_stays_so_or_gets_what_is_put(tmp_path: Path
     assert len(lines(again)) == 200 + len(lines(saved))
 
 
+def test_a_rewrite_keeps_uids_where_the_metadata_holds_them(tmp_path: Path) -> None:
+    again = open_checkpoint(rewrite(lazy(), NewSavepoint(str(tmp_path), "again"), renamed={"lazy": "eager"}))
+    assert again.metadata.version == lazy().metadata.version == 6
+    before, after = ([(o.name, o.uid) for o in snapshot.operators] for snapshot in (lazy(), again))
+    assert after == [(name, "eager" if uid == "lazy" else uid) for name, uid in before]
+    assert "eager" in dict(after).values()
+
+
 def test_nothing_is_left_of_a_rewrite_that_failed(tmp_path: Path) -> None:
     keys = pa.table({"key": pa.array(["a"]), "value": pa.array(["no number"])})
     change = OperatorChange(put={lazy().schema().state("common"): keys})

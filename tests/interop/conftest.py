@@ -10,3 +10,11 @@ def flink_1() -> Flink:
         return flink("1.20.5")
     except NoFlink as reason:
         pytest.skip(f"no Flink 1.20.5: {reason}")
+
+
+@pytest.fixture(scope="session")
+def flink_2() -> Flink:
+    try:
+        return flink("2.3.0")
+    except NoFlink as reason:
+        pytest.skip(f"no Flink 2.3.0: {reason}")
