@@ -17,6 +17,7 @@ from statelib.cli.trees import print_tree
 from statelib.errors import InvalidRequestError
 from statelib.flows.inspection import (
     LINE_FORMATS,
+    Skip,
     export_all_lines,
     export_lines,
     export_parquet,
@@ -116,11 +117,7 @@ def export(
         if operator is not None:
             opened = opened.select(operator)
         if form in LINE_FORMATS:
-            lines_form = LINE_FORMATS[form]
-            if everything:
-                lines = export_all_lines(opened, state, None, lines_form, skipped.append)
-            else:
-                lines = export_lines(opened, state, None, lines_form)
+            lines = _lines(opened, state, form, skipped.append if everything else None)
             _write_lines(in_java_order(lines) if ordered else lines, target)
             files, missing = [] if target is None else [str(target)], [*skipped, *left_out(opened)]
         else:
@@ -133,6 +130,13 @@ def export(
         _print_exported(files if form == "parquet" else [], missing)
     if skipped:
         raise typer.Exit(1)
+
+
+def _lines(opened: Checkpoint, state: str | None, form: str, skip: Skip | None) -> Iterator[str]:
+    """The lines of keyed state; with ``skip`` also those of operator state."""
+    if skip is None:
+        return export_lines(opened, state, None, LINE_FORMATS[form])
+    return export_all_lines(opened, state, None, LINE_FORMATS[form], skip)
 
 
 def _print_exported(files: list[str], missing: list[str]) -> None:
