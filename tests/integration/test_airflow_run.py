@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import polars as pl
 import psutil
@@ -15,7 +16,7 @@ from told_by_airflow import Told, check_what_was_told, listening
 from worlds import CALM, publish_here
 
 from demo.airflow_client import AirflowClient, AirflowRequestError, Run
-from demo.airflow_process import RunningAirflow, airflow, exclusive, free_ports, migrate
+from demo.airflow_process import COMPONENTS, RunningAirflow, airflow, exclusive, free_ports, migrate
 from demo.compare import aircraft_expected, aircraft_found, difference
 from demo.places import Places
 from statelib.flows import lifecycle
@@ -33,6 +34,8 @@ NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks
 """One pipeline a test: they run in any order."""
 MARKED = PipelineName("marked_failed")
 """A copy of :data:`ROUTES`."""
+WAITING = PipelineName("waiting")
+"""A copy of :data:`STREAKS` whose source says when it is ready."""
 DAG = f"{NAME}.checkpoint"
 PATIENCE_S = 600.0
 DAY_MS = 86_400_000
@@ -81,11 +84,18 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
         (pipelines / f"{name}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
     copied = (pipelines / f"{ROUTES}.yaml").read_text().replace(ROUTES, MARKED)
     (pipelines / f"{MARKED}.yaml").write_text(copied)
+    ready = (
+        "  ready:\n    marker: '{data}/done/{start:%Y-%m-%d}'\n"
+        f"    asset: {state_asset_uri(MARKED)}\n    poke_interval: 1s\n"
+    )
+    waiting = (pipelines / f"{STREAKS}.yaml").read_text().replace(f"name: {STREAKS}", f"name: {WAITING}")
+    (pipelines / f"{WAITING}.yaml").write_text(waiting.replace("  columns:\n", f"{ready}  columns:\n"))
     places.make_directories()
     (places.data / "flights").symlink_to(data / "flights")
     with exclusive(places), listening(places) as told:
         migrate(places)
-        with airflow(places, free_ports(), settings=CALM | told.settings) as running:
+        components = (*COMPONENTS, "triggerer")
+        with airflow(places, free_ports(), components, settings=CALM | told.settings) as running:
             running.client.wait_for_dags({DAG, f"{STREAKS}.restore", "state_cleanup"})
             yield World(places, running, told)
 
@@ -193,6 +203,40 @@ def test_a_run_that_is_marked_failed_ends_its_job_and_gives_its_checkpoint_up(wo
     client.clear(dag, run.run_id)
     world.succeed(world.wait(day, dag))
     assert _states(world, MARKED) == [CheckpointState.ABORTED, CheckpointState.COMPLETED]
+
+
+def test_a_run_waits_without_a_worker_until_its_source_is_ready(world: World) -> None:
+    """For a file, which the triggerer looks at, then for an asset, which the task looks at whenever it is woken."""
+    client, dag, day = world.client, f"{WAITING}.checkpoint", "2013-01-01"
+    client.backfill(dag, day, day)
+    (run,) = wait_for(lambda: client.runs(dag) or None, "the run")
+
+    def deferred() -> bool | None:
+        return client.task_states(dag, run.run_id)["wait_for_source"] == "deferred" or None
+
+    wait_for(deferred, "a wait that left its worker")
+    assert world.records(WAITING) == []
+    marker = world.places.data / "done" / day
+    marker.parent.mkdir()
+    marker.touch()
+    log = f"/dags/{dag}/dagRuns/{quote(run.run_id, safe='')}/taskInstances/wait_for_source/logs/1?full_content=true"
+    wait_for(lambda: "was not updated since" in str(client.call("GET", log)) or None, "a look at the asset")
+    wait_for(deferred, "a wait for the asset")
+    assert world.records(WAITING) == []
+    assets = client.call("GET", "/assets?limit=100")["assets"]
+    (asset,) = [asset["id"] for asset in assets if asset["uri"] == state_asset_uri(MARKED)]
+    client.call("POST", "/assets/events", {"asset_id": asset})
+    world.succeed(world.wait(day, dag))
+    assert _states(world, WAITING) == [CheckpointState.COMPLETED]
+
+    marker.unlink()
+    client.clear(dag, run.run_id)
+    again = world.succeed(world.wait(day, dag))
+    assert client.task_states(dag, again.run_id)["snapshot"] == "skipped", "an applied interval is not waited for"
+
+
+def state_asset_uri(name: PipelineName) -> str:
+    return f"statelib://{name}/state"
 
 
 def _states(world: World, name: PipelineName) -> list[CheckpointState]:
