@@ -1,7 +1,7 @@
 """A keyed backend that remembers what was written to it: the log of changes since the last checkpoint.
 
-Source: requirements R65 to R67; the role of Flink's ChangelogKeyedStateBackend. Writes are remembered as copies of
-the columns they came in; only the last change of a key is ever serialized.
+Source: requirements R65 to R67; the role of Flink's ChangelogKeyedStateBackend. Writes are remembered as the
+columns they came in; only the last change of a key is ever serialized.
 """
 
 from dataclasses import dataclass
@@ -25,17 +25,13 @@ _NOTHING = ChangedRows(NO_ROWS, NO_ROWS.keys)
 
 @dataclass(frozen=True, eq=False)
 class _Write:
-    """One write, in memory of its own; ``position``: which one it was."""
+    """One write, as it was given; ``position``: which one it was."""
 
     position: int
     state: str
     keys: Ragged
     values: pa.Array
     removed: npt.NDArray[np.bool_]
-
-    @property
-    def size_bytes(self) -> int:
-        return _size_bytes(self.keys, self.values)
 
 
 class ChangelogKeyedStateBackend:
@@ -70,14 +66,12 @@ class ChangelogKeyedStateBackend:
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
         self.inner.write(before, state, values, removed)
-        position, self._position = self._position, self._position + 1
-        self._size_bytes += _size_bytes(before.keys, values)
+        gone = removed_rows(self.schema.state(state), values, removed)
+        self._writes.append(_Write(self._position, state, before.keys, values, gone))
+        self._position += 1
+        self._size_bytes += before.keys.data.nbytes + values.nbytes
         if self._size_bytes > self._limit_bytes:
             self._forget_all()
-            return
-        gone = removed_rows(self.schema.state(state), values, removed)
-        # Joining copies the rows that there are, also of a single part, and not the whole of which they are a slice.
-        self._writes.append(_Write(position, state, concat([before.keys]), pa.concat_arrays([values]), gone))
 
     def load(self, state: str, rows: StateRows) -> None:
         self.inner.load(state, rows)
@@ -112,15 +106,10 @@ class ChangelogKeyedStateBackend:
         """Forget the writes before ``position``: they are in a completed checkpoint."""
         self._first = max(self._first, position)
         self._writes = [write for write in self._writes if write.position >= position]
-        self._size_bytes = sum(write.size_bytes for write in self._writes)
+        self._size_bytes = sum(write.keys.data.nbytes + write.values.nbytes for write in self._writes)
 
     def _forget_all(self) -> None:
         self.truncate(self._position)
-
-
-def _size_bytes(keys: Ragged, values: pa.Array) -> int:
-    """How many bytes the keys and values of a write take, without what lies before and after a slice."""
-    return int(keys.offsets[-1] - keys.offsets[0]) + int(values.nbytes)
 
 
 def _coalesced(descriptor: StateDescriptor, writes: list[_Write]) -> ChangedRows:

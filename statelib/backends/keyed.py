@@ -45,25 +45,17 @@ class KeyedStateBackend(Protocol):
     @property
     def key_group_range(self) -> KeyGroupRange: ...
 
-    def read(self, state: str, keys: Ragged) -> StateValues:
-        """Return what the state holds for ``keys``. The answer refers to ``keys``, which must stay as they are until
-        it has been used, by a :meth:`write` if there is one."""
-        ...
+    def read(self, state: str, keys: Ragged) -> StateValues: ...
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
         """Replace the entries of ``before.keys``: ``values`` row for row (type of the state),
         ``removed`` marks rows to be deleted instead. ``before`` must come from :meth:`read` on
-        this backend and nothing may have written those keys in between.
-
-        All columns, ``before.keys`` included, belong to the caller: when the call returns, the backend refers to none
-        of their memory, which may be changed or freed. What a backend goes on to hold it copies, only the rows that
-        it was given and not the whole of which they are a slice."""
+        this backend and nothing may have written those keys in between."""
         ...
 
     def load(self, state: str, rows: StateRows) -> None:
-        """Add serialized entries that are not there yet (restore). ``rows`` are handed over: the backend may keep
-        their memory, which nobody changes afterwards. Raises CorruptStateError (kind ``foreign-key-group``) for a key
-        outside the range."""
+        """Add serialized entries that are not there yet (restore). Raises CorruptStateError
+        (kind ``foreign-key-group``) for a key outside the range."""
         ...
 
     def scan(self, state: str) -> StateScan:

@@ -5,7 +5,6 @@ so it is held as Python objects; only its snapshots are columns.
 """
 
 from collections.abc import Iterable, Iterator
-from copy import deepcopy
 from typing import Any
 
 import pyarrow as pa
@@ -20,10 +19,7 @@ Value = Any
 
 
 class ListState:
-    """List or union state: the elements that this subtask holds.
-
-    What is put in is copied and stays the caller's. What :meth:`get` gives are the state's own elements: changing one
-    of them in place changes the state."""
+    """List or union state: the elements that this subtask holds."""
 
     def __init__(self, descriptor: OperatorStateDescriptor) -> None:
         self.descriptor = descriptor
@@ -34,16 +30,14 @@ class ListState:
         return list(self._elements)
 
     def add(self, element: Value) -> None:
-        """Raises InvalidRequestError (``bad-operator-state``) for an element that cannot be copied."""
-        self._elements.append(_own(self.descriptor, element))
+        self._elements.append(element)
 
     def add_all(self, elements: Iterable[Value]) -> None:
-        """As :meth:`add`, one after the other."""
-        self._elements.extend(_own(self.descriptor, element) for element in elements)
+        self._elements.extend(elements)
 
     def update(self, elements: Iterable[Value]) -> None:
-        """Replace all of them. Raises as :meth:`add`."""
-        self._elements = [_own(self.descriptor, element) for element in elements]
+        """Replace all of them."""
+        self._elements = list(elements)
 
     def clear(self) -> None:
         self._elements = []
@@ -58,9 +52,7 @@ class ListState:
 
 
 class BroadcastState:
-    """A map that is the same in every subtask, as long as user code changes it everywhere in the same way.
-
-    Who owns its values is as with :class:`ListState`."""
+    """A map that is the same in every subtask, as long as user code changes it everywhere in the same way."""
 
     def __init__(self, descriptor: OperatorStateDescriptor) -> None:
         self.descriptor = descriptor
@@ -70,8 +62,7 @@ class BroadcastState:
         return self._entries.get(key, default)
 
     def put(self, key: Value, value: Value) -> None:
-        """Raises as :meth:`ListState.add`."""
-        self._entries[key] = _own(self.descriptor, value)
+        self._entries[key] = value
 
     def remove(self, key: Value) -> None:
         """A key that is not there is fine."""
@@ -164,18 +155,6 @@ class OperatorStateBackend:
 
         Raises InvalidRequestError (``bad-operator-state``) for values that the declared type cannot hold."""
         return tuple(state.frozen() for state in self._states.values())
-
-
-def _own(descriptor: OperatorStateDescriptor, value: Value) -> Value:
-    """A copy of what a caller puts in, in memory of its own."""
-    try:
-        return bytes(value) if isinstance(value, memoryview) else deepcopy(value)
-    except TypeError as error:
-        raise InvalidRequestError(
-            f"operator state {descriptor.name!r}: expected a value that can be copied: {error}",
-            kind="bad-operator-state",
-            hint="pass plain Python values: bytes in place of a memoryview",
-        ) from error
 
 
 def _column(descriptor: OperatorStateDescriptor, part: str, values: list[Value]) -> pa.Array:

@@ -19,7 +19,7 @@ from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.serializers.keys import only_entries, prefixed_keys
 from statelib.serializers.rows import StateRows, key_groups_of
-from statelib.wire.ragged import Ragged, concat
+from statelib.wire.ragged import Ragged
 
 _PENDING_BYTES = 4 << 20
 """Least that is gathered before what is known of one key is put together."""
@@ -79,9 +79,8 @@ class WrittenKeys:
         descriptor = self.schema.state(state)
         present = before.present.to_numpy(zero_copy_only=False).astype(np.int64)
         more = ~removed_rows(descriptor, values, removed) - present
-        # Where an entry is all of a key, its whole composite key is as good as the key alone; the caller's are copied.
-        own = concat([before.keys]) if self._alone else prefixed_keys(self.schema, descriptor, before.keys)
-        keys = as_arrow(own)
+        # where an entry is all of a key, its whole composite key is as good as the key alone
+        keys = as_arrow(before.keys if self._alone else prefixed_keys(self.schema, descriptor, before.keys))
         changed = np.full(len(keys), self._counts_changes)
         self._pending.append(_Tally(keys, present, more, changed, distinct=one_entry_per_key(descriptor)))
         self._pending_bytes += keys.nbytes

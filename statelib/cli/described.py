@@ -33,7 +33,7 @@ def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
         "directory": opened.directory,
         "checkpoint_id": opened.metadata.checkpoint_id,
         "metadata_version": opened.metadata.version,
-        "written_by": "statelib" if opened.manifest else "flink",
+        "written_by": opened.written_by,
         "operators": [_operator(opened, o, parts.get(o.operator_id), counted) for o in opened.operators],
         "left_out": left_out(opened),
         "late_events": dict(opened.manifest.events.late) if opened.manifest else {},

@@ -17,6 +17,7 @@ from statelib.coordinator.whole_savepoint import Subtask, check_whole
 from statelib.errors import ConflictError, InvalidRequestError, StatelibError
 from statelib.flows.wiring import PLACES, RETRIES, new_attempt
 from statelib.formats.canonical_chunks import Chunk
+from statelib.formats.manifest import SIGNATURE
 from statelib.formats.metadata import encode_metadata
 from statelib.formats.operator_id import operator_id
 from statelib.formats.operator_state import OperatorStateContent
@@ -110,7 +111,7 @@ class NewSavepoint:
         Raises what :func:`check_whole` raises; ConflictError (``location-taken``) if somebody was faster."""
         check_whole(operators, unregistered)
         named = CheckpointMetadata(self.savepoint_id, ()) if like is None else like
-        data = encode_metadata(replace(named, checkpoint_id=self.savepoint_id, operators=tuple(operators)))
+        data = encode_metadata(replace(named, checkpoint_id=self.savepoint_id, operators=tuple(operators))) + SIGNATURE
         if self.storage().publish_metadata(reference, data) != data:
             raise ConflictError(
                 f"{reference.directory}: another savepoint was published here meanwhile", kind="location-taken"

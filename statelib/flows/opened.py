@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError, UnsupportedError
 from statelib.flows.wiring import PLACES
-from statelib.formats.manifest import read_checkpoint_file
+from statelib.formats.manifest import SIGNATURE, read_checkpoint_file
 from statelib.formats.operator_id import operator_id
 from statelib.formats.raw_timers import RawTimers, is_empty, read_raw_timers
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, OperatorState, Origin, SourcePosition
@@ -64,6 +64,11 @@ class Checkpoint:
     @property
     def metadata_size_bytes(self) -> int:
         return len(self.metadata_bytes)
+
+    @property
+    def written_by(self) -> str:
+        """``statelib``, also for what it wrote for Flink, or ``flink``."""
+        return "statelib" if self.manifest or self.metadata_bytes.endswith(SIGNATURE) else "flink"
 
     @property
     def operators(self) -> tuple[OperatorState, ...]:

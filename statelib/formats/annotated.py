@@ -11,7 +11,7 @@ from statelib.errors import CorruptStateError, StatelibError
 from statelib.formats.annotated_groups import EntryReader
 from statelib.formats.change_set import decode_stream, read_groups
 from statelib.formats.keyed_header import read_keyed_header
-from statelib.formats.manifest import FOOT_BYTES, MANIFEST_END, read_body, read_foot
+from statelib.formats.manifest import FOOT_BYTES, MANIFEST_END, SIGNATURE, read_body, read_foot
 from statelib.formats.metadata import read_metadata
 from statelib.formats.operator_state import read_operator_header
 from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle, OperatorStreamStateHandle
@@ -163,10 +163,21 @@ _MANIFEST = "manifest"
 
 def _parse_metadata(reader: Reader) -> None:
     read_metadata(reader)
-    if reader.remaining:
+    if reader.remaining == len(SIGNATURE):  # shorter than any manifest
+        _check_signature(reader)
+    elif reader.remaining:
         with reader.part(_MANIFEST):
             _parse_manifest(reader)
         _check_crc(reader)
+
+
+def _check_signature(reader: Reader) -> None:
+    found = bytes(reader.take(len(SIGNATURE), "signature"))
+    if found != SIGNATURE:
+        raise CorruptStateError(
+            f"{reader.what}: ends with {found!r}, expected {SIGNATURE!r}, a manifest or nothing",
+            kind="corrupt-metadata",
+        )
 
 
 def _parse_manifest(reader: Reader) -> None:

@@ -30,6 +30,9 @@ OWN_STATE_PREFIX = "statelib."
 """Operator states with such names are only written together with a manifest."""
 _START, MANIFEST_END = b"STATELIB", b"BILETATS"
 _HEAD_BYTES, FOOT_BYTES = 16, 16
+SIGNATURE = b"\0written:STATELIB"
+"""The end of ``_metadata`` of a savepoint that statelib wrote for Flink, which has no manifest. It only says who wrote
+the file: one without it is read alike."""
 
 
 def append_manifest(metadata: bytes, manifest: CheckpointManifest) -> bytes:
@@ -60,7 +63,7 @@ def read_checkpoint_file(
     if bytes(view[-len(MANIFEST_END) :]) == MANIFEST_END:
         return _read_own(view, what)
     metadata, end = decode_metadata(view, what)
-    if end != len(view):
+    if end != len(view) and bytes(view[end:]) != SIGNATURE:
         raise _corrupt(what, f"{len(view) - end} unknown bytes behind Flink's part, which ends at offset {end}")
     if expect_manifest or _has_own_state(metadata):
         raise _corrupt(what, f"statelib's manifest is missing at offset {end}: the file was cut short")

@@ -6,11 +6,9 @@ from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
-from statelib.model.key_groups import KeyGroupRange, all_key_groups
+from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
-from statelib.serializers.rows import StateRows
 from statelib.testing.backend_suite import KeyedStateBackendSuite
-from statelib.testing.keyed_samples import all_entries, put_and_reuse, sample_schema, serialized
 
 
 class TestHeap(KeyedStateBackendSuite):
@@ -31,27 +29,6 @@ class _Logging:
     def make(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path) -> KeyedStateBackend:
         inner = super().make(schema, key_group_range, directory)  # type: ignore[misc]
         return ChangelogKeyedStateBackend(inner, self.limit_bytes)
-
-    def test_the_log_is_what_was_written_whatever_its_caller_does_then(self, tmp_path: Path) -> None:
-        schema = sample_schema()
-        backend = self.make(schema, all_key_groups(schema.max_parallelism), tmp_path / "backend")
-        put_and_reuse(backend, "totals", ["a", "b"], [{"count": 7, "last": "seven"}, {"count": 8, "last": None}])
-        put_and_reuse(backend, "visits", ["a", "b"], [[1, 2], [3]])
-        put_and_reuse(backend, "visits", ["b", "c"], [None, [4]])
-        assert isinstance(backend, ChangelogKeyedStateBackend)
-        changes = backend.changes_since(0)
-        if changes is None:
-            assert self.limit_bytes == 0
-        else:
-            kept = {state.name: _entries(change.kept) for state, change in zip(schema.states, changes, strict=True)}
-            assert kept == all_entries(backend)
-            removed = [change.removed.to_list() for change in changes]
-            assert removed == [[], [], serialized(schema, "visits", ["b"]).to_list(), []]
-        backend.close()
-
-
-def _entries(rows: StateRows) -> dict[bytes, bytes]:
-    return dict(zip(rows.keys.to_list(), rows.values.to_list(), strict=True))
 
 
 class TestHeapWithLog(_Logging, TestHeap):

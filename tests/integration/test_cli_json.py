@@ -49,7 +49,14 @@ CALLS = {
     "catalog check": "",
     "catalog rebuild": "--merge --dry-run",
 }
-ELSEWHERE = {"savepoint create", "bootstrap", "import-statestore", "checkpoints release", "pipelines discard"}
+ELSEWHERE = {
+    "savepoint create",
+    "bootstrap",
+    "import-statestore",
+    "checkpoints release",
+    "pipelines discard",
+    "pipelines stop",
+}
 """Called below, in test_bootstrap_on_spark.py, test_statestore_import.py, test_quarantine_flow.py and
 test_without_file.py."""
 
@@ -96,4 +103,6 @@ def test_a_refusal_is_an_answer_too(shop: Deployment) -> None:
 
 def test_commands_with_spark(shop: Deployment, root: Path, spark: SparkSession) -> None:
     assert_keys(ANSWERS["savepoint create"], told(shop, "savepoint", "create", "sales", "--note", "for machines"))
+    assert_keys(ANSWERS["pipelines stop"], told(shop, "pipelines", "stop", "sales", "--savepoint"))
+    told(shop, "pipelines", "resume", "sales")
     assert_keys(CHECKED, told(shop, "bootstrap", root / "history.yaml", "-t", root / "flink", "--check"))

@@ -20,7 +20,6 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, n
 from statelib.model.types import LONG, STRING, VOID, StateType, Tuple
 from statelib.serializers.keys import encode_keys, key_groups
 from statelib.serializers.windows import MOMENT
-from statelib.testing.keyed_samples import MEANS, put_and_reuse
 
 GROUPS = 16
 
@@ -92,16 +91,6 @@ def test_reads_and_loads_are_no_writes() -> None:
         target.read("total", rows.keys)
     assert (source.keys_changed, target.keys_changed) == (2, 0)
     assert [s.total_entries for s in target.statistics()] == [2, 0, 0, 0]
-
-
-def test_keys_are_counted_whatever_their_caller_does_with_them_then() -> None:
-    schema = KeyedStateSchema(STRING, GROUPS, (MEANS,))
-    backend = WrittenKeys(HeapKeyedStateBackend(schema, KeyGroupRange(0, GROUPS - 1)), empty=True)
-    backend.count_changes()
-    held = put_and_reuse(backend, "means", ["a", "b"], [1.0, 2.0])
-    held += put_and_reuse(backend, "means", ["b", "c"], [3.0, 4.0])
-    assert all(memory() is None for memory in held)
-    assert backend.keys_changed == 3
 
 
 Entries = dict[str, set[tuple[int, int]]]

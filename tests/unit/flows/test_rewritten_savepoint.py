@@ -5,10 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from statelib.errors import StatelibError
+from statelib.errors import CorruptStateError, StatelibError
 from statelib.flows.new_savepoint import NewSavepoint, SavepointWriter
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
+from statelib.formats.annotated import annotate_metadata
+from statelib.formats.manifest import SIGNATURE
 from statelib.formats.operator_id import operator_id
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
@@ -49,6 +51,20 @@ def data(opened: Checkpoint, uid: str) -> list[bytes]:
 
 def names(opened: Checkpoint, uid: str) -> list[str]:
     return [s.name for s in opened.select(uid).schema().states]
+
+
+def test_it_says_that_statelib_wrote_it(saved: Checkpoint) -> None:
+    """Also without a manifest; and without the signature, which only says so, it is the same savepoint."""
+    assert (saved.manifest, saved.written_by) == (None, "statelib")
+    fields = annotate_metadata(saved.metadata_bytes)
+    assert [part.problem for part in fields] == [""]
+    (file,) = Path(saved.directory.removeprefix("file://")).glob("_metadata")
+    file.write_bytes(saved.metadata_bytes.removesuffix(SIGNATURE))
+    unsigned = open_checkpoint(saved.directory)
+    assert (unsigned.written_by, unsigned.metadata) == ("flink", saved.metadata)
+    file.write_bytes(saved.metadata_bytes[:-1])
+    with pytest.raises(CorruptStateError, match="unknown bytes behind"):
+        open_checkpoint(saved.directory)
 
 
 def test_what_was_added_is_read_back(saved: Checkpoint) -> None:

@@ -184,7 +184,7 @@ def test_entries_that_do_not_belong(batches: list[StateRows], kind: str) -> None
 
 
 def test_wrong_requests() -> None:
-    with pytest.raises(InvalidRequestError, match="1 states, expected 2"):
+    with pytest.raises(InvalidRequestError, match="1 state, expected 2"):
         CanonicalStream(SCHEMA, ALL, [NO_ROWS], False)
     with pytest.raises(InvalidRequestError, match="0-128"):
         CanonicalStream(ONE_STATE, KeyGroupRange(0, 128), [NO_ROWS], False)
