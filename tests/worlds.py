@@ -62,6 +62,13 @@ def publish_here(
     """The snapshot job of a pending checkpoint or savepoint, subtask after subtask."""
     plan = plan_snapshot(deployment, pipeline, checkpoint_id)
     assert plan is not None
+    publish_planned(deployment, pipeline, plan, events)
+
+
+def publish_planned(
+    deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, events: pa.Table | None = None
+) -> None:
+    """What the job does once it has planned."""
     work = Work(deployment, pipeline, plan)
     events = event_schema(pipeline).empty_table() if events is None else events
     parts = [events.filter(pa.array(mask)) for mask in owned(pipeline, plan, events)]

@@ -3,6 +3,8 @@
 They go through the steps that the generated DAGs have a task each for (:mod:`plugins.statelib_airflow.steps`).
 """
 
+import hashlib
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,17 +24,25 @@ if TYPE_CHECKING:
 
     from statelib.flows.checkpoint import Begun
 
+SNAPSHOT = "snapshot.py"
+"""The job that writes a checkpoint or savepoint."""
+
 
 class StatelibSparkOperator(SparkSubmitOperator):
     """One of statelib's Spark jobs. Everything else is as in SparkSubmitOperator: master, deploy mode and resources
     come from its connection (``conn_id``, by default ``spark_default``), its arguments and Spark's own configuration.
 
     The driver's environment gets what the statelib connection says when the task runs; it is in no template field,
-    and so never shown."""
+    and so never shown.
+
+    In deploy mode ``cluster`` the provider reattaches a retry to the driver of the try before (``durable``). It does so
+    here for a snapshot with the same arguments, hence of the same checkpoint, and for nothing else: a driver of another
+    checkpoint writes what nobody will check, and a rehearsal proves what the storage holds at its own time."""
 
     def __init__(self, *, script: str, statelib_conn_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(application=job(script), **kwargs)
         self.statelib_conn_id = statelib_conn_id
+        self._reattaches = script == SNAPSHOT
 
     @property
     def statelib(self) -> StatelibHook:
@@ -41,7 +51,20 @@ class StatelibSparkOperator(SparkSubmitOperator):
     def _get_hook(self) -> "SparkSubmitHook":
         hook = super()._get_hook()
         hook._env_vars = {**(self.env_vars or {}), **self.statelib.settings()} or None
+        if hook._is_yarn_cluster_mode and not hook._yarn_track_via_rm_api:
+            self.durable = False  # the provider finds no driver again then, and refuses to run with it
         return hook
+
+    def execute(self, context: "Context") -> Any:
+        """Submit the job and wait for it, or wait for the driver of an earlier try that does just the same."""
+        if self._reattaches:
+            submitted = json.dumps([self.application, *map(str, self.application_args or [])])
+            digest = hashlib.sha256(submitted.encode()).hexdigest()[:16]
+            self.external_id_key = f"{SparkSubmitOperator.external_id_key}.{digest}"
+            self._K8S_DRIVER_STATUS_KEY = f"{SparkSubmitOperator._K8S_DRIVER_STATUS_KEY}.{digest}"
+        else:
+            self.durable = False
+        return super().execute(context)
 
 
 class CheckpointOperator(StatelibSparkOperator):
@@ -50,7 +73,8 @@ class CheckpointOperator(StatelibSparkOperator):
     along with the asset event too.
 
     ``pipeline``: its name, or the path of its file. Safe to retry and to clear: a retry begins a checkpoint that
-    supersedes the one of the try before, and an interval that the state holds is not applied again. Give the DAG a
+    supersedes the one of the try before, whose driver may go on in the cluster but can publish nothing that counts,
+    and an interval that the state holds is not applied again. Give the DAG a
     timetable with data intervals (CronDataIntervalTimetable) and ``max_active_runs=1``.
     Events that are not complete, as ``source.ready``
     of the pipeline file says it, fail the try; let SourceReadyOperator wait before, and then ``assume_ready``."""
@@ -59,7 +83,7 @@ class CheckpointOperator(StatelibSparkOperator):
 
     def __init__(self, *, pipeline: str, assume_ready: bool = False, **kwargs: Any) -> None:
         kwargs.setdefault("name", "statelib.{{ task.pipeline }}.{{ task.task_id }}")
-        super().__init__(script="snapshot.py", **kwargs)
+        super().__init__(script=SNAPSHOT, **kwargs)
         self.pipeline, self.assume_ready = pipeline, assume_ready
         if type(self).updates_asset and not is_path(pipeline) and not self.outlets:
             self.outlets.append(steps.state_asset(pipeline))
