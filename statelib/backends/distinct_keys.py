@@ -47,7 +47,7 @@ class KeyCounter:
         self._part: KeyGroupRange | None = None
         self._counts = no_keys(self._whole).keys
         self._alone = len(schema.states) == 1 and one_entry_per_key(schema.states[0])
-        self._distinct: pa.LargeBinaryArray = pa.array([], pa.large_binary())
+        self._distinct: pa.LargeBinaryArray = pa.nulls(0, pa.large_binary())
         self._pending: list[pa.LargeBinaryArray] = []
         self._pending_bytes = 0
 

@@ -44,7 +44,7 @@ class _Tally:
 
 
 _NO_COUNTS = np.empty(0, np.int64)
-_NOTHING = _Tally(pa.array([], pa.large_binary()), _NO_COUNTS, _NO_COUNTS, np.empty(0, np.bool_), distinct=True)
+_NOTHING = _Tally(pa.nulls(0, pa.large_binary()), _NO_COUNTS, _NO_COUNTS, np.empty(0, np.bool_), distinct=True)
 
 
 class WrittenKeys:

@@ -124,8 +124,8 @@ def test_operator_ids_come_from_uids(snapshot: Snapshot) -> None:
 def test_written_as_version_3_it_reads_back_equal(snapshot: Snapshot) -> None:
     metadata, _, _ = snapshot.metadata()
     operators = tuple(dataclasses.replace(operator, name="", uid="") for operator in metadata.operators)
-    as_v3 = dataclasses.replace(metadata, operators=operators, version=3)
-    data = encode_metadata(metadata)
+    as_v3 = dataclasses.replace(metadata, operators=operators, version=3, properties=b"")
+    data = encode_metadata(as_v3)
     assert decode_metadata(data) == (as_v3, len(data))
 
 

@@ -112,4 +112,4 @@ def test_native_savepoints_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StatelibError) as caught:
         rewrite(source, NewSavepoint(str(tmp_path), "again"))
     assert caught.value.kind == "not-canonical"
-    assert [path.name for path in (tmp_path / "savepoint-again-1").iterdir()] == []
+    assert list(tmp_path.iterdir()) == []

@@ -48,6 +48,6 @@ def test_nothing_is_dropped_where_nothing_is_null():
 
 def test_null_keys_fail_where_they_must():
     for call in (lambda: keyed_events(pipeline(["k"], "fail"), EVENTS), lambda: key_array(pipeline(["k"]), EVENTS)):
-        with pytest.raises(InvalidRequestError, match="p: key column k is null in 1 events") as caught:
+        with pytest.raises(InvalidRequestError, match="p: key column k is null in 1 event") as caught:
             call()
         assert caught.value.kind == "null-key"

@@ -108,7 +108,7 @@ def test_a_key_of_several_columns(local):
         ({"k": ["a"], "n": [1.5], "who": ["x"]}, "expected the types"),
         ({"k": ["a", "z"], "n": [1, 1], "who": ["x", "x"]}, "key k='z' is not among the 2 keys"),
         ({"k": ["b", "a", "b"], "n": [1, 1, 1], "who": ["x"] * 3}, "key k='b' is there 2 times, expected once"),
-        ({"k": pa.array([None], pa.string()), "n": [1], "who": ["x"]}, "key column k is null in 1 rows"),
+        ({"k": pa.array([None], pa.string()), "n": [1], "who": ["x"]}, "key column k is null in 1 row"),
     ],
 )
 def test_a_bad_result_is_refused(local, result, message):

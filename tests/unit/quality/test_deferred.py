@@ -17,7 +17,7 @@ def loaded():
 def judged(name, **parameters):
     check = Check(name, Library(name, {"column": "kind", **parameters}), str, Severity.FAIL)
     table = pd.DataFrame({"key": [1, 2, 3, 4], "kind": ["a", "a", "b", "b"]})
-    return [result.passed for result in validate([Frame(name, ("key",), table, (check,))], sys.argv[1] + "/" + name)]
+    return [result.passed for result in validate([Frame(name, ("key",), table, (check,))]).results]
 
 even = {"values": ["a", "b"], "weights": [0.5, 0.5]}
 assert judged("ExpectColumnValuesToNotBeNull") == [True]
