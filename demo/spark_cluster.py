@@ -13,13 +13,15 @@ from typing import Any
 import psutil
 
 from demo.processes import family, kill, unused_ports
+from statelib.storage.objects_clients import ALLOW_HTTP
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 PATIENCE_S = 300.0
 STOP_AFTER_S = 10.0
 _DAEMON = {"SPARK_DAEMON_MEMORY": "256m"}
 NOT_FOR_WORKERS = ("AIRFLOW", "STATELIB_")
-"""Executors inherit the environment of their worker. Of the deployment they need the storage's credentials only."""
+"""Executors inherit the environment of their worker. Of the deployment they need the storage's credentials, and whether
+these may be sent to an ``http:`` endpoint, only."""
 
 
 class SparkClusterError(RuntimeError):
@@ -31,7 +33,11 @@ class SparkCluster:
 
     def __init__(self, directory: Path, environment: Mapping[str, str]) -> None:
         self._directory = directory
-        kept = {name: value for name, value in environment.items() if not name.startswith(NOT_FOR_WORKERS)}
+        kept = {
+            name: value
+            for name, value in environment.items()
+            if name == ALLOW_HTTP or not name.startswith(NOT_FOR_WORKERS)
+        }
         self._environment = kept | _DAEMON
         self.port, self._web = unused_ports(2)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}

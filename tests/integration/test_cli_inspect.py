@@ -31,7 +31,7 @@ def test_ours_has_entries_sizes_bars_and_files(shop: Deployment) -> None:
     assert re.search(r"├── 0 0-63   █+·* \d entries, \d\.\d KiB$", told, re.MULTILINE)
     assert re.search(r"key groups 0-127, 4 a bar, at most 4 entries in one\n.*└── \|[ ▁-█]{32}\|$", told, re.MULTILINE)
     assert re.search(r"canonical, \d\.\d KiB: [0-9a-f]{32}-0-0$", told, re.MULTILINE)
-    assert "operator state, split_distribute, 1 elements" in told
+    assert "operator state, split_distribute, 1 element" in told
 
 
 def test_the_parts_of_the_json_add_up(shop: Deployment) -> None:

@@ -20,7 +20,7 @@ START_MS = 1_700_000_000_000 // HOUR * HOUR
 FAR_MS = 9_000_000_000_000
 PIPELINE = """\
 name: ending
-source: {path: "{data}/{start:%Y-%m-%dT%H}", columns: {k: long, n: long, t: instant}}
+source: {path: "{data}/{start}-{end}", columns: {k: long, n: long, t: instant}}
 key: [k]
 states:
   sums: {kind: reducing, value: {agg: sum, of: n}, window: {time: t, tumbling: 1h, allowed_lateness: 6h, retain: 0s}}
