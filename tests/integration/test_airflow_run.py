@@ -171,6 +171,8 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
     assert client.xcom(replayed, "register")["id"] == 4
     assert lines(world, 4) == lines(world, 2), "the replayed day gives the same state at another parallelism"
 
+    check_what_was_told(world.told, world.records(STREAKS))
+
     world.succeed(world.trigger(f"{STREAKS}.savepoint", {"target": str(target), "stop": "drain"}))
     drained = world.records(STREAKS)[-1]
     assert (drained.checkpoint_id, drained.stop, drained.state) == (5, StopMode.DRAIN, CheckpointState.COMPLETED)
@@ -182,7 +184,6 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
     client.clear(dag, refused.run_id)
     world.succeed(world.wait("2013-01-03", dag))
 
-    check_what_was_told(world.told, world.records(STREAKS))
     manual = world.trigger(dag, {})
     assert manual.state == "failed"
     assert "data interval" in client.failed_log(manual)
