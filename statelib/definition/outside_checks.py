@@ -5,6 +5,7 @@ does: what is certainly wrong is a fault, and what cannot be found here is a war
 """
 
 import importlib.util
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -84,7 +85,7 @@ def _check_functions(pipeline: Pipeline) -> Iterator[tuple[Problem, bool]]:
 def _check_function(reference: str) -> tuple[str, bool] | None:
     """What is wrong with a function, and whether that is certain; None where it is there."""
     package = reference.partition(":")[0].partition(".")[0]
-    if importlib.util.find_spec(package) is None:
+    if package not in sys.modules and importlib.util.find_spec(package) is None:
         return f"{reference}: there is no package {package!r} on this host: the cluster must have it", False
     try:
         resolve(reference)

@@ -39,6 +39,7 @@ LOOKS = [
     "savepoint dispose sales/4 --dry-run",
     "run sales --start 2013-01-03 --end 2013-01-04 --dry-run",
     "catalog rebuild --merge --dry-run",
+    "catalog check",
 ]
 WRITES = {
     "bootstrap",
@@ -46,13 +47,14 @@ WRITES = {
     "checkpoints release",
     "import-statestore",
     "pipelines cancel",
+    "pipelines discard",
     "pipelines fork",
     "pipelines resume",
     "pipelines stop",
     "savepoint create",
     "savepoint rewrite",
 }
-"""Commands that are there to write, and have no way to look only."""
+"""Commands that are there to write. ``pipelines discard`` has a dry run, but only for a pipeline without a file."""
 READ_ONLY = [Fault("status", method, times=1_000_000, status=403) for method in ("PUT", "POST", "DELETE")]
 STRAY = "sales/chk-5/ffffffffffffffffffffffffffffffff-0-0"
 """What an attempt that nobody knows of left."""
