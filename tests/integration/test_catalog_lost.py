@@ -17,6 +17,7 @@ from test_incremental_flow import events as sharing_events
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.catalog import engine
+from statelib.catalog.migration import REVISION
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, RetryableError, StatelibError
 from statelib.flows.checkpoint import begin, register
 from statelib.flows.cleanup import collect_garbage, dispose, retire
@@ -222,7 +223,7 @@ def test_a_replaced_catalog_is_noticed_by_a_process_that_lives_on(here: Deployme
     other.close()
     (tmp_path / "other.db").replace(file)
     for catalog in (lambda: kept.head(NAME), here.catalog):
-        with pytest.raises(InvalidRequestError, match="expected schema 0005, found 0001"):
+        with pytest.raises(InvalidRequestError, match=f"expected schema {REVISION}, found 0001"):
             catalog()
     (tmp_path / "backup.db").replace(file)
     assert here.catalog().head(NAME).head == kept.head(NAME).head == 2
