@@ -168,4 +168,6 @@ class _Played:
 
 
 def _deleted(record: CheckpointRecord) -> CheckpointRecord:
-    return replace(record, state=CheckpointState.DELETED)
+    """What was disposed of in quarantine was never completed."""
+    completed_at_ms = record.completed_at_ms if record.state is CheckpointState.COMPLETED else None
+    return replace(record, state=CheckpointState.DELETED, completed_at_ms=completed_at_ms)
