@@ -68,9 +68,12 @@ def call(words: tuple[str, ...], directory: Path) -> None:
     if result.exit_code:
         lines = result.stderr.splitlines()
         if "--json" in options:
-            assert json.loads(result.stdout)["error"], result.output
+            answer = json.loads(result.stdout)
+            assert "error" in answer or '"unreadable":' in result.stdout, result.output
         else:
-            assert "DAMAGED" in result.stdout or lines[0].startswith("statelib: "), result.output
+            flat = " ".join(result.stdout.replace("│", " ").split())
+            named = any(word in flat for word in ("DAMAGED", "unread ", "cannot be read", "not read", "unknown"))
+            assert named or result.stderr.startswith("statelib: "), (words, result.output)
         assert len(lines) <= 12, result.stderr
 
 
