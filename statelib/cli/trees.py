@@ -94,7 +94,7 @@ def _add_operator_state(branch: Tree, state: Json) -> None:
     for serializer in state["opaque"]:
         _add(found, f"opaque: only a Flink job with {serializer} reads it; exported as its bytes", "yellow")
     if "unreadable" in state:
-        _add(found, state["unreadable"], "yellow")
+        _add(found, f"cannot be read: {state['unreadable']}", "yellow")
 
 
 def _add_subtasks(branch: Tree, operator: Json) -> None:
