@@ -83,11 +83,11 @@ def admit(connection: Connection, head: PipelineHead, request: BeginRequest) -> 
     if is_discarded(connection, head):
         raise discarded(head)
     if head.cancelled and (request.stop or request.kind is SnapshotKind.CHECKPOINT):
-        again = f"statelib savepoint create {name}" if request.stop else f"statelib pipelines resume {name}"
+        save, resume = f"statelib savepoint create {name} takes a savepoint of it", f"statelib pipelines resume {name}"
         raise InvalidRequestError(
             f"pipeline {name} is cancelled: {CheckpointFailureReason.PERIODIC_SCHEDULER_SHUTDOWN.message}",
             kind="pipeline-cancelled",
-            hint=again,
+            hint=save if request.stop else resume,
         )
     if request.kind is not SnapshotKind.CHECKPOINT:
         return

@@ -25,6 +25,12 @@ DRAINED = "drained: its event-time timers have fired and its windows are closed"
 """Said of a savepoint that stopped its pipeline at the end of event time."""
 
 
+def too_late(state: str, events: int) -> str:
+    """Return the sentence that says how many events of an interval a windowed state did not count."""
+    were = "was too late for its window" if events == 1 else "were too late for their windows"
+    return f"state {state}: {amount(events, 'event')} of this interval {were}"
+
+
 def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
     """For machines. Of an operator whose state cannot be read, ``unreadable`` says why. ``counted``: read all
     of it, to know the entries of what has no manifest."""
@@ -189,7 +195,7 @@ def print_snapshot(opened: Checkpoint) -> None:
         _print_operator_states(operator)
     for state, events in told["late_events"].items():
         line()
-        line(f"state {state}: {amount(events, 'event')} of this interval were too late for their windows")
+        line(too_late(state, events))
     if told["files"]:
         columns = [Column("file"), Column("size", right=True), Column("crc32c"), Column("key groups")]
         rows = [[f["path"], size(f["size_bytes"]), f["crc32c"], f["key_groups"]] for f in told["files"]]

@@ -8,7 +8,7 @@ from rich.segment import Segments
 from rich.text import Text
 from rich.tree import Tree
 
-from statelib.cli.described import DRAINED
+from statelib.cli.described import DRAINED, too_late
 from statelib.cli.output import UNBOUNDED, count, line, out, size, width
 from statelib.model.amounts import amount
 
@@ -32,7 +32,7 @@ def print_tree(told: Json) -> None:
         _add_operator(tree, operator)
     _add_files(tree, told)
     for state, events in told["late_events"].items():
-        _add(tree, f"state {state}: {amount(events, 'event')} of this interval were too late for their windows")
+        _add(tree, too_late(state, events))
     if told["drained"]:
         _add(tree, DRAINED)
     if told["restored_from"]:

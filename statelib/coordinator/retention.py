@@ -70,7 +70,7 @@ def retained(
     system's and not in use, its head too; what is a user's stays.
     """
     stored = sorted((r for r in records if r.state in _STORED), key=_id, reverse=True)
-    kept = {r.checkpoint_id: "its user's" for r in stored if r.owner is not Owner.SYSTEM}
+    kept = {r.checkpoint_id: _users(r) for r in stored if r.owner is not Owner.SYSTEM}
     _keep(kept, in_use, "in use: a restore reads it, or a pending checkpoint builds on it")
     if policy.discards_all(status):
         return _only(stored, kept)
@@ -90,6 +90,11 @@ def retained(
     aside = [r for r in stored if r.state is CheckpointState.QUARANTINED and r.checkpoint_id > oldest]
     _keep(kept, _ids(aside[: policy.count]), f"one of the newest {policy.count} in quarantine")
     return _only(stored, kept)
+
+
+def _users(record: CheckpointRecord) -> str:
+    what = "a savepoint" if record.kind is SnapshotKind.SAVEPOINT else "a checkpoint"
+    return f"{what}, which is its user's"
 
 
 def history(records: Sequence[CheckpointRecord], head: CheckpointId | None) -> frozenset[CheckpointId]:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from statelib.definition.source_parts import source_parts
 from statelib.flows.checkpoint import begin
 from statelib.flows.snapshot import plan_snapshot
 from statelib.flows.wiring import Deployment
@@ -48,13 +49,15 @@ places = (
 )
 here = Deployment(*places)
 pipeline = here.pipeline("slow")
-begun = begin(here, pipeline, DataInterval(0, 86_400_000), "test")
+interval = DataInterval(0, 86_400_000)
+begun = begin(here, pipeline, interval, "test")
 events = pa.table({"key": [f"key-{n}" for n in range(2000)], "amount": pa.array(range(2000), pa.int64())})
 if sys.argv[3:] == ["spark"]:
     from statelib.spark.driver import run_snapshot
     from statelib.spark.session import new_session
 
-    pq.write_table(events, f"{here.data}/x")
+    (part,) = source_parts(pipeline, here.data, interval)
+    pq.write_table(events, part.path)
     spark = new_session("slow", "local[1]")
     print("ready", flush=True)
     run_snapshot(spark, SlowDeployment(*places), pipeline, begun.checkpoint_id)

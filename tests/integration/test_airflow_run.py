@@ -35,7 +35,9 @@ NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks
 MARKED = PipelineName("marked_failed")
 """A copy of :data:`ROUTES`."""
 WAITING = PipelineName("waiting")
-"""A copy of :data:`STREAKS` whose source says when it is ready."""
+"""A copy of :data:`STREAKS` whose source says when it is ready: when :data:`UPSTREAM` has a new state, for one."""
+UPSTREAM = PipelineName("upstream")
+"""A copy of :data:`ROUTES` that never runs: only the test speaks of its state."""
 DAG = f"{NAME}.checkpoint"
 PATIENCE_S = 600.0
 DAY_MS = 86_400_000
@@ -82,11 +84,12 @@ def world(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Iterator[Worl
     for name in (NAME, STREAKS, ROUTES):
         text = (places.checkout / "dags" / "pipelines" / f"{name}.yaml").read_text()
         (pipelines / f"{name}.yaml").write_text(text.replace("delay_s: 10", "delay_s: 1"))
-    copied = (pipelines / f"{ROUTES}.yaml").read_text().replace(ROUTES, MARKED)
-    (pipelines / f"{MARKED}.yaml").write_text(copied)
+    routes = (pipelines / f"{ROUTES}.yaml").read_text()
+    for name in (MARKED, UPSTREAM):
+        (pipelines / f"{name}.yaml").write_text(routes.replace(ROUTES, name))
     ready = (
         "  ready:\n    marker: '{data}/done/{start:%Y-%m-%d}'\n"
-        f"    asset: {state_asset_uri(MARKED)}\n    poke_interval: 1s\n"
+        f"    asset: {state_asset_uri(UPSTREAM)}\n    poke_interval: 1s\n"
     )
     waiting = (pipelines / f"{STREAKS}.yaml").read_text().replace(f"name: {STREAKS}", f"name: {WAITING}")
     (pipelines / f"{WAITING}.yaml").write_text(waiting.replace("  columns:\n", f"{ready}  columns:\n"))
@@ -225,7 +228,7 @@ def test_a_run_waits_without_a_worker_until_its_source_is_ready(world: World) ->
     wait_for(deferred, "a wait for the asset")
     assert world.records(WAITING) == []
     assets = client.call("GET", "/assets?limit=100")["assets"]
-    (asset,) = [asset["id"] for asset in assets if asset["uri"] == state_asset_uri(MARKED)]
+    (asset,) = [asset["id"] for asset in assets if asset["uri"] == state_asset_uri(UPSTREAM)]
     client.call("POST", "/assets/events", {"asset_id": asset})
     world.succeed(world.wait(day, dag))
     assert _states(world, WAITING) == [CheckpointState.COMPLETED]

@@ -61,7 +61,7 @@ def test_orphans_are_listed_unless_delete_is_given(here: Deployment) -> None:
     assert f"chk-{left}/_metadata" in shown.stdout
     assert "3 orphans" in shown.stdout
     assert "nothing was deleted" in shown.stdout
-    assert shown.stderr == "1 more files were left alone: not statelib's\n"
+    assert shown.stderr == "left alone: 1 more file, not statelib's\n"
     (told,) = json.loads(said(here, "orphans", "--json", "--grace", "36h"))
     assert (len(told["files"]), told["deleted"]) == (3, False)
     assert "3 orphans" in said(here, "orphans", "--delete")

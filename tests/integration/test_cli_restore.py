@@ -145,7 +145,7 @@ def test_the_directory_of_another_pipeline_is_refused(untouched: Deployment) -> 
     ("change", "message"),
     [
         (lambda text: text.replace("agg: max", "agg: min").replace("best:", "worst:"), "stored state 'best'"),
-        (lambda text: text.replace("backend: rocksdb", "backend: heap"), "holds RocksDB's files"),
+        (lambda text: text.replace("backend: rocksdb", "backend: heap"), "expected the native form of the backend"),
         (lambda text: text.replace("parallelism: 2", "parallelism: 2\nmax_parallelism: 64"), "max_parallelism"),
     ],
 )

@@ -86,7 +86,7 @@ def test_the_plan_says_what_is_kept_and_why(tmp_path: Path) -> None:
     saved = save(here, "kept")
     told = json.loads(said(here, "gc", "--dry-run", "--json"))
     assert {each["checkpoint_id"]: each["because"] for each in told["retired"][0]["kept"]} == {
-        saved: "its user's",
+        saved: "a savepoint, which is its user's",
         4: "the head",
         3: "one of the newest 2 of the history",
     }

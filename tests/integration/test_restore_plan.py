@@ -21,9 +21,7 @@ def test_a_plan_is_the_same_after_json_and_its_text_tells_all(tmp_path: Path) ->
     told = plan.describe()
     assert "- leaves behind: 5\n- aborts, because it is under way: 6\n" in told
     read = plan.reads[1]
-    assert (
-        f"- subtask 1 (key groups 43-85) reads 2 handle(s): 0-63, 64-127; {read.size_bytes:,} bytes, 8 entries" in told
-    )
+    assert f"- subtask 1 (key groups 43-85) reads 2 handles: 0-63, 64-127; {read.size_bytes:,} bytes, 8 entries" in told
 
 
 def test_the_estimate_is_that_of_the_newest_measured_restore_and_its_bytes_are_those_of_the_plan(

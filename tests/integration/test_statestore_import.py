@@ -142,7 +142,7 @@ def test_the_same_from_a_shell(spark: SparkSession, queries: Path, here: Deploym
     assert "'nope'" in refused(here, *words, "--value", "nope=value.count")
     assert "nothing says where 'sold' comes from" in refused(here, *words, "--option", "operatorId=0")
     lines = said(here, *words, "--key", "shop=key.shop", "--value", "sold=value.count", "--value", "amount=value.sum")
-    assert lines.splitlines()[0].startswith("p/1 holds 3 entries, in file:")
+    assert lines.splitlines()[0].startswith("p/1 holds 3 keys, 3 entries, in file:")
     assert lines.splitlines()[1] == "next: statelib restore p 1"
     assert totals(here, 1) == expected(sales(0), sales(6))
     assert spark.range(1).count() == 1, "a session that was there before stays"

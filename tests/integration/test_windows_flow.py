@@ -151,7 +151,7 @@ def test_savepoints_exports_and_diffs(tmp_path: Path) -> None:
     run_day(here, 2, passes(("a", "N", 17), ("c", "S", 40)))
     told = said(here, "inspect", "toll/3", columns=300)
     assert "timewindow" in told
-    assert "state hourly: 1 events of this interval were too late for their windows" in told
+    assert "state hourly: 1 event of this interval was too late for its window" in told
     changes = one.diff(resolve(here, "toll/3"))
     found = changes.to_arrow("hourly").select(["key", "change", "before", "after"]).to_pylist()
     gone, new = {"change": "removed", "before": 1, "after": None}, {"change": "added", "before": None, "after": 1}
