@@ -1,16 +1,17 @@
-# Everything runs in .work/venv, which the first verb sets up; nothing is written outside .work, except that
-# PostgreSQL's throw-away files lie in the system's temporary directory, where its unprivileged user may go.
+# Everything runs in .work/venv, which the first verb sets up; nothing is written outside .work, except dist/ by
+# `make wheel`, and PostgreSQL's throw-away files in the system's temporary directory, where its unprivileged user may go.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story up cluster page pictures test test-all test-faults soak simulate mutants check docs format pins bench bench-all
+.PHONY: help setup demo story up cluster page pictures test test-all test-faults soak simulate mutants check docs format wheel pins bench bench-all
 
 PYTHON ?= python3
 PORT ?= 8080
 WORKERS ?= 3
 BIN := .work/venv/bin
-export PYTHONPATH := $(CURDIR)
 # Hundreds of processes are started here; where nothing may be written, each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
+# The checkout is installed: no other one shall be imported in its place.
+unexport PYTHONPATH
 
 help:  ## print these verbs
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s %s\n", $$1, $$2}'
@@ -57,13 +58,13 @@ test-faults: setup java  ## faults as often as is promised (long), then goals G1
 		$(BIN)/python -m tests.benchmarks --rows G11 --runs 7 && $(BIN)/python -m tests.faults_table $(FAULTS) && exit $$failed
 
 soak: setup  ## kill and stop workers at random instants for long (ARGS="--minutes 60 --seed 1")
-	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m soak $(ARGS)
+	@PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m soak $(ARGS)
 
 simulate: setup  ## simulated histories of rivals, deaths and lost replies by seed (ARGS="<first seed> <how many>")
-	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m test_simulation $(ARGS)
+	@PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m test_simulation $(ARGS)
 
 mutants: setup  ## change the protocol's code in many small ways: do the tests notice? (ARGS="--sample 60 --seed 1")
-	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m mutation $(ARGS)
+	@PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m mutation $(ARGS)
 
 check: setup  ## lint, types, layers, spelling
 	$(BIN)/ruff check .
@@ -79,8 +80,12 @@ format: setup  ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+wheel: setup  ## build the wheel and the source distribution into dist/, the same bytes for the same commit
+	@$(BIN)/hatchling build
+
 pins: setup  ## compile requirements*.txt from requirements*.in
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements.in -o requirements.txt
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-build.in -o requirements-build.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-dev.in -o requirements-dev.txt
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-endpoint.in -o requirements-endpoint.txt
 

@@ -5,8 +5,7 @@ It applies the same pipeline as ``carrier_streaks.checkpoint``: run one of the t
 from datetime import UTC, datetime
 
 from airflow.sdk import CronDataIntervalTimetable, dag, task
-
-from plugins.statelib_airflow.operators import CheckpointOperator, SavepointOperator
+from statelib_airflow.operators import CheckpointOperator, SavepointOperator
 
 
 @dag(

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG
-
-from plugins.statelib_airflow import cleanup_tasks, forms
+from statelib_airflow import cleanup_tasks, forms
 
 ABOUT = """\
 ### state_cleanup

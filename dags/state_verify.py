@@ -3,10 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG
-
-from plugins.statelib_airflow import cleanup_tasks, forms
-from plugins.statelib_airflow.operators import VerifyOperator
-from plugins.statelib_airflow.places import pipelines_directory
+from statelib_airflow import cleanup_tasks, forms
+from statelib_airflow.operators import VerifyOperator
+from statelib_airflow.places import pipelines_directory
 
 ABOUT = """\
 ### state_verify

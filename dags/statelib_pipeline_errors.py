@@ -4,8 +4,8 @@ Airflow stops scheduling all DAGs of a file with an import error; this file has 
 """
 
 from airflow.sdk.exceptions import AirflowException
+from statelib_airflow.places import pipelines_directory
 
-from plugins.statelib_airflow.places import pipelines_directory
 from statelib.definition.pipeline import load_pipelines
 
 

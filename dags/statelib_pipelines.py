@@ -11,14 +11,14 @@ from typing import Any
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, TaskGroup, TriggerRule, get_parsing_context
 from airflow.sdk.definitions.callback import SyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+from statelib_airflow import disposing, forms, observing, restoring, tasks
+from statelib_airflow.links import link_checkpoint
+from statelib_airflow.notifications import StatelibNotifier
+from statelib_airflow.operators import StatelibSparkOperator
+from statelib_airflow.places import pipelines_directory
+from statelib_airflow.source_ready import SourceReadyOperator
+from statelib_airflow.steps import state_asset
 
-from plugins.statelib_airflow import disposing, forms, observing, restoring, tasks
-from plugins.statelib_airflow.links import link_checkpoint
-from plugins.statelib_airflow.notifications import StatelibNotifier
-from plugins.statelib_airflow.operators import StatelibSparkOperator
-from plugins.statelib_airflow.places import pipelines_directory
-from plugins.statelib_airflow.source_ready import SourceReadyOperator
-from plugins.statelib_airflow.steps import state_asset
 from statelib.definition.durations import milliseconds
 from statelib.definition.pipeline import Pipeline, load_pipelines
 

@@ -1,18 +1,44 @@
 #!/bin/sh
 # Make .work/venv hold exactly what requirements-dev.txt pins, and .work/endpoint what requirements-endpoint.txt
-# pins, and .work/azurite what tests/azurite pins. Does nothing when it does already.
+# pins, and .work/azurite what tests/azurite pins; then install the checkout, editable. Does nothing when it is so already.
 set -eu
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
 work="$root/.work"
 venv="$work/venv"
 ready="$venv/.ready"
+installed="$venv/.installed"
+export TMPDIR="$work/tmp" UV_CACHE_DIR="${UV_CACHE_DIR:-$work/cache/uv}" UV_PYTHON_DOWNLOADS=never
+mkdir -p "$TMPDIR"
 
 checksum() {
     cat "$root/requirements-dev.txt" "$root/demo/bootstrap.txt" "$root/demo/bootstrap.sh" "$root/requirements-endpoint.txt" "$root/tests/azurite/package-lock.json" | cksum
 }
 
-if [ -f "$ready" ] && [ "$(cat "$ready")" = "$(checksum) $root" ]; then
+is() {  # does the file $1 hold the text $2?
+    [ -f "$1" ] && [ "$(cat "$1")" = "$2" ]
+}
+
+# The checkout itself: importable in every process of this environment, Spark's workers included. Needs no network.
+install_checkout() {
+    described=$(cat "$root/pyproject.toml" "$root/statelib/__init__.py" | cksum)
+    if is "$installed" "$described $root"; then
+        return
+    fi
+    "$venv/bin/uv" pip install --quiet --offline --no-deps --no-build-isolation --python "$venv/bin/python" --editable "$root"
+    # The command line of a checkout works by default on the demo's deployment.
+    cat > "$venv/bin/statelib.new" <<END
+#!$venv/bin/python
+from demo.cli import main
+main()
+END
+    chmod +x "$venv/bin/statelib.new"
+    mv "$venv/bin/statelib.new" "$venv/bin/statelib"
+    echo "$described $root" > "$installed"
+}
+
+if is "$ready" "$(checksum) $root"; then
+    install_checkout
     exit 0
 fi
 
@@ -23,9 +49,7 @@ if ! "$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (
 fi
 
 echo "Setting up $venv (the first time takes some minutes and 1.2 GB) ..."
-export TMPDIR="$work/tmp" UV_CACHE_DIR="${UV_CACHE_DIR:-$work/cache/uv}" UV_PYTHON_DOWNLOADS=never
-mkdir -p "$TMPDIR"
-rm -f "$ready"
+rm -f "$ready" "$installed"
 "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check \
     --require-hashes -r "$root/demo/bootstrap.txt"
@@ -44,13 +68,5 @@ if command -v npm >/dev/null 2>&1; then
         echo "npm could not install Azurite: the tests of Azure will be skipped" >&2
 fi
 
-# The checkout itself: on the path of every process of this environment, Spark's workers included.
-site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-echo "$root" > "$site/statelib-checkout.pth"
-cat > "$venv/bin/statelib" <<END
-#!$venv/bin/python
-from demo.cli import main
-main()
-END
-chmod +x "$venv/bin/statelib"
+install_checkout
 echo "$(checksum) $root" > "$ready"

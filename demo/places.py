@@ -69,7 +69,6 @@ def environment(places: Places, ports: Ports, base: Mapping[str, str] = os.envir
     return {
         **kept,
         "PATH": f"{binaries}{os.pathsep}{kept.get('PATH', os.defpath)}",
-        "PYTHONPATH": str(places.checkout),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(places.scratch),
         **statelib_settings(places),
@@ -106,7 +105,6 @@ def _airflow(places: Places, ports: Ports) -> dict[str, str]:
     url = f"http://127.0.0.1:{ports.api}"
     settings = {
         "CORE__DAGS_FOLDER": str(places.checkout / "dags"),
-        "CORE__PLUGINS_FOLDER": str(places.checkout / "plugins"),
         "CORE__LOAD_EXAMPLES": "False",
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "2",

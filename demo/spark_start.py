@@ -67,7 +67,6 @@ def make_archive() -> bool:
             "SPARK_LOCAL_DIRS": scratch,
             "SPARK_SUBMIT_OPTS": _jvm(f'"-XX:ArchiveClassesAtExit={new}" -Dspark.ui.enabled=false'),
             "PYSPARK_PYTHON": sys.executable,
-            "PYTHONPATH": str(_CHECKOUT),
         }
         submit = str(Path(sys.executable).parent / "spark-submit")
         command = [submit, "--master", "local[2]", str(_CHECKOUT / "demo" / "first_job.py"), f"{scratch}/rows"]

@@ -3,9 +3,11 @@
 from importlib import import_module
 from typing import Any
 
+__version__ = "0.1.0"
+
 _PUBLIC = {"open_checkpoint": "statelib.flows.opened", "Pipeline": "statelib.definition.pipeline"}
 
-__all__ = ["Pipeline", "open_checkpoint"]
+__all__ = ["Pipeline", "__version__", "open_checkpoint"]
 
 
 def __getattr__(name: str) -> Any:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from plugins.statelib_airflow import observing
-from plugins.statelib_airflow.failures import failing_fast
-from plugins.statelib_airflow.hooks import StatelibHook
 from statelib.errors import RetryableError
+from statelib_airflow import observing
+from statelib_airflow.failures import failing_fast
+from statelib_airflow.hooks import StatelibHook
 
 if TYPE_CHECKING:
     from statelib.flows.troubles import Troubles

@@ -5,8 +5,8 @@ from typing import Any
 from airflow.sdk import TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from plugins.statelib_airflow import cleaning
-from plugins.statelib_airflow.hooks import StatelibHook
+from statelib_airflow import cleaning
+from statelib_airflow.hooks import StatelibHook
 
 
 @task(task_id="retention")

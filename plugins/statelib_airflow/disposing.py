@@ -5,8 +5,8 @@ from typing import Any
 from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
-from plugins.statelib_airflow import cleaning
-from plugins.statelib_airflow.hooks import StatelibHook
+from statelib_airflow import cleaning
+from statelib_airflow.hooks import StatelibHook
 
 
 @task(task_id="preview")

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
-from plugins.statelib_airflow.failures import failing_fast
+from statelib_airflow.failures import failing_fast
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.configuration import conf
 
-from plugins.statelib_airflow.addresses import framed
+from statelib_airflow.addresses import framed
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator

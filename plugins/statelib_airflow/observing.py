@@ -13,8 +13,8 @@ from airflow.sdk.log import mask_secret
 from airflow.sdk.observability import stats
 from structlog.contextvars import bind_contextvars
 
-from plugins.statelib_airflow import lineage
-from plugins.statelib_airflow.hooks import StatelibHook
+from statelib_airflow import lineage
+from statelib_airflow.hooks import StatelibHook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -1,6 +1,7 @@
 """Where the DAG files find the pipeline files and the Spark jobs."""
 
 import os
+from importlib.resources import files
 from pathlib import Path
 
 
@@ -10,5 +11,5 @@ def pipelines_directory(dag_file: str) -> Path:
 
 
 def job(script: str) -> str:
-    """Absolute path of a spark-submit entry point: ``jobs/`` lies beside ``plugins/``."""
-    return str(Path(__file__).resolve().parents[2] / "jobs" / script)
+    """Return the absolute path of one of the spark-submit entry points of ``statelib_jobs``."""
+    return str(files("statelib_jobs") / script)

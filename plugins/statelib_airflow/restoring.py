@@ -9,9 +9,9 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseSensorOperator, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from plugins.statelib_airflow import airflow_runs, steps
-from plugins.statelib_airflow.hooks import StatelibHook
 from statelib.model.moments import epoch_ms
+from statelib_airflow import airflow_runs, steps
+from statelib_airflow.hooks import StatelibHook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -9,8 +9,8 @@ from airflow.configuration import conf
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from plugins.statelib_airflow.hooks import StatelibHook, deployment_of
 from statelib.model.moments import epoch_ms
+from statelib_airflow.hooks import StatelibHook, deployment_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,10 +23,10 @@ def find_checkpoint(
 ) -> Facts | None:
     """Id, bytes and keys of the pipeline's newest checkpoint, if its state has every event before ``until_ms`` and it
     was completed after ``since_ms``; None means not yet."""
-    from plugins.statelib_airflow.failures import failing_fast
-    from plugins.statelib_airflow.steps import contents_of
     from statelib.coordinator.termination import last_interval
     from statelib.model.ids import PipelineName
+    from statelib_airflow.failures import failing_fast
+    from statelib_airflow.steps import contents_of
 
     with failing_fast():
         catalog, name = deployment_of(settings).catalog(), PipelineName(pipeline)

@@ -11,10 +11,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.sdk.execution_time.context import InletEventsAccessor
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from plugins.statelib_airflow import runs
-from plugins.statelib_airflow.failures import failing_fast
-from plugins.statelib_airflow.hooks import StatelibHook
 from statelib.model.moments import epoch_ms, moment_of
+from statelib_airflow import runs
+from statelib_airflow.failures import failing_fast
+from statelib_airflow.hooks import StatelibHook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
 
-from plugins.statelib_airflow import observing, runs
-from plugins.statelib_airflow.failures import failing_fast
-from plugins.statelib_airflow.hooks import StatelibHook
+from statelib_airflow import observing, runs
+from statelib_airflow.failures import failing_fast
+from statelib_airflow.hooks import StatelibHook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -174,7 +174,7 @@ class RestoreRequest:
     allow_non_restored_state: bool = False
 
     def rehearsal(self, pipeline_file: str, parallelism: int) -> list[str]:
-        """Arguments of ``jobs/rehearse_restore.py``."""
+        """Arguments of ``statelib_jobs/rehearse_restore.py``."""
         allowed = ["--allow-non-restored-state"] if self.allow_non_restored_state else []
         wanted = ["--checkpoint", self.checkpoint, "--parallelism", str(parallelism)]
         return ["--pipeline", pipeline_file, *wanted, *allowed]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from plugins.statelib_airflow import runs, steps
-from plugins.statelib_airflow.hooks import StatelibHook
+from statelib_airflow import runs, steps
+from statelib_airflow.hooks import StatelibHook
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

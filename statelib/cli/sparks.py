@@ -35,8 +35,6 @@ def _environment(settings: Sequence[str]) -> None:
         if not text.partition("=")[0] or "=" not in text:
             raise InvalidRequestError(f"--conf {text!r}: expected NAME=VALUE", kind="bad-conf")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    places = [str(Path(__file__).parents[2]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(places))
     quiet = ("spark.log.level=ERROR", "spark.ui.enabled=false", "spark.ui.showConsoleProgress=false")
     logging = f"-Dlog4j2.configurationFile={Path(__file__).with_name('spark-log4j2.properties').as_uri()}"
     os.environ["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, [logging, os.environ.get("SPARK_SUBMIT_OPTS", "")]))

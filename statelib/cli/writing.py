@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,6 @@ from statelib.flows.new_savepoint import NewSavepoint
 from statelib.flows.opened import Checkpoint
 from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
 
-JOBS = Path(__file__).parents[2] / "jobs"
 _MARK = "statelib: "
 
 Target = Annotated[str, typer.Option("--target", "-t", help="Directory in which the savepoint gets its own.")]
@@ -68,17 +68,17 @@ def _required(target: str | None) -> str:
 def _submitted(file: Path, target: str, number: int, master: str) -> dict[str, Any]:
     """Run the Spark job and take what its last line says."""
     submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-    job = JOBS / "bootstrap.py"
-    if submit is None or not job.exists():
-        missing = "spark-submit is not on the path" if submit is None else f"there is no {job}"
-        raise NotFoundError(missing, kind="no-spark", hint="submit jobs/bootstrap.py to the cluster yourself")
+    job = str(files("statelib_jobs") / "bootstrap.py")
+    if submit is None:
+        raise NotFoundError(
+            "spark-submit is not on the path", kind="no-spark", hint=f"submit {job} to the cluster yourself"
+        )
     place = target if ":" in target else str(Path(target).absolute())
     command = [submit, "--master", master, "--conf", "spark.log.level=ERROR", "--conf", "spark.ui.enabled=false"]
     environment = {"PYSPARK_PYTHON": sys.executable, **os.environ}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(JOBS.parent), os.environ.get("PYTHONPATH", "")]))
     # Nothing of it goes through a shell, and the caller could run all of it without us.
     run = subprocess.run(  # noqa: S603
-        [*command, str(job), "--file", str(file.absolute()), "--target", place, "--id", str(number)],
+        [*command, job, "--file", str(file.absolute()), "--target", place, "--id", str(number)],
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     if run.returncode:

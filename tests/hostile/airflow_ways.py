@@ -23,10 +23,10 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowException
 from airflow.settings import engine
 from fastapi.testclient import TestClient
+from statelib_airflow import forms
+from statelib_airflow.api import pages, rights
+from statelib_airflow.api.app import page_app
 
-from plugins.statelib_airflow import forms
-from plugins.statelib_airflow.api import pages, rights
-from plugins.statelib_airflow.api.app import page_app
 from statelib.flows.restore import plan_restore
 from statelib.flows.savepoint import begin_savepoint
 from statelib.flows.verification import verify_pipeline

@@ -29,9 +29,8 @@ class FencedAuthManager(SimpleAuthManager):
 def main(port: int, routes: Path) -> None:
     import uvicorn
     from airflow.utils.db import initdb
-
-    from plugins.statelib_airflow.api import pages
-    from plugins.statelib_airflow.api.app import page_app
+    from statelib_airflow.api import pages
+    from statelib_airflow.api.app import page_app
 
     pages.DIST = Path(os.environ["TEST_PAGE_DIST"])
     initdb()

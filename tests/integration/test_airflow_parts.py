@@ -50,8 +50,7 @@ def test_the_hook_is_the_environment_and_a_connection_on_top_of_it(
     here: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.sdk._shared.secrets_masker import redact
-
-    from plugins.statelib_airflow.hooks import StatelibHook
+    from statelib_airflow.hooks import StatelibHook
 
     assert StatelibHook().settings() == {}
     assert StatelibHook().deployment() == here
@@ -67,8 +66,7 @@ def test_the_hook_is_the_environment_and_a_connection_on_top_of_it(
 
 def test_the_hook_names_what_is_missing(here: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk.exceptions import AirflowFailException
-
-    from plugins.statelib_airflow.hooks import StatelibHook
+    from statelib_airflow.hooks import StatelibHook
 
     monkeypatch.delenv("STATELIB_STORAGE")
     with pytest.raises(AirflowFailException, match=r"missing-setting.*STATELIB_STORAGE"):
@@ -82,7 +80,7 @@ def test_the_hook_names_what_is_missing(here: Deployment, monkeypatch: pytest.Mo
 def test_a_spark_driver_gets_the_connections_settings_and_no_template_shows_them(
     here: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from plugins.statelib_airflow.operators import CheckpointOperator
+    from statelib_airflow.operators import CheckpointOperator
 
     connect(monkeypatch, catalog="postgresql+psycopg://db:5432/x")
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
@@ -103,8 +101,7 @@ def test_a_checkpoint_is_given_up_by_the_last_try_only(
 ) -> None:
     """With a spark-submit that fails as ours does; a retry supersedes the try before it, so a run counts once."""
     from airflow.sdk.exceptions import AirflowException
-
-    from plugins.statelib_airflow.operators import CheckpointOperator
+    from statelib_airflow.operators import CheckpointOperator
 
     submit = tmp_path / "spark-submit"
     submit.write_text("#!/bin/sh\necho 'statelib: no-source: there are no events'\nexit 1\n")
@@ -129,8 +126,7 @@ def test_a_restore_that_fails_holds_its_checkpoint_no_longer(
 ) -> None:
     """With a spark-submit that sees the hold, and fails; the rest is as in Airflow."""
     from airflow.sdk.exceptions import AirflowException
-
-    from plugins.statelib_airflow.operators import RestoreOperator
+    from statelib_airflow.operators import RestoreOperator
 
     own = open_shop(tmp_path / "own")
     for name, value in environment(own).items():
@@ -157,7 +153,7 @@ def test_a_restore_that_fails_holds_its_checkpoint_no_longer(
 
 
 def test_the_sensor_waits_for_events_up_to_a_moment_or_for_a_new_checkpoint(here: Deployment) -> None:
-    from plugins.statelib_airflow.sensors import CheckpointSensor
+    from statelib_airflow.sensors import CheckpointSensor
 
     head = here.catalog().get("sales", here.catalog().head("sales").head)
     completed = datetime.fromtimestamp(head.completed_at_ms / 1000, UTC)
@@ -182,8 +178,7 @@ def test_the_sensor_defers_to_a_trigger_that_names_the_connection_only(
     here: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.sdk.exceptions import TaskDeferred
-
-    from plugins.statelib_airflow.sensors import CheckpointSensor, CheckpointTrigger
+    from statelib_airflow.sensors import CheckpointSensor, CheckpointTrigger
 
     connect(monkeypatch, storage=here.storage_root)
     sensor = CheckpointSensor(
@@ -192,7 +187,7 @@ def test_the_sensor_defers_to_a_trigger_that_names_the_connection_only(
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute({})
     path, arguments = deferred.value.trigger.serialize()
-    assert path == "plugins.statelib_airflow.sensors.CheckpointTrigger"
+    assert path == "statelib_airflow.sensors.CheckpointTrigger"
     assert json.loads(json.dumps(arguments)) == arguments
     assert PASSWORD not in json.dumps(arguments)
     arguments["until_ms"] = int(DAY_2.timestamp()) * 1000
@@ -236,9 +231,8 @@ def context_of(exception: BaseException | None, checkpoint_id: int | None = 41) 
 
 def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(here: Deployment, told: list[str]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
-
-    from plugins.statelib_airflow.failures import failing_fast
-    from plugins.statelib_airflow.notifications import StatelibNotifier
+    from statelib_airflow.failures import failing_fast
+    from statelib_airflow.notifications import StatelibNotifier
 
     with pytest.raises(AirflowFailException) as failed, failing_fast():
         raise NotFoundError("there is no file", kind="missing-file", hint="look elsewhere")
@@ -256,7 +250,7 @@ def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(here: Deployment,
 
 
 def test_in_a_mail_the_reason_is_text_and_no_markup(here: Deployment, told: list[str]) -> None:
-    from plugins.statelib_airflow.notifications import StatelibNotifier
+    from statelib_airflow.notifications import StatelibNotifier
 
     error = RuntimeError("shop <img src=x onerror=alert(1)> \x1b[2J\u202e& 'more'")
     StatelibNotifier("sales", "pagers.Pager", {"text": "<pre>{{ statelib.html }}</pre>"})(context_of(error))
@@ -277,7 +271,7 @@ def test_in_a_mail_the_reason_is_text_and_no_markup(here: Deployment, told: list
     ],
 )
 def test_the_reason_is_the_jobs_own_last_line_if_it_said_one(exception: BaseException | None, reason: str) -> None:
-    from plugins.statelib_airflow.notifications import alert_of
+    from statelib_airflow.notifications import alert_of
 
     alert = alert_of("sales", context_of(exception, None))
     assert (alert.reason, alert.checkpoint_id) == (reason, None)
@@ -286,7 +280,7 @@ def test_the_reason_is_the_jobs_own_last_line_if_it_said_one(exception: BaseExce
 
 def test_a_missed_deadline_is_told_too(here: Deployment, told: list[str]) -> None:
     """Airflow gives a deadline's callback no more than the run and the deadline, as JSON."""
-    from plugins.statelib_airflow.notifications import StatelibNotifier
+    from statelib_airflow.notifications import StatelibNotifier
 
     run = {"dag_id": "sales.checkpoint", "dag_run_id": "scheduled__1", "state": "running"}
     late = {"dag_run": run, "deadline": {"id": "1", "deadline_time": "2026-01-01T06:00:00Z"}}
@@ -299,8 +293,7 @@ def test_a_missed_deadline_is_told_too(here: Deployment, told: list[str]) -> Non
 
 def test_an_operator_cleans_up_and_another_verifies(here: Deployment, tmp_path: Path) -> None:
     from airflow.sdk.exceptions import AirflowFailException
-
-    from plugins.statelib_airflow.operators import CleanupOperator, VerifyOperator
+    from statelib_airflow.operators import CleanupOperator, VerifyOperator
 
     own = open_shop(tmp_path)
     with pytest.MonkeyPatch.context() as patch:

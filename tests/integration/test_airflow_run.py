@@ -311,7 +311,7 @@ def driver(world: World, number: int, name: PipelineName = NAME) -> psutil.Proce
         line = process.info["cmdline"] or []
         if "java" in line[:1] or (line and line[0].endswith("/java")):
             arguments = " ".join(line)
-            ours = "jobs/snapshot.py" in arguments and arguments.endswith(f"--checkpoint-id {number}")
+            ours = "statelib_jobs/snapshot.py" in arguments and arguments.endswith(f"--checkpoint-id {number}")
             if ours and file in line and _children(process):
                 return process
     return None

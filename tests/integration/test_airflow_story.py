@@ -28,7 +28,7 @@ STRATEGY = "strategy: canonical"
 
 OWN_RESTORE = f"""
 from airflow.sdk import DAG, Param
-from plugins.statelib_airflow.operators import RestoreOperator
+from statelib_airflow.operators import RestoreOperator
 with DAG("own_restore", schedule=None, params={{"checkpoint": Param(type="string"), "parallelism": None}}):
     RestoreOperator(
         task_id="back", pipeline="{STREAKS}", checkpoint="{{{{ params.checkpoint }}}}",

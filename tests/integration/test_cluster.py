@@ -139,7 +139,7 @@ def proved(running: Topology, here: Deployment, job: subprocess.Popen[str], numb
 
 def submitted(running: Topology, env: dict[str, str], number: int, *conf: str) -> subprocess.Popen[str]:
     """The snapshot job, as Airflow's operator starts it."""
-    script = str(CHECKOUT / "jobs" / "snapshot.py")
+    script = str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py")
     file = str(running.places.pipelines / f"{NAME}.yaml")
     binary = str(Path(sys.executable).parent / "spark-submit")
     arguments = ["--pipeline", file, "--checkpoint-id", str(number)]

@@ -22,7 +22,7 @@ HEAVY = {"pyarrow", "pyspark", "great_expectations", "pandas", "rocksdict", "obs
 ENGINES = tuple("statelib." + room for room in ("catalog", "quality", "spark", "storage", "backends", "flows"))
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
-from plugins.statelib_airflow.steps import failure_of
+from statelib_airflow.steps import failure_of
 bag = DagBag(sys.argv[1])
 json.dump({
     "errors": bag.import_errors,
@@ -121,10 +121,10 @@ def test_checkpoint_runs_begin_snapshot_check_register_on_real_intervals(shipped
 
 def test_spark_tasks_submit_the_jobs_for_the_pipeline_file(shipped: dict[str, Any]) -> None:
     snapshot = shipped["dags"]["route_delays.checkpoint"]["tasks"]["snapshot"]
-    assert snapshot["application"] == str(CHECKOUT / "jobs" / "snapshot.py")
+    assert snapshot["application"] == str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py")
     assert snapshot["args"][:3] == ["--pipeline", str(PIPELINES / "route_delays.yaml"), "--checkpoint-id"]
     rehearse = shipped["dags"]["route_delays.restore"]["tasks"]["rehearse"]
-    assert rehearse["application"] == str(CHECKOUT / "jobs" / "rehearse_restore.py")
+    assert rehearse["application"] == str(CHECKOUT / "jobs" / "statelib_jobs" / "rehearse_restore.py")
 
 
 def test_savepoint_takes_format_target_note_and_stop(shipped: dict[str, Any]) -> None:
@@ -195,7 +195,7 @@ def test_a_team_writes_its_own_dag_with_operators(shipped: dict[str, Any]) -> No
     assert chain(dag, "checkpoint") == ["checkpoint", "on_sundays", "savepoint"]
     assert dag["tasks"]["checkpoint"]["outlets"] == ["statelib://carrier_streaks/state"]
     assert dag["tasks"]["savepoint"]["outlets"] == [], "a savepoint changes no state"
-    assert dag["tasks"]["checkpoint"]["application"] == str(CHECKOUT / "jobs" / "snapshot.py")
+    assert dag["tasks"]["checkpoint"]["application"] == str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py")
 
 
 def test_fifty_pipelines_parse_with_notifiers_and_deadlines_and_without_any_engine(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_fifty_pipelines_parse_with_notifiers_and_deadlines_and_without_any_engi
     assert alerted["told"] == [told]
     (deadline,) = alerted["deadlines"]
     assert deadline[0] == 6 * 3600
-    assert deadline[1] == "plugins.statelib_airflow.notifications.StatelibNotifier"
+    assert deadline[1] == "statelib_airflow.notifications.StatelibNotifier"
     assert deadline[2] == dict(zip(("pipeline", "notifier", "arguments"), told, strict=True))
     assert found["dags"]["streaks_8.checkpoint"]["told"] == [["streaks_8", None, {}]], "the log, if nobody else"
     assert found["dags"]["streaks_8.checkpoint"]["deadlines"] == []

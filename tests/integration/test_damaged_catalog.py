@@ -16,8 +16,8 @@ from garbage import needed, stored
 from shop import open_shop
 from shop_cli import call
 from sqlalchemy import BigInteger, Integer
+from statelib_airflow.api import shapes
 
-from plugins.statelib_airflow.api import shapes
 from statelib.catalog.browsing import PageRequest
 from statelib.catalog.schema import METADATA
 from statelib.errors import CorruptStateError, StatelibError

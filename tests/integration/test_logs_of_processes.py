@@ -54,7 +54,7 @@ def test_driver_and_executors_of_a_job_say_whose_lines_they_are(places: Places) 
     (places.data / "2013-01-01").mkdir()
     pq.write_table(pa.table({"user": ["a", "b", "c"], "price": [1, 2, 3]}), places.data / "2013-01-01" / "x.parquet")
     begun = begin(here, here.pipeline("sales"), day(1), "test").checkpoint_id
-    job = ["jobs.snapshot", "--pipeline", str(places.pipelines / "sales.yaml"), "--checkpoint-id", str(begun)]
+    job = ["statelib_jobs.snapshot", "--pipeline", str(places.pipelines / "sales.yaml"), "--checkpoint-id", str(begun)]
     done = run(
         places,
         job,

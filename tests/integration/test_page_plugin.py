@@ -1,9 +1,8 @@
-"""The plugin in Airflow's components: cheap to load, one file of the folder, and a link from tasks to checkpoints."""
+"""The plugin in Airflow's components: cheap to load, found by its entry point, and a link from tasks to checkpoints."""
 
 import json
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,20 +17,25 @@ from airflow import plugins_manager
 known = set(sys.modules)
 plugins, errors = plugins_manager._get_plugins()
 loaded = sorted({m.split(".")[0] for m in set(sys.modules) - known})
-ours = sorted(m for m in set(sys.modules) - known if m.startswith(("plugins", "statelib")))
+ours = sorted(m for m in set(sys.modules) - known if m.startswith("statelib"))
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
-from plugins.statelib_airflow.links import CheckpointLink
+from statelib_airflow.links import CheckpointLink
 bag = DagBag(sys.argv[1])
 links = {}
 for dag in bag.dags.values():
     read = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
     for task in read.tasks:
         links[f"{dag.dag_id}/{task.task_id}"] = {n: l.xcom_key for n, l in task.operator_extra_link_dict.items()}
+from airflow.providers_manager import ProvidersManager
+manager = ProvidersManager()
+hook = manager.hooks["statelib"]
 key = SimpleNamespace(dag_id="sales.checkpoint", run_id="manual__2013-01-05T00:00:00+00:00")
 json.dump({
     "plugins": [p.name for p in plugins], "errors": errors, "loaded": loaded, "ours": ours, "links": links,
     "views": [v["href"] for p in plugins for v in p.external_views],
+    "hook": [hook.connection_type, hook.hook_class_name, hook.package_name],
+    "provided_links": sorted(manager.extra_links_class_names),
     "link": CheckpointLink().get_link(None, ti_key=key),
 }, open(sys.argv[2], "w"))
 """
@@ -39,7 +43,7 @@ json.dump({
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What an Airflow below the path /air makes of the plugins folder and of the DAGs."""
+    """What an Airflow below the path /air makes of the installed plugin and of the DAGs."""
     work = tmp_path_factory.mktemp("plugin")
     places = Places(work=work)
     places.make_directories()
@@ -51,13 +55,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return dict(json.loads(answer.read_text()))
 
 
-def test_airflow_loads_the_one_file_and_hardly_anything_with_it(found: dict[str, Any]) -> None:
+def test_airflow_loads_the_entry_point_and_hardly_anything_with_it(found: dict[str, Any]) -> None:
     assert "statelib" in found["plugins"]
     assert found["errors"] == {}
     assert not {"statelib", "fastapi", "pyarrow", "sqlalchemy", "numpy"} & set(found["loaded"])
-    assert found["ours"] == [
-        "plugins", "plugins.statelib_airflow", "plugins.statelib_airflow.addresses", "statelib_plugin"
-    ]  # fmt: skip
+    assert found["ours"] == ["statelib_airflow", "statelib_airflow.addresses", "statelib_airflow.plugin"]
 
 
 def test_the_page_is_where_airflow_is(found: dict[str, Any]) -> None:
@@ -78,6 +80,10 @@ def test_tasks_of_checkpoints_and_savepoints_lead_to_them(found: dict[str, Any])
     )
 
 
-def test_airflow_is_told_to_look_at_one_file_only() -> None:
-    assert (CHECKOUT / "plugins" / ".airflowignore").read_text().split() == ["*", "!statelib_plugin.py"]
-    assert Path(CHECKOUT, "plugins", "statelib_plugin.py").is_file()
+def test_airflow_loads_nothing_of_the_source_folder_by_itself() -> None:
+    assert (CHECKOUT / "plugins" / ".airflowignore").read_text().split() == ["*"]
+
+
+def test_airflow_lists_the_connection_type_and_the_link(found: dict[str, Any]) -> None:
+    assert found["hook"] == ["statelib", "statelib_airflow.hooks.StatelibHook", "statelib"]
+    assert "statelib_airflow.links.CheckpointLink" in found["provided_links"]

@@ -147,7 +147,7 @@ def test_a_retry_checks_what_its_own_driver_wrote_and_the_one_before_changes_not
     here: Deployment, master: Master
 ) -> None:
     """The driver of the first try goes on in the cluster, and ends when the second try's checkpoint is registered."""
-    from plugins.statelib_airflow.operators import CheckpointOperator
+    from statelib_airflow.operators import CheckpointOperator
 
     pipeline = here.pipeline("tours")
     master.run = lambda arguments: publish_here(here, pipeline, checkpoint_id(arguments), sales(7))
@@ -179,7 +179,7 @@ def test_a_retry_checks_what_its_own_driver_wrote_and_the_one_before_changes_not
 def test_a_try_waits_for_an_earlier_driver_of_its_own_checkpoint_only(
     here: Deployment, master: Master, wanted: int, state: str
 ) -> None:
-    from plugins.statelib_airflow.operators import StatelibSparkOperator
+    from statelib_airflow.operators import StatelibSparkOperator
 
     def job(number: int) -> Any:
         arguments = ["--pipeline", "p", "--checkpoint-id", str(number)]
@@ -194,7 +194,7 @@ def test_a_try_waits_for_an_earlier_driver_of_its_own_checkpoint_only(
 
 
 def test_a_rehearsal_is_made_anew_by_each_try(here: Deployment, master: Master) -> None:
-    from plugins.statelib_airflow.operators import StatelibSparkOperator
+    from statelib_airflow.operators import StatelibSparkOperator
 
     for number in (1, 2):
         job = StatelibSparkOperator(task_id="job", script="rehearse_restore.py", application_args=["x"], name="job")
@@ -206,7 +206,7 @@ def test_yarn_in_cluster_mode_needs_nothing_said_in_the_dag(
     here: Deployment, master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the provider cannot find a driver again, it runs a durable operator not at all."""
-    from plugins.statelib_airflow.operators import StatelibSparkOperator
+    from statelib_airflow.operators import StatelibSparkOperator
 
     connect(monkeypatch, "yarn")
     operator = StatelibSparkOperator(task_id="job", script="snapshot.py", application_args=["x"], name="job")

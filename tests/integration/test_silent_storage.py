@@ -48,7 +48,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silent]:
 
 
 def test_the_page_asks_once_and_shows_what_the_catalog_knows(silent: Silent, tmp_path: Path) -> None:
-    from plugins.statelib_airflow.api.threads import reading
+    from statelib_airflow.api.threads import reading
 
     here = open_shop(tmp_path)
     engine = create_engine(here.catalog_url)

@@ -136,7 +136,10 @@ def submitted(world: World, name: str, directory: Path, conf: dict[str, str]) ->
     said = [f"{key}={value}" for key, value in {**conf, f"spark.executorEnv.{DIRECTORY}": held.directory}.items()]
     options = [argument for setting in said for argument in ("--conf", setting)]
     binary = str(Path(sys.executable).parent / "spark-submit")
-    script, file = str(CHECKOUT / "jobs" / "snapshot.py"), str(world.places.pipelines / f"{name}.yaml")
+    script, file = (
+        str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py"),
+        str(world.places.pipelines / f"{name}.yaml"),
+    )
     where = ["--master", world.spark.url, "--deploy-mode", "client"]
     process = subprocess.Popen(
         [binary, *where, *options, *spark_events.settings(log), script, "--pipeline", file, "--checkpoint-id", "2"],

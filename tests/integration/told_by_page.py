@@ -14,10 +14,10 @@ from airflow.models.base import Base
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.settings import engine
 from fastapi.testclient import TestClient
+from statelib_airflow.api import rights
+from statelib_airflow.api.app import page_app
 
 from demo.places import CHECKOUT
-from plugins.statelib_airflow.api import rights
-from plugins.statelib_airflow.api.app import page_app
 
 SETTLED = {"name": "sales", "checkpoint_id": "1", "dag_id": "sales.checkpoint", "run_id": "nobody's", "path": "x"}
 MORE = {"compare": "?left=1&right=2"}

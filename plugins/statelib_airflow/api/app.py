@@ -4,8 +4,8 @@ from functools import cache
 
 from fastapi import FastAPI
 
-from plugins.statelib_airflow.api import pages, routes
-from plugins.statelib_airflow.api.answers import Headers, handle_errors
+from statelib_airflow.api import pages, routes
+from statelib_airflow.api.answers import Headers, handle_errors
 
 
 @cache

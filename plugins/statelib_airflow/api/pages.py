@@ -6,12 +6,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import Response
 
-from plugins.statelib_airflow.api.rights import Id, reads_dags, reads_pipeline, signed_in
-from plugins.statelib_airflow.api.threads import reading
 from statelib.errors import NotFoundError
 from statelib.flows.report import page_below, report_page
 from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib_airflow.api.rights import Id, reads_dags, reads_pipeline, signed_in
+from statelib_airflow.api.threads import reading
 
 DIST = Path(__file__).resolve().parent.parent / "page" / "dist"
 """What building the front end in ``page`` leaves."""

@@ -5,9 +5,15 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse
 
-from plugins.statelib_airflow.addresses import URL_PREFIX
-from plugins.statelib_airflow.api import shapes
-from plugins.statelib_airflow.api.rights import (
+from statelib.catalog.browsing import MAX_PAGE, PageRequest
+from statelib.flows import overview
+from statelib.flows.anatomy import portrait
+from statelib.flows.comparison import compare
+from statelib.flows.wiring import deployment, now_ms
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib_airflow.addresses import URL_PREFIX
+from statelib_airflow.api import shapes
+from statelib_airflow.api.rights import (
     MAX_ID,
     Id,
     User,
@@ -18,13 +24,7 @@ from plugins.statelib_airflow.api.rights import (
     signed_in,
     triggerable,
 )
-from plugins.statelib_airflow.api.threads import reading
-from statelib.catalog.browsing import MAX_PAGE, PageRequest
-from statelib.flows import overview
-from statelib.flows.anatomy import portrait
-from statelib.flows.comparison import compare
-from statelib.flows.wiring import deployment, now_ms
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib_airflow.api.threads import reading
 
 Name = Annotated[PipelineName, Depends(reads_pipeline)]
 Side = Annotated[int, Query(ge=0, le=MAX_ID)]

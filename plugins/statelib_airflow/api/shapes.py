@@ -3,13 +3,13 @@
 from dataclasses import asdict
 from typing import Any
 
-from plugins.statelib_airflow.addresses import run_page
 from statelib.catalog.browsing import Entry, Standing
 from statelib.catalog.storage_use import Usage
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.anatomy import Portrait, state_type
 from statelib.flows.comparison import Comparison
 from statelib.flows.overview import View
+from statelib_airflow.addresses import run_page
 
 Json = dict[str, Any]
 _ANATOMY = ("max_parallelism", "states", "states_total", "subtasks", "files", "files_total", "operator_state")

@@ -16,7 +16,7 @@ states:
   n: {{kind: value, fields: {{n: long}}, function: "{function}"}}
 backend: heap
 """
-GOOD = "jobs.functions.carrier_streaks:update"
+GOOD = "statelib_jobs.functions.carrier_streaks:update"
 BROKEN = "import a_package_of_the_cluster\n\ndef update(events, state): ...\n"
 
 
@@ -51,8 +51,11 @@ def test_a_format_that_the_cluster_may_have(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "expected"),
     [
-        ("jobs.functions.carrier_streak:update", "there is no module 'jobs.functions.carrier_streak'"),
-        ("jobs.functions.carrier_streaks:updat", "has no 'updat', did you mean 'update'?"),
+        (
+            "statelib_jobs.functions.carrier_streak:update",
+            "there is no module 'statelib_jobs.functions.carrier_streak'",
+        ),
+        ("statelib_jobs.functions.carrier_streaks:updat", "has no 'updat', did you mean 'update'?"),
     ],
 )
 def test_a_function_that_its_package_does_not_have(tmp_path: Path, function: str, expected: str) -> None:

@@ -1,7 +1,6 @@
 import pyarrow as pa
 import pytest
-
-from jobs.functions.carrier_streaks import update
+from statelib_jobs.functions.carrier_streaks import update
 
 STATE = pa.schema(
     [

@@ -5,9 +5,8 @@ import inspect
 import threading
 
 import pytest
-
-from plugins.statelib_airflow.addresses import framed, run_page
-from plugins.statelib_airflow.api.threads import THREADS, reading
+from statelib_airflow.addresses import framed, run_page
+from statelib_airflow.api.threads import THREADS, reading
 
 PATIENCE_S = 60.0
 

@@ -1,4 +1,4 @@
-"""The one file that Airflow loads from the plugins folder: the page "State" in its navigation, DAGs and DAG runs.
+"""The plugin that Airflow loads by its entry point: the page "State" in its navigation, DAGs and DAG runs.
 
 Every component of Airflow loads it, so it imports next to nothing: the page's FastAPI app is made at its first request.
 """
@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
-from plugins.statelib_airflow.addresses import DAG_TAB, PAGE, RUN_TAB, URL_PREFIX
+from statelib_airflow.addresses import DAG_TAB, PAGE, RUN_TAB, URL_PREFIX
 
 
 class StatePage:
     """ASGI: hands everything to the app of the page, which is imported when somebody first asks for it."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        from plugins.statelib_airflow.api.app import page_app
+        from statelib_airflow.api.app import page_app
 
         await page_app()(scope, receive, send)
 

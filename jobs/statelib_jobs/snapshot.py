@@ -1,13 +1,13 @@
-"""spark-submit jobs/snapshot.py: apply one data interval to a pipeline's state and snapshot it."""
+"""spark-submit statelib_jobs/snapshot.py: apply one data interval to a pipeline's state and snapshot it."""
 
 import argparse
 from pathlib import Path
 
-from jobs.session import session
 from statelib.definition.pipeline import load_pipeline
 from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId
 from statelib.spark.driver import run_snapshot
+from statelib_jobs.session import session
 
 
 def main() -> None:

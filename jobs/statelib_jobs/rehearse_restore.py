@@ -1,13 +1,13 @@
-"""spark-submit jobs/rehearse_restore.py: prove that a checkpoint restores at a parallelism; change nothing."""
+"""spark-submit statelib_jobs/rehearse_restore.py: prove that a checkpoint restores at a parallelism; change nothing."""
 
 import argparse
 from pathlib import Path
 
-from jobs.session import session
 from statelib.definition.pipeline import load_pipeline
 from statelib.flows.wiring import deployment
 from statelib.model.amounts import amount
 from statelib.spark.rehearsal import rehearse
+from statelib_jobs.session import session
 
 
 def main() -> None:

@@ -1,15 +1,15 @@
-"""spark-submit jobs/bootstrap.py: make a Flink savepoint from tables, as a bootstrap file describes it."""
+"""spark-submit statelib_jobs/bootstrap.py: make a Flink savepoint from tables, as a bootstrap file describes it."""
 
 import argparse
 import json
 
-from jobs.session import session
 from statelib.definition.bootstrap import load_bootstrap
 from statelib.flows.inspection import is_id, resolve
 from statelib.flows.new_savepoint import NewSavepoint
 from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import deployment, storage_root
 from statelib.spark.bootstrap import run_bootstrap
+from statelib_jobs.session import session
 
 
 def main() -> None:

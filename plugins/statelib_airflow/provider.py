@@ -1,0 +1,14 @@
+"""What Airflow's list of providers says of statelib: its connection type and its extra link."""
+
+from typing import Any
+
+
+def get_provider_info() -> dict[str, Any]:
+    """Return the provider's description. Airflow calls it while it starts: nothing of Airflow is imported here."""
+    return {
+        "package-name": "statelib",
+        "name": "statelib",
+        "description": "Keyed state for batch pipelines: checkpoints, savepoints and restores as tasks.",
+        "connection-types": [{"connection-type": "statelib", "hook-class-name": "statelib_airflow.hooks.StatelibHook"}],
+        "extra-links": ["statelib_airflow.links.CheckpointLink"],
+    }
