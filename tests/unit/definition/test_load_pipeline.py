@@ -135,7 +135,8 @@ def test_loading_imports_neither_arrow_nor_user_code():
     code = (
         "import sys; from statelib.definition.pipeline import load_pipelines; "
         f"assert len(load_pipelines({str(SHIPPED)!r})[0]) == 3; "
-        "print([m for m in sys.modules if m.split('.')[0] in ('pyarrow', 'pandas', 'pyspark', 'rocksdict', 'statelib_jobs')])"
+        "heavy = ('pyarrow', 'pandas', 'pyspark', 'rocksdict', 'statelib_jobs'); "
+        "print([m for m in sys.modules if m.split('.')[0] in heavy])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
