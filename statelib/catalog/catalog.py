@@ -21,8 +21,7 @@ from statelib.catalog.refusals import described, fenced, same_owner
 from statelib.catalog.rows import completed_values, pending_values, to_head, to_record
 from statelib.catalog.schema import CHECKPOINT, LEASE
 from statelib.catalog.suspension import Suspension
-from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, Command, Lifecycle, after, before, is_committed
-from statelib.coordinator.checkpoint_lifecycle import handle as next_lifecycle
+from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before, is_committed
 from statelib.errors import ConflictError, InvalidRequestError, RetryableError
 from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
@@ -158,8 +157,8 @@ class Catalog:
         now_ms = self._clock()
         pipeline, checkpoint_id = record.pipeline, record.checkpoint_id
         event = CheckpointEvent.GATE_PASSED
-        _, commands = next_lifecycle(Lifecycle(record.kind), event)
-        if Command.MOVE_HEAD in commands and not leases.move_head(connection, pipeline, epoch, checkpoint_id, now_ms):
+        moves = record.kind is SnapshotKind.CHECKPOINT
+        if moves and not leases.move_head(connection, pipeline, epoch, checkpoint_id, now_ms):
             raise fenced(record, epoch, _head(connection, pipeline).epoch)
         changed = connection.execute(
             update(CHECKPOINT)

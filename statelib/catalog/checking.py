@@ -8,9 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, ForeignKeyConstraint, Table, select, text
 
 from statelib.catalog.row_checks import Fault, faults, row_name
+from statelib.catalog.rows import to_head, to_record
 from statelib.catalog.schema import CHECKPOINT, LEASE, METADATA, QUALITY_RESULT
 from statelib.catalog.verdicts import sentences
 from statelib.coordinator.checkpoint_lifecycle import COMMITTED
+from statelib.coordinator.invariants import history_violations
 from statelib.errors import CorruptStateError
 
 _AT_ONCE = 10_000
@@ -42,6 +44,7 @@ def check_rows(connection: Connection) -> tuple[int, list[RowFault]]:
             found += [_of(table, values, fault) for fault in _value_faults(table, values)]
         found += [_of(table, values, fault) for values, fault in _dangling(connection, table)]
     found += [_of(LEASE, values, fault) for values, fault in _heads(connection)]
+    found += [_of(LEASE, values, fault) for values, fault in _histories(connection, {f.pipeline for f in found})]
     return total, found
 
 
@@ -90,6 +93,15 @@ def _heads(connection: Connection) -> Iterator[tuple[Mapping[str, Any], Fault]]:
         ints = newest is not None and isinstance(newest[0], int) and isinstance(values["next_id"], int)
         if newest is not None and ints and newest[0] >= values["next_id"]:
             yield values, Fault("next_id", f"more than the newest id, {newest[0]}", str(values["next_id"]))
+
+
+def _histories(connection: Connection, faulty: set[str | None]) -> Iterator[tuple[Mapping[str, Any], Fault]]:
+    """Pipelines whose rows are each as they may be, and together are not. ``faulty``: pipelines that are left out."""
+    for lease in connection.execute(select(LEASE).order_by(LEASE.c.pipeline)).all():
+        if isinstance(lease.pipeline, str) and lease.pipeline not in faulty:
+            rows = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.pipeline == lease.pipeline)).all()
+            for violation in history_violations(to_head(lease), [to_record(row) for row in rows]):
+                yield lease._asdict(), Fault("history", "a consistent history", violation)
 
 
 def _file_faults(connection: Connection) -> Iterator[RowFault]:

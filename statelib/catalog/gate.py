@@ -11,7 +11,7 @@ from statelib.catalog.engine import Transaction
 from statelib.catalog.rows import completed_values
 from statelib.catalog.schema import CHECKPOINT, QUALITY_RESULT
 from statelib.catalog.verdicts import Summaries
-from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, Command, Lifecycle, after, before, handle
+from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.formats.key_counts_text import key_counts_from_text, key_counts_text
 from statelib.model.checkpoint import SnapshotKind
@@ -121,8 +121,7 @@ class Gate:
                     kind="not-quarantined",
                     hint=f"statelib checkpoints list -p {pipeline} --all",
                 )
-            _, commands = handle(Lifecycle(record.kind, record.state), event)
-            if Command.MOVE_HEAD in commands:
+            if record.kind is SnapshotKind.CHECKPOINT:
                 _check_not_overtaken(record, head)
                 epoch = leases.take_epoch(connection, pipeline, owner, now_ms)
                 text, failure = f"superseded by the release of {checkpoint_id} by {owner}", _SUBSUMED

@@ -70,7 +70,7 @@ def migrate(as_json: Json = False) -> None:
 
 @app.command(epilog="Example: statelib catalog check --json")
 def check(as_json: Json = False) -> None:
-    """Look at every row of the catalog, and name those that hold what they may not. Exit status 1 if there is one."""
+    """Look at every row of the catalog and at each pipeline's history. Exit status 1 if something is wrong with one."""
     with errors(as_json):
         rows, faults = deployment().existing_catalog().browsing.check()
     if as_json:

@@ -1,4 +1,8 @@
-"""What must always hold, as pure predicates: checked before a commit, and by the tests after every step."""
+"""What must always hold, as pure predicates.
+
+The coverage of key groups is checked before every commit. A pipeline's history is kept by the transactions, which name
+the state and the epoch that they expect; ``statelib catalog check`` looks at it, and so do the tests after every step.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -29,11 +33,12 @@ def covers_exactly_once(ranges: Sequence[KeyGroupRange], max_parallelism: int) -
 
 
 def history_violations(head: PipelineHead, records: Sequence[CheckpointRecord]) -> list[str]:
-    """What is wrong with one pipeline's history, in words; empty when all is well.
+    """Return what is wrong with one pipeline's history, in words; nothing when all is well.
 
     ``records`` are all rows of the pipeline. The laws: ids are distinct; at most one checkpoint
     is PENDING and it holds the newest epoch; every base, and the head, is committed and older
     than what stands on it, hence never one in quarantine; no epoch or generation is ahead of the pipeline's.
+    A base may be without a row: a rebuilt catalog has none of what had been deleted before.
     """
     by_id = {r.checkpoint_id: r for r in records}
     found = [] if len(by_id) == len(records) else ["an id was used twice"]
@@ -54,8 +59,9 @@ def _record_violations(
     name, found = record.checkpoint_id, []
     if record.epoch > head.epoch or record.generation > head.generation:
         found.append(f"{name} is ahead of its pipeline's epoch or generation")
-    if record.base is not None and not (_committed(by_id, record.base) and record.base < name):
-        found.append(f"{name} stands on {record.base}, which is not an older committed checkpoint")
+    base = record.base
+    if base is not None and not (base < name and (base not in by_id or _committed(by_id, base))):
+        found.append(f"{name} stands on {base}, which is not an older committed checkpoint")
     found += _unfounded(record)
     return found
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from statelib.coordinator.notifications import NOTHING_HAPPENED, TOLD, History, history_before
 from statelib.coordinator.operator_assignment import redistribute
 from statelib.coordinator.pending_checkpoint import Acknowledgement, PendingCheckpoint
 from statelib.coordinator.state_assignment import assign
@@ -90,8 +89,6 @@ class SnapshotPlan:
     """Of the base: other pipelines in whose directories such files may lie."""
     base_files: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
     """Of the base: key of a file or a segment -> (size in bytes, crc32c)."""
-    history: History = NOTHING_HAPPENED
-    """What every subtask's strategy is told before it takes the snapshot."""
 
     @property
     def drains(self) -> bool:
@@ -147,7 +144,6 @@ def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: Che
         trigger=_trigger(deployment.storage(pipeline), record),
         origins=base.manifest.origins if base and base.manifest else (),
         base_files=(base.checksums() or {}) if base and pipeline.checkpoint.local_recovery else {},
-        history=history_before(catalog.list(name, TOLD), record.base),
     )
 
 

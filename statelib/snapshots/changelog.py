@@ -61,7 +61,8 @@ class ChangelogSnapshotStrategy:
 
     ``materializer``: a strategy on the same state, all of whose streams are in the shared scope, since later
     checkpoints refer to them. ``restored``: the snapshot that the backend held when its log began, if a later
-    one may refer to it. Then the newest snapshot told to be completed is the base. ``local``: where copies are kept."""
+    one may refer to it. Then the newest snapshot that was notified as completed is the base. ``local``: where copies
+    are kept."""
 
     description = "Asynchronous changelog snapshot"
 
@@ -124,10 +125,6 @@ class ChangelogSnapshotStrategy:
         """No snapshot may refer to this one's files."""
         self._taken.pop(checkpoint_id, None)
         self._materializer.notify_checkpoint_aborted(checkpoint_id)
-
-    def notify_checkpoint_subsumed(self, checkpoint_id: CheckpointId) -> None:
-        """A newer one is the base: its files are still referred to where they are needed."""
-        self._materializer.notify_checkpoint_subsumed(checkpoint_id)
 
     def close(self) -> None:
         """Ends what the materialisation needs."""

@@ -1,12 +1,11 @@
 """What an incremental snapshot may refer to instead of writing it again.
 
-Source: requirements R52 to R57, R68, R69 (SnapshotType.SharingFilesStrategy, PreviousSnapshot).
+Source: requirements R52 to R57, R69 (PreviousSnapshot of Flink).
 """
 
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from statelib.model.handles import (
     ByteStreamStateHandle,
@@ -20,33 +19,8 @@ from statelib.model.handles import (
     stream_handles,
 )
 from statelib.model.ids import CheckpointId
-from statelib.storage.views import CheckpointedStateScope, PhysicalFile, WrittenStream
+from statelib.storage.views import PhysicalFile, WrittenStream
 from statelib.wire.checksum import content_hash
-
-
-class SharingFilesStrategy(StrEnum):
-    """With which snapshots one shares its files: earlier and later ones, only later ones, none."""
-
-    FORWARD_BACKWARD = "FORWARD_BACKWARD"
-    FORWARD = "FORWARD"
-    NO_SHARING = "NO_SHARING"
-
-
-@dataclass(frozen=True)
-class Sharing:
-    """``backward``: files of the previous snapshot are referred to; ``forward``: later snapshots may
-    refer to this one's. ``scope``: where its own immutable files are written."""
-
-    backward: bool
-    forward: bool
-    scope: CheckpointedStateScope
-
-
-SHARING = {
-    SharingFilesStrategy.FORWARD_BACKWARD: Sharing(True, True, CheckpointedStateScope.SHARED),
-    SharingFilesStrategy.FORWARD: Sharing(False, True, CheckpointedStateScope.SHARED),
-    SharingFilesStrategy.NO_SHARING: Sharing(False, False, CheckpointedStateScope.EXCLUSIVE),
-}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Incremental snapshot of RocksDB: SST files never change, so those that an earlier checkpoint has are
 only referred to.
 
-Source: requirements R52 to R69; flink-formats.md section 8.1 (RocksIncrementalSnapshotStrategy).
+Source: requirements R52 to R67, R69; flink-formats.md section 8.1 (RocksIncrementalSnapshotStrategy).
 """
 
 import os
@@ -12,14 +12,7 @@ from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint
 from statelib.backends.rocksdb.database import IMMUTABLE_SUFFIX
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.previous import (
-    NO_PREVIOUS,
-    SHARING,
-    PreviousSnapshot,
-    SharedFiles,
-    Sharing,
-    SharingFilesStrategy,
-)
+from statelib.snapshots.previous import NO_PREVIOUS, PreviousSnapshot, SharedFiles
 from statelib.snapshots.rocksdb_native import NamedStream, NativeResources, NativeSnapshots
 from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
 from statelib.snapshots.uploads import BLOCK_BYTES, Uploads, local_directory
@@ -30,20 +23,19 @@ from statelib.wire.checksum import ContentHash
 
 
 class IncrementalResources(NativeResources):
-    """The frozen database, and what was decided with it: the base, and with whom files are shared."""
+    """The frozen database, and the base whose files its snapshot may refer to."""
 
-    def __init__(self, checkpoint: NativeCheckpoint | None, previous: PreviousSnapshot, sharing: Sharing) -> None:
+    def __init__(self, checkpoint: NativeCheckpoint | None, previous: PreviousSnapshot) -> None:
         super().__init__(checkpoint)
         self.previous = previous
-        self.sharing = sharing
 
 
 class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
     """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes only what is new.
 
     ``restored``: the snapshot whose files the backend's database was opened with, if a later one may
-    refer to them. Then the newest snapshot told to be completed is the base. ``local``: where copies are kept.
-    ``private_scope``: of the files that are each snapshot's own."""
+    refer to them. Then the newest snapshot that was notified as completed is the base. ``local``: where copies are
+    kept. ``private_scope``: of the files that are each snapshot's own."""
 
     description = "Asynchronous incremental RocksDB snapshot"
 
@@ -60,12 +52,9 @@ class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
         self._native = NativeSnapshots(backend, backend_uid)
         self._shared = SharedFiles(restored)
 
-    def prepare(
-        self, checkpoint_id: CheckpointId, sharing: SharingFilesStrategy = SharingFilesStrategy.FORWARD_BACKWARD
-    ) -> IncrementalResources:
-        how = SHARING[sharing]
-        previous = self._shared.base() if how.backward else NO_PREVIOUS
-        return IncrementalResources(self._native.freeze(checkpoint_id), previous, how)
+    def prepare(self, checkpoint_id: CheckpointId) -> IncrementalResources:
+        base = self._shared.base()
+        return IncrementalResources(self._native.freeze(checkpoint_id), base)
 
     def run(
         self,
@@ -79,15 +68,14 @@ class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
         with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
             meta = self._native.write_meta(uploads, self._private_scope)
             known = self._known(uploads, streams, resources.checkpoint, resources.previous)
-            new, private = self._write(uploads, resources.checkpoint, known, resources.sharing.scope)
+            new, private = self._write(uploads, resources.checkpoint, known)
             reused = list(known.items())
             shared = sorted([*new, *reused], key=lambda part: part[0])
             uploaded_bytes = sum(written.size_bytes for _, written in [*new, *private])
             handle = self._native.handle(checkpoint_id, meta, shared, private, uploaded_bytes)
             result = SnapshotResult(handle, uploads.complete(), tuple(written for _, written in reused))
-        if resources.sharing.forward:
-            whole = {written.handle: written for written in (*result.streams, *result.reused)}
-            self._shared.take(PreviousSnapshot(checkpoint_id, {name: whole[part.handle] for name, part in shared}))
+        whole = {written.handle: written for written in (*result.streams, *result.reused)}
+        self._shared.take(PreviousSnapshot(checkpoint_id, {name: whole[part.handle] for name, part in shared}))
         return result
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
@@ -97,9 +85,6 @@ class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
         """No snapshot may refer to this one's files; the base stays what it was."""
         self._shared.abort(checkpoint_id)
-
-    def notify_checkpoint_subsumed(self, checkpoint_id: CheckpointId) -> None:
-        """Nothing to do: only the newest completed one is referred to, and that is never subsumed."""
 
     def close(self) -> None:
         """Ends the upload threads."""
@@ -132,16 +117,13 @@ class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
         }
 
     def _write(
-        self,
-        uploads: Uploads,
-        checkpoint: NativeCheckpoint,
-        known: Mapping[str, WrittenStream],
-        scope: CheckpointedStateScope,
+        self, uploads: Uploads, checkpoint: NativeCheckpoint, known: Mapping[str, WrittenStream]
     ) -> tuple[list[NamedStream], list[NamedStream]]:
-        """All other files of the database: the immutable ones, in ``scope``, and the rest."""
+        """Write all other files of the database: the immutable ones, which are shared, and the rest."""
+        shared = CheckpointedStateScope.SHARED
 
         def write(name: str, path: str) -> WrittenStream:
-            return uploads.write_file(path, name, scope if name.endswith(IMMUTABLE_SUFFIX) else self._private_scope)
+            return uploads.write_file(path, name, shared if name.endswith(IMMUTABLE_SUFFIX) else self._private_scope)
 
         files = [(name, path) for name, path in checkpoint.files if name not in known]
         written = self._native.in_parallel(uploads, write, files)

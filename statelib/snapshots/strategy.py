@@ -39,19 +39,16 @@ R = TypeVar("R", bound=SnapshotResources)
 
 
 class CheckpointListener:
-    """Told what became of checkpoints, also of those that an earlier run took: after a restore a strategy
-    hears that its base is complete and which later checkpoints were aborted. Does nothing unless overridden.
+    """What a strategy that takes several snapshots is notified of. Does nothing unless overridden.
 
+    A run makes its strategies for one snapshot, on the base that the catalog names, and has nothing to notify them of.
     Source: requirement R18; CheckpointListener of Flink."""
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        """It is committed: later snapshots may refer to it."""
+        """The checkpoint is committed: later snapshots may refer to its files."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """It will never be committed: what is kept of it locally is of no use."""
-
-    def notify_checkpoint_subsumed(self, checkpoint_id: CheckpointId) -> None:
-        """Retention let go of it: nothing new may refer to it."""
+        """The checkpoint will never be committed: no snapshot may refer to its files."""
 
 
 class SnapshotStrategy(Protocol, Generic[R]):
@@ -66,7 +63,6 @@ class SnapshotStrategy(Protocol, Generic[R]):
     ) -> SnapshotResult: ...
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None: ...
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None: ...
-    def notify_checkpoint_subsumed(self, checkpoint_id: CheckpointId) -> None: ...
     def close(self) -> None: ...
 
 

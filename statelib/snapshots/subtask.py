@@ -63,9 +63,6 @@ class SubtaskSnapshotStrategy:
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
         self._keyed.notify_checkpoint_aborted(checkpoint_id)
 
-    def notify_checkpoint_subsumed(self, checkpoint_id: CheckpointId) -> None:
-        self._keyed.notify_checkpoint_subsumed(checkpoint_id)
-
     def close(self) -> None:
         try:
             self._operator.close()

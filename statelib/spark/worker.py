@@ -215,7 +215,6 @@ def _snapshot(
     streams = TimedStreams(
         storage.resolve_checkpoint_storage_location(plan.record.checkpoint_id, reference, attempt, subtask)
     )
-    plan.history.tell(strategy)
     snapshot = executed_snapshot(
         strategy,
         plan.record.checkpoint_id,

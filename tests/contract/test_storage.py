@@ -10,7 +10,6 @@ import pytest
 from statelib.model.ids import PipelineName
 from statelib.storage.filesystem import FileSystemCheckpointStorage
 from statelib.storage.inventory import list_files
-from statelib.storage.memory import MemoryCheckpointStorage, MemoryReader
 from statelib.storage.objects import LOCATION_NAME, ObjectCheckpointStorage
 from statelib.storage.objects_inventory import list_objects
 from statelib.storage.objects_reader import ObjectReader
@@ -23,6 +22,7 @@ from statelib.storage.views import (
     FileMergingSettings,
     StorageReference,
 )
+from statelib.testing.memory_storage import MemoryCheckpointStorage, MemoryReader
 from statelib.testing.storage_case import Storage
 from statelib.testing.storage_suite import StorageSuite
 

@@ -26,8 +26,8 @@ from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.memory import MemoryCheckpointStorage
 from statelib.storage.views import CheckpointedStateScope, FileMergingSettings
+from statelib.testing.memory_storage import MemoryCheckpointStorage
 from statelib.testing.strategy_suite import MEMORY, SnapshotStrategySuite
 
 UID = "5a7b0000-0000-0000-0000-000000000000"

@@ -184,7 +184,6 @@ class Subtask:
         while len(self.live) > RETAINED:
             oldest = min(self.live)
             old, _ = self.live.pop(oldest)
-            self.strategy.notify_checkpoint_subsumed(CheckpointId(oldest))
             needed = set().union(*(files_of(other) for other, _ in self.live.values()))
             for file in files_of(old) - needed:
                 Path(file.removeprefix("file://")).unlink()

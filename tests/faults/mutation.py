@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGETS = (
     *(f"statelib.coordinator.{name}" for name in ("pending_checkpoint", "orphans", "discard", "retention")),
     *(f"statelib.coordinator.{name}" for name in ("checkpoint_lifecycle", "acknowledgements", "invariants")),
-    *(f"statelib.coordinator.{name}" for name in ("rebuilding", "notifications", "state_assignment")),
+    *(f"statelib.coordinator.{name}" for name in ("rebuilding", "state_assignment")),
     *(f"statelib.catalog.{name}" for name in ("leases", "admission", "cleanup", "holdings", "pins")),
 )
 TESTS = (

@@ -159,3 +159,19 @@ def test_other_pipelines_go_on_and_check_names_every_damaged_row(here: Deploymen
 
 def test_a_whole_catalog_has_no_faults(here: Deployment) -> None:
     assert json.loads(call(here, "catalog", "check", "--json").stdout)["faults"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("epoch = 999 WHERE pipeline = 'tours'", "found 1 is ahead of its pipeline's epoch or generation"),
+        ("state = 'ABORTED', completed_at_ms = NULL WHERE pipeline = 'sales' AND checkpoint_id = 1", "2 stands on 1,"),
+    ],
+)
+def test_rows_that_are_whole_and_make_no_history_are_named(here: Deployment, change: str, found: str) -> None:
+    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+        connection.execute(f"UPDATE checkpoint SET {change}")
+    checked = call(here, "catalog", "check")
+    assert checked.exit_code == 1
+    assert "history: expected a consistent history, found" in checked.stdout
+    assert found in checked.stdout

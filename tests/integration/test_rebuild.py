@@ -149,6 +149,7 @@ def test_what_is_left_after_retention_is_entered_and_what_is_gone_is_said(sharin
     assert {row["file_id"] for row in rows(again, FILE)} == {
         row["file_id"] for row in rows(sharing, FILE) if row["state"] == "LIVE"
     }
+    assert json.loads(said(again, "catalog", "check", "--json"))["faults"] == [], "bases without a row are no fault"
 
 
 def test_an_old_catalog_is_brought_up_to_date(sharing: Deployment, tmp_path: Path) -> None:

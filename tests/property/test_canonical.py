@@ -16,8 +16,8 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
 from statelib.restore.recognised import recognised
 from statelib.serializers.rows import StateRows
-from statelib.storage.memory import MemoryReader
 from statelib.testing import reference_canonical
+from statelib.testing.memory_storage import MemoryReader
 from statelib.wire.ragged import from_list
 
 Entries = list[tuple[bytes, bytes]]

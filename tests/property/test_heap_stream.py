@@ -18,8 +18,8 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING, VOID, StateType
 from statelib.restore.recognised import recognised
 from statelib.serializers.rows import StateRows
-from statelib.storage.memory import MemoryReader
 from statelib.testing import reference_codecs, reference_heap
+from statelib.testing.memory_storage import MemoryReader
 from statelib.testing.reference_codecs import Plain
 from statelib.testing.reference_heap import Entry
 from statelib.testing.type_strategies import plain_values, state_types

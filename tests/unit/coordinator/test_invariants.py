@@ -49,6 +49,7 @@ def test_covers_exactly_once(ranges: list[KeyGroupRange], whole: bool):
 
 def test_a_good_history_has_no_violations():
     assert history_violations(HEAD, GOOD) == []
+    assert history_violations(HEAD, GOOD[1:]) == [], "a rebuilt catalog has no row of a base that was deleted before"
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,7 @@ def test_a_good_history_has_no_violations():
         (replace(HEAD, head=CheckpointId(9)), GOOD, "head 9 is not committed"),
         (HEAD, [GOOD[0], replace(GOOD[1], base=CheckpointId(2)), GOOD[2]], "2 stands on 2"),
         (HEAD, [record(1, None, CheckpointState.ABORTED), *GOOD[1:]], "2 stands on 1"),
+        (HEAD, [replace(GOOD[1], base=CheckpointId(8)), GOOD[2]], "2 stands on 8"),
         (HEAD, [replace(GOOD[0], attempt=None), *GOOD[1:]], "without an attempt"),
         (HEAD, [replace(GOOD[0], generation=1), *GOOD[1:]], "ahead of its pipeline"),
     ],

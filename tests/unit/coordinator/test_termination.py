@@ -5,12 +5,11 @@ import dataclasses
 import pytest
 from checkpoints import checkpoint, savepoint
 
-from statelib.coordinator.notifications import History, history_before
 from statelib.coordinator.retention import RetentionPolicy, subsumed
 from statelib.coordinator.termination import job_status, last_interval
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId
-from statelib.model.record import CheckpointState, Owner
+from statelib.model.record import Owner
 from statelib.model.termination import DISCARDED, CheckpointRetentionPolicy, JobStatus
 
 CHAIN = [checkpoint(n, n - 1 or None) for n in range(1, 4)]
@@ -69,34 +68,3 @@ def test_an_ended_pipeline_keeps_all_or_nothing_but_what_is_in_use_or_a_users(
 def test_without_a_policy_the_checkpoints_outlive_the_pipeline():
     for status in JobStatus:
         assert subsumed(RetentionPolicy(9), CHAIN, CheckpointId(3), (), status) == ()
-
-
-class Recorder:
-    def __init__(self) -> None:
-        self.heard: list[tuple[str, int]] = []
-
-    def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        self.heard.append(("complete", checkpoint_id))
-
-    def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        self.heard.append(("aborted", checkpoint_id))
-
-    def notify_checkpoint_subsumed(self, checkpoint_id: CheckpointId) -> None:
-        self.heard.append(("subsumed", checkpoint_id))
-
-
-def test_a_run_is_told_what_happened_since_its_base():
-    aborted, deleting = CheckpointState.ABORTED, CheckpointState.DELETING
-    records = [
-        checkpoint(6, 4, state=aborted),
-        checkpoint(5, 4, state=aborted),
-        checkpoint(4, 1),
-        checkpoint(3, 1, state=aborted),
-        checkpoint(1, None, state=deleting),
-    ]
-    history = history_before(records, CheckpointId(4))
-    assert history == History(CheckpointId(4), (CheckpointId(5), CheckpointId(6)), (CheckpointId(1),))
-    recorder = Recorder()
-    history.tell(recorder)
-    assert recorder.heard == [("subsumed", 1), ("aborted", 5), ("aborted", 6), ("complete", 4)]
-    assert history_before([checkpoint(1, None, state=aborted)], None) == History(None, (CheckpointId(1),))

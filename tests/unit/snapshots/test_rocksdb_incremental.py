@@ -13,7 +13,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.restore.keyed import restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.snapshots.previous import PreviousSnapshot, SharingFilesStrategy
+from statelib.snapshots.previous import PreviousSnapshot
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import EMPTY, SnapshotResult, take_snapshot
@@ -119,21 +119,6 @@ def test_files_of_an_aborted_snapshot_are_not_referred_to(subtask: Subtask) -> N
     assert {w.handle for w in third.reused} == set(sst(first).values())
     assert set(sst(third)) == set(sst(second))
     assert sst(third) != sst(second)
-
-
-@pytest.mark.parametrize("sharing", [SharingFilesStrategy.FORWARD, SharingFilesStrategy.NO_SHARING])
-def test_only_a_backward_sharing_snapshot_refers_to_others(subtask: Subtask, sharing: SharingFilesStrategy) -> None:
-    first = subtask.take(1)
-    subtask.strategy.notify_checkpoint_complete(CheckpointId(1))
-    resources = subtask.strategy.prepare(CheckpointId(2), sharing)
-    second = subtask.strategy.run(resources, CheckpointId(2), subtask.chain.streams(2), CloseableRegistry())
-    resources.release()
-    assert second.reused == ()
-    exclusive = sharing is SharingFilesStrategy.NO_SHARING
-    assert all(isinstance(stream, FileStateHandle) != exclusive for stream in sst(second).values())
-    subtask.strategy.notify_checkpoint_complete(CheckpointId(2))
-    base = first if exclusive else second
-    assert {w.handle for w in subtask.take(3).reused} == set(sst(base).values())
 
 
 def test_what_a_restore_proved_is_not_read_again_unless_the_file_is_another(

@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from statelib.model.handles import (
     ByteStreamStateHandle,
     FileStateHandle,
@@ -15,14 +13,7 @@ from statelib.model.handles import (
 )
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
-from statelib.snapshots.previous import (
-    NO_PREVIOUS,
-    SHARING,
-    PreviousSnapshot,
-    SharedFiles,
-    SharingFilesStrategy,
-    previous_snapshot,
-)
+from statelib.snapshots.previous import NO_PREVIOUS, PreviousSnapshot, SharedFiles, previous_snapshot
 from statelib.storage.views import PhysicalFile, WrittenStream
 from statelib.wire.checksum import content_hash
 
@@ -86,18 +77,6 @@ def test_the_restored_snapshot_is_a_base_until_a_newer_one_completes() -> None:
     assert files.base() == snapshot(7)
     files.complete(CheckpointId(9))
     assert files.base() == snapshot(9)
-
-
-@pytest.mark.parametrize("strategy", SharingFilesStrategy)
-def test_every_sharing_strategy_has_its_row(strategy: SharingFilesStrategy) -> None:
-    how = SHARING[strategy]
-    assert how.forward or not how.backward
-    assert how.forward == (how.scope == "SHARED")
-
-
-def test_an_unknown_sharing_strategy_is_an_error() -> None:
-    with pytest.raises(ValueError, match="SIDEWAYS"):
-        SharingFilesStrategy("SIDEWAYS")
 
 
 def test_only_shared_files_with_a_known_checksum_can_be_shared_again() -> None:

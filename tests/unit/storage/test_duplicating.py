@@ -15,7 +15,6 @@ from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.storage.duplicating import DuplicatingCheckpointOutputStream, DuplicatingStreams
 from statelib.storage.filesystem import FileSystemCheckpointStorage
 from statelib.storage.local_streams import LocalStreams
-from statelib.storage.memory import MemoryStreamFactory
 from statelib.storage.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
@@ -23,6 +22,7 @@ from statelib.storage.views import (
     WrittenStream,
 )
 from statelib.testing.faulty_streams import FaultyStreams, Hook
+from statelib.testing.memory_storage import MemoryStreamFactory
 
 EXCLUSIVE = CheckpointedStateScope.EXCLUSIVE
 PIECES = [b"one", b"two" * 100_000, b"", memoryview(b"three")]

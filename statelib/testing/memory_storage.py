@@ -1,4 +1,4 @@
-"""Checkpoint storage in memory: for tests and for trying things out (R97).
+"""Checkpoint storage in the memory of one process: for tests (R97).
 
 Streams become inline handles, so all state of a checkpoint travels inside its metadata.
 Source: MemoryBackendCheckpointStorageAccess, MemCheckpointStreamFactory.
