@@ -48,7 +48,7 @@ ANSWERS = {
     "import-statestore": Answer(_RECORD),
     "checkpoints list": Answer((*_RECORD, "in_head_lineage", "gate"), many=True),
     "checkpoints show": Answer((*_RECORD, "quality", "snapshot")),
-    "checkpoints diff": Answer(("before", "after", "states", "files")),
+    "checkpoints diff": Answer(("before", "after", "keys_before", "keys_after", "states", "files")),
     "checkpoints release": Answer(_RECORD),
     "checkpoints dispose": Answer(("dry_run", "collected")),
     "pipelines list": Answer(("name", "path", "backend", "key", "states", "parallelism", "max_parallelism"), many=True),

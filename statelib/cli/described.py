@@ -5,7 +5,7 @@ from typing import Any
 
 from statelib.cli.output import Column, count, line, size, table
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
-from statelib.flows.content import Entries, Stream, entries_by_key_group, opaque_types, streams_of
+from statelib.flows.content import Entries, Stream, amounts_of, opaque_types, streams_of
 from statelib.flows.opened import Checkpoint
 from statelib.flows.operator_content import left_out, operator_counts
 from statelib.model.amounts import amount
@@ -33,7 +33,7 @@ def too_late(state: str, events: int) -> str:
 
 def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
     """For machines. Of an operator whose state cannot be read, ``unreadable`` says why. ``counted``: read all
-    of it, to know the entries of what has no manifest."""
+    of it, to count the entries and keys of what has no manifest."""
     parts = {part.selected: part for part in opened.each_operator()}
     return {
         "directory": opened.directory,
@@ -76,6 +76,7 @@ def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | No
         "subtasks": [_subtask(i, s.keyed) for i, s in operator.subtasks if s.keyed],
         "entries_by_key_group": None,
         "key_type": None,
+        "keys": None,
         "states": [],
         "operator_states": _operator_states(opened, operator),
         "finished": operator.finished,
@@ -85,16 +86,16 @@ def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | No
         return told
     try:
         schema = part.schema()
-        entries = entries_by_key_group(part, counted=counted)
+        found = amounts_of(part, counted=counted)
     except (UnsupportedError, NotFoundError, InvalidRequestError) as error:  # also files that lie elsewhere now
         return {**told, "unreadable": error.message}
     except CorruptStateError as error:
         if opened.manifest is not None:
             raise
         return {**told, "unreadable": error.message, "damaged": True}
-    if entries is not None:
-        _add_entries(told, operator, entries)
-    return {**told, "key_type": str(schema.key_type), "states": _states(schema, entries)}
+    if found.entries is not None:
+        _add_entries(told, operator, found.entries)
+    return {**told, "key_type": str(schema.key_type), "keys": found.keys, "states": _states(schema, found.entries)}
 
 
 def _subtask(index: int, handle: KeyedStateHandle) -> Json:
@@ -231,6 +232,8 @@ def _print_operator(operator: Json) -> None:
     line(f"{_title(operator)}, key {operator['key_type'] or 'unknown'}")
     if operator["uid"]:
         line(f"  id {operator['operator_id']}")
+    if operator["keys"] is not None:
+        line(f"  {amount(operator['keys'], 'key')}")
     if "unreadable" in operator:
         line(f"  states cannot be read: {operator['unreadable']}")
     else:

@@ -13,7 +13,7 @@ from statelib.cli.output import Column, Json, count, errors, line, note, print_j
 from statelib.cli.places import local_file, path_of
 from statelib.cli.snapshots import Snapshot, State, open_snapshot
 from statelib.errors import InvalidRequestError
-from statelib.flows.diff import StateDiff
+from statelib.flows.diff import Diff, StateDiff
 from statelib.flows.diff_output import ChangeFiles, Sample
 from statelib.flows.opened import Checkpoint
 from statelib.formats.plain_text import texts
@@ -53,12 +53,13 @@ def diff(
                 if files:
                     files.add(name, rows)
 
-            found = sides[0].diff(sides[1]).read(() if state is None else (state,), each)
+            compared = sides[0].diff(sides[1])
+            found = compared.read(() if state is None else (state,), each)
     written = [str(path) for path in files.paths] if files else []
     if as_json:
-        _print_json(sides, found, sample, written)
+        _print_json(compared, found, sample, written)
     else:
-        _print(sides, found, sample, written)
+        _print(compared, found, sample, written)
     if exit_code and any(told.different for told in found):
         raise typer.Exit(1)
 
@@ -79,11 +80,21 @@ def _opened(snapshot: str, operator: str | None, moves: Mapping[str, str], key_t
     return opened if operator is None else opened.select(operator)
 
 
-def _print_json(sides: list[Checkpoint], found: tuple[StateDiff, ...], sample: Sample, written: list[str]) -> None:
+def _print_json(compared: Diff, found: tuple[StateDiff, ...], sample: Sample, written: list[str]) -> None:
     states = [
         asdict(told) | {"different": told.different, "sample": _entries(sample.tables.get(told.name))} for told in found
     ]
-    print_json({"before": sides[0].directory, "after": sides[1].directory, "states": states, "files": written})
+    keys_before, keys_after = compared.keys
+    print_json(
+        {
+            "before": compared.before.directory,
+            "after": compared.after.directory,
+            "keys_before": keys_before,
+            "keys_after": keys_after,
+            "states": states,
+            "files": written,
+        }
+    )
 
 
 def _entries(rows: pa.Table | None) -> list[dict[str, str]]:
@@ -95,9 +106,11 @@ def _entries(rows: pa.Table | None) -> list[dict[str, str]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _print(sides: list[Checkpoint], found: tuple[StateDiff, ...], sample: Sample, written: list[str]) -> None:
-    line(f"before  {sides[0].directory}")
-    line(f"after   {sides[1].directory}")
+def _print(compared: Diff, found: tuple[StateDiff, ...], sample: Sample, written: list[str]) -> None:
+    line(f"before  {compared.before.directory}")
+    line(f"after   {compared.after.directory}")
+    keys_before, keys_after = map(count, compared.keys)
+    line(f"keys    {keys_before} before, {keys_after} after")
     table("States", _COLUMNS, [_row(told) for told in found])
     for told in found:
         if told.incomparable:

@@ -58,6 +58,8 @@ def _add_operator(tree: Tree, operator: Json) -> None:
     branch = _add(tree, title + keyed, "bold")
     if operator["uid"]:
         _add(branch, f"id {operator['operator_id']}")
+    if operator["keys"] is not None:
+        _add(branch, amount(operator["keys"], "key"))
     if operator["finished"] or operator["finished_subtasks"]:
         finished = "all" if operator["finished"] else count(operator["finished_subtasks"])
         _add(branch, f"{finished} of its subtasks had finished")

@@ -24,6 +24,14 @@ Entries = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
+class Amounts:
+    """How much keyed state an operator has. ``keys``: distinct ones of all states; both are None where nothing tells."""
+
+    entries: Entries | None
+    keys: int | None
+
+
+@dataclass(frozen=True)
 class Stream:
     """One stream that a handle refers to. ``role``: what it holds."""
 
@@ -31,13 +39,17 @@ class Stream:
     handle: StreamStateHandle
 
 
-def entries_by_key_group(part: Checkpoint, *, counted: bool = False, scratch: str | None = None) -> Entries | None:
-    """Of the selected operator: recorded in the manifest, or ``counted`` by reading all of it; None where neither."""
-    recorded = part.manifest.statistics if part.manifest else None
-    statistics = read_content(part, scratch).statistics if counted else recorded
+def amounts_of(part: Checkpoint, *, counted: bool = False, scratch: str | None = None) -> Amounts:
+    """Return how much the selected operator has: recorded in the manifest, or ``counted`` by reading all of it."""
+    statistics, keys = None, None
+    if counted:
+        content = read_content(part, scratch)
+        statistics, keys = content.statistics, content.keys.total
+    elif part.manifest:
+        statistics, keys = part.manifest.statistics, part.manifest.total_keys
     if not statistics:
-        return None
-    return np.stack([s.entries for s in statistics]).astype(np.int64)
+        return Amounts(None, keys)
+    return Amounts(np.stack([s.entries for s in statistics]).astype(np.int64), keys)
 
 
 def streams_of(handle: KeyedStateHandle) -> Iterator[Stream]:

@@ -67,6 +67,12 @@ class Diff:
         self._scratch = scratch
         self._window_bytes = window_bytes
 
+    @property
+    def keys(self) -> tuple[int | None, int | None]:
+        """How many distinct keys each snapshot has state of, over all states; None where no manifest tells."""
+        before, after = (s.manifest.total_keys if s.manifest else None for s in (self.before, self.after))
+        return before, after
+
     @cached_property
     def states(self) -> tuple[StateDiff, ...]:
         """Every state of either snapshot."""

@@ -38,6 +38,17 @@ def test_two_days_of_a_pipeline(shop: Deployment) -> None:
     assert told.startswith(f"before  file://{shop.storage_root}/sales/chk-1\nafter   file://")
 
 
+def test_keys_are_counted_once_over_all_states(shop: Deployment) -> None:
+    """Three shops, of which each has entries in all three states."""
+    assert "\nkeys    3 before, 3 after\n" in said(shop, *DIFF, "sales/1", "sales/2")
+    told = json.loads(said(shop, *DIFF, "sales/1", "sales/2", "--state", "total", "--json"))
+    assert (told["keys_before"], told["keys_after"]) == (3, 3)
+    flinks = savepoint("1.20.5/kinds-hashmap-canonical-p1")
+    assert "\nkeys    - before, - after\n" in said(None, *DIFF, flinks, flinks)
+    told = json.loads(said(None, *DIFF, flinks, flinks, "--json"))
+    assert (told["keys_before"], told["keys_after"]) == (None, None)
+
+
 def test_samples_show_old_and_new_values(shop: Deployment) -> None:
     told = said(shop, *DIFF, "sales/1", "sales/2", "--state", "total", "--limit", "2")
     assert "per_item" not in told

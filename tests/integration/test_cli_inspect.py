@@ -46,6 +46,15 @@ def test_the_parts_of_the_json_add_up(shop: Deployment) -> None:
     assert json.loads(said(shop, "inspect", "sales/5", "--json", "--count")) == told
 
 
+def test_keys_are_counted_once_over_all_states(shop: Deployment) -> None:
+    (operator,) = json.loads(said(shop, "inspect", "sales/5", "--json"))["operators"]
+    assert operator["keys"] == 3
+    assert "\n│   ├── 3 keys\n" in said(shop, "inspect", "sales/5")
+    shown = json.loads(said(shop, "checkpoints", "show", "sales/5", "--json"))
+    assert [o["keys"] for o in shown["snapshot"]["operators"]] == [shown["keys"]] == [3]
+    assert "\n  3 keys\n" in said(shop, "checkpoints", "show", "sales/5")
+
+
 def test_flinks_entries_are_counted_when_asked_for() -> None:
     def entries(*words: str) -> list[int | None]:
         operators = json.loads(said(None, "inspect", FILES, "--json", *words))["operators"]
@@ -55,6 +64,11 @@ def test_flinks_entries_are_counted_when_asked_for() -> None:
     truth = [json.loads(line) for line in (FILES.parent / "truth.jsonl").read_text().splitlines()]
     entry_keys = {(t["state"], json.dumps(t["key"]), json.dumps(t.get("uk"))) for t in truth if "key" in t}
     counted = entries("--count")
+    (keys,) = (
+        o["keys"] for o in json.loads(said(None, "inspect", FILES, "--json", "--count"))["operators"] if o["keys"]
+    )
+    assert keys == len({key for state, key, _ in entry_keys if state})
+    assert {o["keys"] for o in json.loads(said(None, "inspect", FILES, "--json"))["operators"]} == {None}
     assert sum(number or 0 for number in counted) == len({k for k in entry_keys if k[0]})
     assert "by bytes" in said(None, "inspect", FILES)
     assert "by entries" in said(None, "inspect", FILES, "--count")
