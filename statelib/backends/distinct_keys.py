@@ -35,9 +35,9 @@ def entries_per_key(entries: Ragged, keys: Ragged) -> npt.NDArray[np.int64]:
 class KeyCounter:
     """Counts distinct keys of entries that come in any order and number.
 
-    ``parts``: ranges of key groups that come one after the other, as those of the handles of a snapshot do. Each
-    distinct key of a range is held once, serialized, until the next range begins, and up to twice for a moment. In a
-    schema of one state with one entry per key nothing is held: its entries are its keys."""
+    ``parts``: ranges of key groups that come one after the other, as the windows of the handles of a snapshot do. Each
+    distinct key of a range is held once, serialized, until the next range begins or :meth:`finish_part`, and up to
+    twice for a moment. In a schema of one state with one entry per key nothing is held: its entries are its keys."""
 
     def __init__(self, schema: KeyedStateSchema, parts: Sequence[KeyGroupRange] = ()) -> None:
         self._schema = schema
@@ -73,17 +73,18 @@ class KeyCounter:
 
     def counts(self, key_groups: KeyGroupRange | None = None) -> KeyCounts:
         """The keys that came until now, of all key groups or of a range."""
-        self._finish_part()
+        self.finish_part()
         counted = KeyCounts(self._whole, self._counts)
         return counted if key_groups is None else counted.cut(key_groups)
 
     def _begin_part(self, group: int) -> None:
         if self._part is not None and self._part.start <= group <= self._part.end:
             return
-        self._finish_part()
+        self.finish_part()
         self._part = next((part for part in self._parts if part.start <= group <= part.end), self._whole)
 
-    def _finish_part(self) -> None:
+    def finish_part(self) -> None:
+        """Keep the numbers only: no key of a key group that has come will come again."""
         self._merge()
         if len(self._distinct):
             groups = key_groups_of(as_ragged(self._distinct), self._width)

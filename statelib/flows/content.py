@@ -25,7 +25,7 @@ Entries = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much keyed state an operator has. ``keys``: distinct ones of all states; both are None where nothing tells."""
+    """How much keyed state an operator has; ``keys``: distinct ones. Each is None where nothing tells."""
 
     entries: Entries | None
     keys: int | None

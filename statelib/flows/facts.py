@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from statelib.backends.distinct_keys import KeyCounter
 from statelib.coordinator.invariants import covers_exactly_once
@@ -24,6 +25,7 @@ from statelib.model.state import (
 from statelib.quality.facts import Applied, CheckpointFacts, SourceHistory
 from statelib.restore.check import count_entries
 from statelib.restore.compatibility import Compatibility
+from statelib.restore.entries import windows_of
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ def read_content(opened: Checkpoint, scratch: str | None = None) -> StoredConten
     """Count and digest what is really stored, and count its distinct keys."""
     schema = opened.schema()
     # Raw timers come behind all handles: their keys may be those of any.
-    parts = () if opened.raw_timers else tuple(handle.key_group_range for handle in opened.handles())
+    windows = (windows_of(handle, opened.window_bytes) for handle in opened.handles())
+    parts = () if opened.raw_timers else tuple(chain.from_iterable(windows))
     counter = KeyCounter(schema, parts)
     entries = counter.passing(opened.rows(scratch))
     statistics = count_entries(schema, all_key_groups(schema.max_parallelism), entries)

@@ -27,7 +27,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.model.types import StateType
 from statelib.restore.change_log import with_whole_files
-from statelib.restore.entries import iter_entries
+from statelib.restore.entries import WINDOW_BYTES, EntryReader, windows_of
 from statelib.restore.plan import RestoreSource
 from statelib.restore.recognised import recognised
 from statelib.restore.union_schema import union_schema
@@ -50,7 +50,7 @@ class Checkpoint:
     ``selected``: the id of the operator to look at, None = the only one with keyed state.
     ``allowed_root``: where its files may lie besides ``directory``, for checkpoints that share them. ``key_type``: of
     keys whose type the snapshot itself does not say. ``storage_root``: the URI of the deployment's storage, None where
-    it was opened without one."""
+    it was opened without one. ``window_bytes``: stored bytes whose key groups are read one after the other."""
 
     directory: str
     metadata: CheckpointMetadata
@@ -60,6 +60,7 @@ class Checkpoint:
     allowed_root: AllowedRoot = None
     key_type: StateType | None = None
     storage_root: str | None = None
+    window_bytes: int = WINDOW_BYTES
 
     @property
     def metadata_size_bytes(self) -> int:
@@ -252,7 +253,10 @@ class Checkpoint:
         """(state index, serialized entries) batch by batch, from storage, verified."""
         with located(self.directory), scratch_directory(scratch, "read") as directory:
             for number, source in enumerate(self._managed_sources()):
-                yield from iter_entries(source, None, str(Path(directory) / str(number)))
+                reader = EntryReader(source, str(Path(directory) / str(number)))
+                for window in windows_of(source.handle, self.window_bytes):
+                    yield from reader.read([window])
+                reader.close()
             if self.raw_timers:
                 index_of = {state.name: index for index, state in enumerate(self.schema().states)}
                 yield from ((index_of[part.descriptor.name], part.rows) for part in self.raw_timers if len(part.rows))

@@ -1,6 +1,7 @@
 """Proof that what was read is what was written: counts and digests, key group by key group."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
 
 import numpy as np
 
@@ -8,6 +9,7 @@ from statelib.backends.distinct_keys import KeyCounter
 from statelib.backends.entries import add_entries, check_loaded_rows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.formats.group_windows import GroupWindows, LargeGroup, Window
 from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics, empty_statistics
@@ -52,12 +54,23 @@ def check_content(backend: KeyedStateBackend) -> None:
 
 
 def count_keys(backend: KeyedStateBackend) -> KeyCounts:
-    """The distinct keys of a live backend, of which every entry is read."""
+    """The distinct keys of a live backend, of which every entry is read, all states side by side."""
     counter = KeyCounter(backend.schema)
-    for index, descriptor in enumerate(backend.schema.states):
-        for rows in backend.scan(descriptor.name):
-            counter.add(index, rows)
+    with ExitStack() as opened:
+        scans = [opened.enter_context(closing(backend.scan(state.name))) for state in backend.schema.states]
+        for part in GroupWindows(backend.schema, backend.key_group_range, scans):
+            for index, rows in _rows_of(part):
+                counter.add(index, rows)
+            counter.finish_part()
     return counter.counts(backend.key_group_range)
+
+
+def _rows_of(part: Window | LargeGroup) -> Iterator[tuple[int, StateRows]]:
+    """Entries with the numbers of their states."""
+    if isinstance(part, Window):
+        yield from ((index, rows) for index, (rows, _) in enumerate(part.states))
+    else:
+        yield from ((index, rows) for index, pieces in enumerate(part.states) for rows, _ in pieces)
 
 
 def count_entries(

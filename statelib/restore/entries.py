@@ -6,6 +6,7 @@ Source: requirements R25 to R29 (the handle's type says which reader reads it).
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from statelib.backends.rocksdb.stored import scan_stored
@@ -16,9 +17,11 @@ from statelib.formats.keyed_header import KeyedHeader, decode_keyed_header
 from statelib.model.handles import (
     ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
+    KeyedStateHandle,
     KeyGroupsSavepointStateHandle,
     KeyGroupsStateHandle,
     materialized_parts,
+    stream_handles,
 )
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateKind
@@ -30,6 +33,18 @@ from statelib.restore.schemas import check_same_schema
 from statelib.serializers.rows import StateRows
 from statelib.storage.views import StateReader
 
+WINDOW_BYTES = 32 * 1024 * 1024
+"""Stored bytes of a handle that are read before the next key groups begin."""
+
+
+def windows_of(handle: KeyedStateHandle, window_bytes: int = WINDOW_BYTES) -> tuple[KeyGroupRange, ...]:
+    """Cut the key groups of a handle into ranges of about ``window_bytes`` stored bytes, or one key group."""
+    held = handle.key_group_range
+    size_bytes = sum(stream.size_bytes for stream in stream_handles(handle))
+    number = max(min(len(held), -(-size_bytes // window_bytes)), 1)
+    bounds = [held.start + len(held) * part // number for part in range(number + 1)]
+    return tuple(KeyGroupRange(start, stop - 1) for start, stop in pairwise(bounds))
+
 
 def iter_entries(
     source: RestoreSource,
@@ -37,9 +52,11 @@ def iter_entries(
     scratch_directory: str | None = None,
     *,
     only: int | None = None,
+    stream: ProvenStream | None = None,
 ) -> Iterator[tuple[int, StateRows]]:
     """(index in ``source.schema.states``, entries) of the key groups that the source holds, all or those wanted;
-    ``only``: of the state with that index.
+    ``only``: of the state with that index. ``stream``: the canonical or heap stream, of which some key groups may
+    have been read.
 
     Nothing is compared with recorded statistics here. A RocksDB handle is copied to
     ``scratch_directory``, which must not exist and is removed at the end. Raises
@@ -50,9 +67,9 @@ def iter_entries(
     wanted = owned if key_group_range is None else owned.intersection(key_group_range)
     match source.handle:
         case KeyGroupsSavepointStateHandle() as handle:
-            return _canonical(source, handle, wanted, only)
+            return _canonical(source, handle, wanted, only, stream or ProvenStream(source.reader, handle.stream))
         case KeyGroupsStateHandle() as handle:
-            return _heap(source, handle, wanted, only)
+            return _heap(source, handle, wanted, only, stream or ProvenStream(source.reader, handle.stream))
         case IncrementalRemoteKeyedStateHandle() as handle:
             if scratch_directory is None:
                 raise InvalidRequestError(
@@ -73,9 +90,12 @@ def iter_entries(
 
 
 def _canonical(
-    source: RestoreSource, handle: KeyGroupsSavepointStateHandle, wanted: KeyGroupRange, only: int | None
+    source: RestoreSource,
+    handle: KeyGroupsSavepointStateHandle,
+    wanted: KeyGroupRange,
+    only: int | None,
+    read_range: ProvenStream,
 ) -> Iterator[tuple[int, StateRows]]:
-    read_range = ProvenStream(source.reader, handle.stream)
     with damage_named(source.reader, [handle.stream]):
         header = read_header(read_range, handle, source.schema.max_parallelism)
         order = check_same_schema(source.schema, header.schema, partial=source.partial)
@@ -85,9 +105,12 @@ def _canonical(
 
 
 def _heap(
-    source: RestoreSource, handle: KeyGroupsStateHandle, wanted: KeyGroupRange, only: int | None
+    source: RestoreSource,
+    handle: KeyGroupsStateHandle,
+    wanted: KeyGroupRange,
+    only: int | None,
+    read_range: ProvenStream,
 ) -> Iterator[tuple[int, StateRows]]:
-    read_range = ProvenStream(source.reader, handle.stream)
     with damage_named(source.reader, [handle.stream]):
         header = read_header(read_range, handle, source.schema.max_parallelism, "heap stream")
         order = check_same_schema(source.schema, header.schema, partial=source.partial)
@@ -161,6 +184,9 @@ class EntryReader:
         self._scratch = scratch_directory
         self._header: KeyedHeader | None = None
         self._log: ChangeLog | None = None
+        self._stream: ProvenStream | None = None
+        if isinstance(source.handle, KeyGroupsSavepointStateHandle | KeyGroupsStateHandle):
+            self._stream = ProvenStream(source.reader, source.handle.stream)
         materialized = materialized_parts(source.handle)
         self._below = [
             EntryReader(replace(source, handle=part), scratch_directory and f"{scratch_directory}/{number}", only=only)
@@ -179,7 +205,7 @@ class EntryReader:
             yield from self._copied(handle, wanted, Path(self._scratch))
         else:
             for run in runs:
-                yield from iter_entries(self._source, run, self._scratch, only=self._only)
+                yield from iter_entries(self._source, run, self._scratch, only=self._only, stream=self._stream)
 
     def _logged(
         self, handle: ChangelogStateBackendHandleImpl, runs: Sequence[KeyGroupRange], wanted: KeyGroupRange

@@ -48,13 +48,15 @@ ATTEMPT = AttemptId("0" * 32)
 @dataclass(frozen=True)
 class Way:
     """How a checkpoint is made. ``manifest``: without, it looks like one of Flink's own. Strategy ``changelog``
-    (with a manifest only): the state was materialised, then written once more, which is in the log."""
+    (with a manifest only): the state was materialised, then written once more, which is in the log. ``compressed``:
+    canonical and heap streams."""
 
     backend: str = "heap"
     strategy: str = "canonical"
     parallelism: int = 1
     manifest: bool = True
     inline_threshold_bytes: int = 0
+    compressed: bool = True
 
 
 def store_checkpoint(
@@ -100,8 +102,8 @@ def _strategy(way: Way, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
     if way.strategy == "full" and isinstance(backend, RocksDBKeyedStateBackend):
         return RocksDBFullSnapshotStrategy(backend, UID)
     if way.strategy == "full" and isinstance(backend, HeapKeyedStateBackend):
-        return HeapNativeSnapshotStrategy(backend, UID)
-    return CanonicalSnapshotStrategy(backend)
+        return HeapNativeSnapshotStrategy(backend, UID, way.compressed)
+    return CanonicalSnapshotStrategy(backend, way.compressed)
 
 
 def _materializer(backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
