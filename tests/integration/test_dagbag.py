@@ -205,6 +205,8 @@ def test_fifty_pipelines_parse_with_notifiers_and_deadlines_and_without_any_engi
     good = (PIPELINES / "carrier_streaks.yaml").read_text()
     for number in range(50):
         text = good.replace("name: carrier_streaks", f"name: streaks_{number}")
+        if number == 9:
+            text = text.replace("source:\n", "source:\n  ready: {marker: _SUCCESS}\n")
         (directory / f"{number}.yaml").write_text(text + (ALERTS if number == 7 else ""))
     found = read_dags(tmp_path / "work", directory)
     assert (found["errors"], found["loaded"]) == ({}, [])
@@ -218,6 +220,13 @@ def test_fifty_pipelines_parse_with_notifiers_and_deadlines_and_without_any_engi
     assert deadline[2] == dict(zip(("pipeline", "notifier", "arguments"), told, strict=True))
     assert found["dags"]["streaks_8.checkpoint"]["told"] == [["streaks_8", None, {}]], "the log, if nobody else"
     assert found["dags"]["streaks_8.checkpoint"]["deadlines"] == []
+    waiting = [name for name, dag in found["dags"].items() if "wait_for_source" in dag["tasks"]]
+    assert waiting == ["streaks_9.checkpoint"], "only where the file has source.ready, and only before a checkpoint"
+    assert chain(found["dags"]["streaks_9.checkpoint"], "wait_for_source")[:3] == [
+        "wait_for_source",
+        "begin",
+        "snapshot",
+    ]
 
 
 ALERTS = """

@@ -1,0 +1,81 @@
+"""Waiting for a source: the trigger as Airflow keeps it, and what its task makes of the end of a wait."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow._shared.module_loading import import_string
+from airflow.models.trigger import Trigger
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from plugins.statelib_airflow.source_ready import SourceReadyOperator, SourceReadyTrigger
+from statelib.definition.readiness import PartRule, ReadyRule
+
+NEVER_MS = int(time.time() * 1000) + 10**9
+LONG_AGO_MS = 1
+
+
+def rule_of(path: str) -> str:
+    return ReadyRule((PartRule(path, 0, None, None),), 0).to_json()
+
+
+def answer_of(trigger: SourceReadyTrigger) -> dict[str, Any]:
+    """What the trigger wakes its task for."""
+
+    async def first() -> dict[str, Any]:
+        async for event in trigger.run():
+            return dict(event.payload)
+        raise AssertionError
+
+    return asyncio.run(asyncio.wait_for(first(), timeout=60))
+
+
+def looked(event: dict[str, Any], rule: str, deadline_ms: int) -> None:
+    operator = SourceReadyOperator(task_id="wait_for_source", pipeline="sales.yaml")
+    operator.looked({}, event, rule, 0.01, deadline_ms)
+
+
+def test_the_trigger_is_the_same_after_airflow_kept_it(tmp_path: Path) -> None:
+    trigger = SourceReadyTrigger(rule_of(str(tmp_path)), 0.01, NEVER_MS)
+    row = Trigger.from_object(trigger)
+    again = import_string(row.classpath)(**row.kwargs)
+    assert type(again) is SourceReadyTrigger
+    assert again.serialize() == trigger.serialize()
+    assert json.loads(json.dumps(trigger.serialize()[1])) == trigger.serialize()[1]
+    assert answer_of(again) == {}, "the directory is there"
+
+
+def test_the_trigger_waits_until_it_is_there(tmp_path: Path) -> None:
+    trigger = SourceReadyTrigger(rule_of(str(tmp_path / "day")), 0.01, NEVER_MS)
+
+    async def landing() -> dict[str, Any]:
+        woken = asyncio.ensure_future(anext(trigger.run()))
+        await asyncio.sleep(0.2)
+        assert not woken.done()
+        (tmp_path / "day").mkdir()
+        return dict((await asyncio.wait_for(woken, timeout=60)).payload)
+
+    assert asyncio.run(landing()) == {}
+    looked({}, trigger.rule, LONG_AGO_MS)
+
+
+def test_its_deadline_fails_the_task_and_names_what_is_missing(tmp_path: Path) -> None:
+    rule = rule_of(str(tmp_path / "day"))
+    event = answer_of(SourceReadyTrigger(rule, 0.01, LONG_AGO_MS))
+    with pytest.raises(AirflowFailException, match=f"^source-not-ready: .*{tmp_path}/day is not there"):
+        looked(event, rule, LONG_AGO_MS)
+    with pytest.raises(TaskDeferred):
+        looked(event, rule, NEVER_MS)
+
+
+def test_an_error_while_looking_reaches_the_task_by_its_kind() -> None:
+    """At once, long before the deadline."""
+    rule = rule_of("hdfs://names/sales")
+    event = answer_of(SourceReadyTrigger(rule, 0.01, NEVER_MS))
+    with pytest.raises(AirflowFailException, match=r"^source-not-visible: source hdfs://names/sales: "):
+        looked(event, rule, NEVER_MS)
+    with pytest.raises(AirflowFailException, match=r"^source-not-visible: "):
+        looked({}, rule, NEVER_MS)  # noticed by the task itself, before the trigger looks
