@@ -1,4 +1,4 @@
-"""The Spark session that both jobs use, and how they end."""
+"""The Spark session that all jobs use, and how they end."""
 
 import sys
 from collections.abc import Iterator
@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from statelib.errors import StatelibError
 from statelib.flows.wiring import log_settings, secrets
+from statelib.spark.job_failures import as_own
 from statelib.spark.session import new_session
 from statelib.spark.termination import unwound_by_signal
 from statelib.telemetry.logs import configure, hidden
@@ -15,15 +15,20 @@ from statelib.telemetry.logs import configure, hidden
 
 @contextmanager
 def session(name: str) -> Iterator[SparkSession]:
-    """A session whose time zone is UTC; master and resources come from spark-submit. An error of
-    statelib ends the job with status 1 and one line; anything else is a bug and shows its traceback."""
+    """A session whose time zone is UTC; master and resources come from spark-submit. An error of statelib or of Spark
+    ends the job with status 1 and one line; anything else is a bug and shows its traceback."""
     configure(log_settings("INFO"))
     spark = new_session(name)
+    failure = None
     with unwound_by_signal():
         try:
             yield spark
-        except StatelibError as error:
-            print(hidden(f"statelib: {error.kind}: {error}", secrets()), file=sys.stderr)
-            sys.exit(1)
+        except Exception as error:
+            failure = as_own(error)
+            if failure is None:
+                raise
         finally:
-            spark.stop()
+            spark.stop()  # which logs, and the last line is to say what failed
+    if failure is not None:
+        print(hidden(f"statelib: {failure.kind}: {failure}", secrets()), file=sys.stderr)
+        sys.exit(1)

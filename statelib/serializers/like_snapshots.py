@@ -115,7 +115,8 @@ def read_like(reader: Reader, name: str, version: int, start: int, nested: ReadN
     """The rest of a snapshot of one of :data:`NAMES`. ``start``: where it begins, its class name included; ``nested``
     reads the snapshots within.
 
-    Raises UnsupportedError (``serializer-version``), CorruptStateError (``bad-serializer-snapshot``)."""
+    Raises UnsupportedError (``serializer-version``, ``unknown-serializer``), CorruptStateError
+    (``bad-serializer-snapshot``)."""
     if version != _VERSION:
         raise UnsupportedError(
             f"{reader.what} before offset {reader.offset}: {name} of version {version}, known is {_VERSION}",
@@ -159,9 +160,9 @@ def _read_own(reader: Reader, name: str) -> bool:
 
 def _exactly(count: int, parts: list[StateType], reader: Reader) -> list[StateType]:
     if len(parts) != count:
-        raise CorruptStateError(
+        raise UnsupportedError(
             f"{reader.what} before offset {reader.offset}: expected {count} nested serializers, found {len(parts)}",
-            kind="bad-serializer-snapshot",
+            kind="unknown-serializer",
         )
     return parts
 

@@ -5,7 +5,7 @@ Source: flink-formats.md section 6.7.
 
 from typing import Any
 
-from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.errors import UnsupportedError
 from statelib.model.sql import ROWS, LogicalType, SqlField, parameters_problem
 from statelib.wire.java_objects import (
     MAX_DEPTH,
@@ -62,7 +62,8 @@ MAX_TYPES = 10_000
 def read_logical_type(reader: Reader) -> LogicalType:
     """The type that the Java object at this place describes.
 
-    Raises UnsupportedError (``logical-type``) naming a class that statelib does not know."""
+    Raises UnsupportedError (``logical-type``) naming a class that statelib does not know, or what else of the type it
+    has no form for."""
     at = reader.offset
     with reader.part("logical type"):
         found = read_object(reader)
@@ -90,7 +91,7 @@ class _Logical:
     def type(self, found: Any, depth: int) -> LogicalType:
         self.count += 1
         if depth > MAX_DEPTH or self.count > MAX_TYPES:
-            raise self.bad(f"at most {MAX_TYPES} logical types, {MAX_DEPTH} deep", "more")
+            raise self.unknown(f"at most {MAX_TYPES} logical types, {MAX_DEPTH} deep", "more")
         if not isinstance(found, JavaObject) or found.type.name not in _ROOTS:
             name = found.type.name if isinstance(found, JavaObject) else type(found).__name__
             raise UnsupportedError(
@@ -100,14 +101,14 @@ class _Logical:
         parameters = tuple(self.number(values.get(name)) for name in _NUMBERS.get(root, ()))
         problem = parameters_problem(root, parameters)
         if problem:
-            raise self.bad(*problem)
+            raise self.unknown(*problem)
         return LogicalType(
             root, bool(values.get("isNullable")), parameters, _variant(root, values), self.parts(root, values, depth)
         )
 
     def number(self, value: Any) -> int:
         if not isinstance(value, int):
-            raise self.bad("the parameter of a logical type", type(value).__name__)
+            raise self.unknown("the parameter of a logical type", type(value).__name__)
         return value
 
     def parts(self, root: str, values: dict[str, Any], depth: int) -> tuple[SqlField, ...]:
@@ -116,7 +117,7 @@ class _Logical:
         inherited = self.inherited(values.get("superType"), depth)
         fields = list_items(values.get("fields" if root == "ROW" else "attributes"))
         if fields is None:
-            raise self.bad(f"the fields of a {root}", "none")
+            raise self.unknown(f"the fields of a {root}", "none")
         return inherited + tuple(self.field(field, depth) for field in fields)
 
     def inherited(self, found: Any, depth: int) -> tuple[SqlField, ...]:
@@ -125,17 +126,18 @@ class _Logical:
             return ()
         supertype = self.type(found, depth + 1)
         if supertype.root != "STRUCTURED_TYPE":
-            raise self.bad("a STRUCTURED type as a supertype", supertype.root)
+            raise self.unknown("a STRUCTURED type as a supertype", supertype.root)
         return supertype.parts
 
     def field(self, found: Any, depth: int) -> SqlField:
         name = found.values.get("name") if isinstance(found, JavaObject) else None
         if not isinstance(name, str):
-            raise self.bad("a field of a row", type(found).__name__)
+            raise self.unknown("a field of a row", type(found).__name__)
         return SqlField(name, self.type(found.values.get("type"), depth + 1))
 
-    def bad(self, expected: str, found: str) -> CorruptStateError:
-        return CorruptStateError(f"{self.where}: expected {expected}, found {found}", kind="bad-java-object")
+    def unknown(self, expected: str, found: str) -> UnsupportedError:
+        """Java's stream is whole: what its objects mean is not known."""
+        return UnsupportedError(f"{self.where}: logical type: expected {expected}, found {found}", kind="logical-type")
 
 
 def _variant(root: str, values: dict[str, Any]) -> str:

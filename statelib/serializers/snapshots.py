@@ -340,7 +340,7 @@ def _read_nullable(reader: Reader, version: int, depth: int) -> StateType:
     _check_version(reader, _NULLABLE, version, (2,))
     padding = reader.i32("padding")
     if not 0 <= padding <= MAX_PADDING:
-        raise _bad(reader, f"a padding of 0 to {MAX_PADDING} bytes", str(padding))
+        raise _unknown(reader, f"a padding of 0 to {MAX_PADDING} bytes", str(padding))
     return Nullable(_read_nested(reader, depth, 1)[0], padding)
 
 
@@ -349,7 +349,7 @@ def _read_nested(reader: Reader, depth: int, count: int | None) -> list[StateTyp
     _check_version(reader, "nested serializers", reader.i32("version of nested serializers"), (_NESTED_VERSION,))
     found = reader.count(6, "nested serializers")
     if count not in (None, found):
-        raise _bad(reader, f"{count} nested serializers", str(found))
+        raise _unknown(reader, f"{count} nested serializers", str(found))
     return [_numbered(reader, number, depth) for number in range(found)]
 
 

@@ -5,7 +5,7 @@ Source: flink-formats.md section 6.7.
 
 from collections.abc import Callable
 
-from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.errors import UnsupportedError
 from statelib.model.sql import LogicalType, SqlField, parameters_problem
 from statelib.model.types import (
     BOOLEAN,
@@ -74,15 +74,11 @@ def read_sql_snapshot(reader: Reader, name: str, version: int, nested: ReadNeste
 def _with_parameters(reader: Reader, root: str, parameters: tuple[int, ...]) -> LogicalType:
     problem = parameters_problem(root, parameters)
     if problem:
-        raise _bad(reader, *problem)
+        expected, found = problem
+        raise UnsupportedError(
+            f"{reader.what} before offset {reader.offset}: expected {expected}, found {found}", kind="logical-type"
+        )
     return LogicalType(root, parameters=parameters)
-
-
-def _bad(reader: Reader, expected: str, found: str) -> CorruptStateError:
-    return CorruptStateError(
-        f"{reader.what} before offset {reader.offset}: expected {expected}, found {found}",
-        kind="bad-serializer-snapshot",
-    )
 
 
 def write_sql_snapshot(writer: Writer, type_: LogicalType, nested: WriteNested) -> None:

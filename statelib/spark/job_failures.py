@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from statelib import errors
 from statelib.errors import InvalidRequestError, RetryableError, StatelibError
 
 OF_SPARK = (PySparkException, Py4JError)
@@ -33,7 +34,30 @@ def naming_what_failed() -> Iterator[None]:
         raise found from error
 
 
-def job_failure(text: str) -> StatelibError:
+def as_own(error: Exception) -> StatelibError | None:
+    """Return why a Spark job failed: statelib's own error if a task raised one; else what the Python worker raised, or
+    what Spark says. None for what is no error of Spark's."""
+    if isinstance(error, StatelibError):
+        return error
+    if not isinstance(error, OF_SPARK):
+        return None
+    raised = _raised(str(error).splitlines())
+    name, _, message = (raised or "").removeprefix(f"{errors.__name__}.").partition(": ")
+    kind = getattr(errors, name, None) if (raised or "").startswith(f"{errors.__name__}.") else None
+    if isinstance(kind, type) and issubclass(kind, StatelibError):
+        return kind(message, kind="task-failed")
+    return _job_failure(raised or str(error))
+
+
+def _raised(lines: list[str]) -> str | None:
+    """The exception at the end of a Python worker's traceback, if there is one in what Spark says: the line behind the
+    frames, which are indented. What the exception says in further lines, a traceback perhaps, is not looked at."""
+    heads = (at for at, line in enumerate(lines) if line.endswith("Traceback (most recent call last):"))
+    below = lines[next(heads, len(lines)) + 1 :]
+    return next((line.strip() for line in below if line.strip() and not line.startswith(" ")), None)
+
+
+def _job_failure(text: str) -> StatelibError:
     """Return the error for what Spark says of a job that failed. RetryableError: ``source-unreadable``,
     ``worker-lost``, ``spark-failed``; InvalidRequestError (``unknown-format``)."""
     return (

@@ -4,9 +4,7 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from statelib import errors
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import StatelibError
 from statelib.flows.checkpoint import Begun, abort, begin, check, register
 from statelib.flows.savepoint import begin_savepoint
 from statelib.flows.wiring import Deployment, new_attempt
@@ -16,7 +14,7 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.model.termination import StopMode
 from statelib.spark.driver import run_snapshot
-from statelib.spark.job_failures import OF_SPARK, job_failure
+from statelib.spark.job_failures import as_own
 
 Step = Callable[[str], None]
 """Is told the name of each step when it begins."""
@@ -88,26 +86,3 @@ def _finished(
         if told is None or told is error:
             raise
         raise told from error
-
-
-def as_own(error: Exception) -> StatelibError | None:
-    """Return why a Spark job failed: statelib's own error if a task raised one; else what the Python worker raised, or
-    what Spark says (:func:`~statelib.spark.job_failures.job_failure`). None for what is no error of Spark's."""
-    if isinstance(error, StatelibError):
-        return error
-    if not isinstance(error, OF_SPARK):
-        return None
-    raised = _raised(str(error).splitlines())
-    name, _, message = (raised or "").removeprefix(f"{errors.__name__}.").partition(": ")
-    kind = getattr(errors, name, None) if (raised or "").startswith(f"{errors.__name__}.") else None
-    if isinstance(kind, type) and issubclass(kind, StatelibError):
-        return kind(message, kind="task-failed")
-    return job_failure(raised or str(error))
-
-
-def _raised(lines: list[str]) -> str | None:
-    """The exception at the end of a Python worker's traceback, if there is one in what Spark says: the line behind the
-    frames, which are indented. What the exception says in further lines, a traceback perhaps, is not looked at."""
-    heads = (at for at, line in enumerate(lines) if line.endswith("Traceback (most recent call last):"))
-    below = lines[next(heads, len(lines)) + 1 :]
-    return next((line.strip() for line in below if line.strip() and not line.startswith(" ")), None)

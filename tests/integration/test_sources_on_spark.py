@@ -1,17 +1,23 @@
 """Sources that have not landed, are missing, or are damaged, as a user of ``statelib run`` meets them."""
 
 import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
+from shop import environment
 from shop_cli import call, refused, said
-from worlds import new_deployment
+from worlds import CHECKOUT, new_deployment
 
+from statelib.flows.checkpoint import begin
 from statelib.flows.inspection import resolve
 from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval
 
 ORDERS = """\
 name: orders
@@ -150,3 +156,28 @@ def test_a_worker_that_is_killed_is_one_error(here: Deployment) -> None:
     message = refused(here, "run", "orders")
     assert "a worker was lost: Python worker exited unexpectedly" in message
     assert "\tat " not in message
+
+
+def test_a_worker_that_is_killed_ends_a_task_s_log_in_one_line(here: Deployment) -> None:
+    """As Airflow's operator submits the job: Spark logs what it likes, Java and tracebacks are not printed besides."""
+    states = "seen: {kind: value, fields: {n: long}, function: 'tests.integration.users_that_fail:die'}"
+    write_pipeline(here, states=states)
+    write_day(here, 1)
+    start_ms = int(FIRST.timestamp() * 1000)
+    begun = begin(here, here.pipeline("orders"), DataInterval(start_ms, start_ms + 86_400_000), "test")
+    file = str(Path(here.pipelines_directory) / "orders.yaml")
+    words = ["--master", "local[1]", str(CHECKOUT / "jobs" / "snapshot.py"), "--pipeline", file]
+    own = {"PYTHONPATH": str(CHECKOUT), "PYSPARK_PYTHON": sys.executable, **environment(here)}
+    done = subprocess.run(
+        [str(Path(sys.executable).parent / "spark-submit"), *words, "--checkpoint-id", str(begun.checkpoint_id)],
+        env={**os.environ, **own},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    *before, last = done.stdout.splitlines()
+    assert last.startswith("statelib: worker-lost: the Spark job failed: a worker was lost: Python worker exited")
+    assert "py4j" not in done.stdout
+    assert not [line for line in before if line.startswith(("statelib: ", "Traceback"))]

@@ -248,6 +248,15 @@ def test_snapshots_that_are_not_understood() -> None:
     kind = bytes.fromhex("000de7040000000401")
     assert kind in row
     cases.append((row.replace(kind, kind[:-1] + b"\0"), UnsupportedError, "row-without-kind"))
+    listed = encode_serializer_snapshot(parse_type("list<long>"))
+    one = bytes.fromhex("000000010000000100")
+    assert listed.count(one) == 1
+    two = listed.replace(one, bytes.fromhex("000000010000000200")) + listed[listed.index(one) + 8 :]
+    cases.append((two, UnsupportedError, "unknown-serializer"))
+    decimal = encode_serializer_snapshot(parse_type("sql<DECIMAL(38, 18)>"))
+    digits = bytes.fromhex("0000002600000012")
+    assert decimal.count(digits) == 1
+    cases.append((decimal.replace(digits, bytes.fromhex("0000002700000012")), UnsupportedError, "logical-type"))
     for broken, error, word in cases:
         with pytest.raises(error) as caught:
             decode_serializer_snapshot(Reader(broken, "header"))
