@@ -166,8 +166,8 @@ def test_a_worker_that_is_killed_ends_a_task_s_log_in_one_line(here: Deployment)
     start_ms = int(FIRST.timestamp() * 1000)
     begun = begin(here, here.pipeline("orders"), DataInterval(start_ms, start_ms + 86_400_000), "test")
     file = str(Path(here.pipelines_directory) / "orders.yaml")
-    words = ["--master", "local[1]", str(CHECKOUT / "jobs" / "snapshot.py"), "--pipeline", file]
-    own = {"PYTHONPATH": str(CHECKOUT), "PYSPARK_PYTHON": sys.executable, **environment(here)}
+    words = ["--master", "local[1]", str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py"), "--pipeline", file]
+    own = {"PYSPARK_PYTHON": sys.executable, **environment(here)}
     done = subprocess.run(
         [str(Path(sys.executable).parent / "spark-submit"), *words, "--checkpoint-id", str(begun.checkpoint_id)],
         env={**os.environ, **own},

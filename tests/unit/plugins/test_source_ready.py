@@ -10,8 +10,8 @@ import pytest
 from airflow._shared.module_loading import import_string
 from airflow.models.trigger import Trigger
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from statelib_airflow.source_ready import SourceReadyOperator, SourceReadyTrigger
 
-from plugins.statelib_airflow.source_ready import SourceReadyOperator, SourceReadyTrigger
 from statelib.definition.readiness import PartRule, ReadyRule
 
 NEVER_MS = int(time.time() * 1000) + 10**9
