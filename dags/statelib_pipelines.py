@@ -25,7 +25,7 @@ from statelib.definition.pipeline import Pipeline, load_pipelines
 SPARK_STARTS_AND_ENDS = timedelta(minutes=5)
 """What Airflow allows beyond ``checkpoint.timeout_s``: the job ends itself in time, and says why, if it can."""
 ANSWER_WITHIN = timedelta(hours=23)
-"""Less than a planned restore holds its checkpoint (``statelib.flows.restore.HOLD_MS``)."""
+"""Less than a planned restore holds its checkpoint (``statelib.flows.restore.steps.HOLD_MS``)."""
 
 
 def checkpoint_dag(pipeline: Pipeline, file: str) -> DAG:

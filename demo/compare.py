@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from statelib.flows.opened import Checkpoint
+from statelib.savepoints.opened import Checkpoint
 
 ROUTE = ["origin", "dest", "carrier"]
 BOUNDS = (-15, 0, 15, 30, 60, 120, 240)

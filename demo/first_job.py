@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from statelib.spark.session import new_session
+from statelib.spark.session.local_session import new_session
 
 
 def same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:

@@ -24,10 +24,10 @@ from demo.compare import Comparison, aircraft_expected, aircraft_found, differen
 from demo.places import Places
 from demo.prepare import raw_flights, write_days
 from demo.telling import AIRCRAFT, RUN_PATIENCE_S, DemoError, Story
-from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
+from statelib.savepoints.opened import open_checkpoint
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 PROCESS_ENDS_S = 5

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from demo.processes import family, kill, unused_ports
-from statelib.storage.objects_clients import ALLOW_HTTP
+from statelib.storage.objects.clients import ALLOW_HTTP
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 PATIENCE_S = 300.0

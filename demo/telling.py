@@ -14,9 +14,9 @@ from demo.airflow_client import FINISHED, AirflowClient, Run
 from demo.compare import Comparison, compare_all
 from demo.places import Places, Ports, environment
 from demo.prepare import raw_flights
-from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import PipelineName
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 
 AIRCRAFT, ROUTES = "aircraft_activity", "route_delays"
 DAGS = frozenset(

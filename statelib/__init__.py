@@ -5,7 +5,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_PUBLIC = {"open_checkpoint": "statelib.flows.opened", "Pipeline": "statelib.definition.pipeline"}
+_PUBLIC = {"open_checkpoint": "statelib.savepoints.opened", "Pipeline": "statelib.definition.pipeline"}
 
 __all__ = ["Pipeline", "__version__", "open_checkpoint"]
 

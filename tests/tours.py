@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 from worlds import day, new_deployment, publish_here
 
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 
 TOURS = """\
 name: {name}

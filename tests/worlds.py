@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId
 from statelib.serializers.keys import key_groups
-from statelib.spark.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 CALM = {

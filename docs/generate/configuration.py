@@ -2,7 +2,7 @@
 
 from docs.generate.markdown import NOTICE, code, table
 from statelib.flows.wiring import LOGGING, NETWORK, OPTIONAL, VARIABLES
-from statelib.storage.objects_uris import SCHEMES
+from statelib.storage.objects.uris import SCHEMES
 
 INTRODUCTION = """\
 # Configuration
@@ -18,7 +18,7 @@ def page() -> str:
     rows = [(code(name), "yes", meaning) for name, meaning in VARIABLES.items()]
     rows += [(code(name), "no", meaning) for name, meaning in (OPTIONAL | LOGGING | NETWORK).items()]
     storages = [(code(scheme.example), scheme.settings) for scheme in SCHEMES.values()]
-    return NOTICE.format(source="statelib/flows/wiring.py and statelib/storage/objects_uris.py") + "\n".join(
+    return NOTICE.format(source="statelib/flows/wiring.py and statelib/storage/objects/uris.py") + "\n".join(
         (
             INTRODUCTION,
             "## The deployment\n",

@@ -5,11 +5,11 @@ import json
 
 import statelib_jobs.python_path  # noqa: F401 - before anything imports PySpark
 from statelib.definition.bootstrap import load_bootstrap
-from statelib.flows.inspection import is_id, resolve
-from statelib.flows.new_savepoint import NewSavepoint
-from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.flows.views.inspection import is_id, resolve
 from statelib.flows.wiring import deployment, storage_root
-from statelib.spark.bootstrap import run_bootstrap
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.writing.new_savepoint import NewSavepoint
+from statelib.spark.imports.bootstrap import run_bootstrap
 from statelib_jobs.session import session
 
 

@@ -7,7 +7,7 @@ import statelib_jobs.python_path  # noqa: F401 - before anything imports PySpark
 from statelib.definition.pipeline import load_pipeline
 from statelib.flows.wiring import deployment
 from statelib.model.amounts import amount
-from statelib.spark.rehearsal import rehearse
+from statelib.spark.snapshot.rehearsal import rehearse
 from statelib_jobs.session import session
 
 

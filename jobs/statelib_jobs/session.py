@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from statelib.flows.wiring import log_settings, secrets
-from statelib.spark.job_failures import as_own
-from statelib.spark.session import new_session
-from statelib.spark.termination import unwound_by_signal
+from statelib.spark.session.job_failures import as_own
+from statelib.spark.session.local_session import new_session
+from statelib.spark.snapshot.termination import unwound_by_signal
 from statelib.telemetry.logs import configure, hidden
 
 

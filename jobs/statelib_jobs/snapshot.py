@@ -7,7 +7,7 @@ import statelib_jobs.python_path  # noqa: F401 - before anything imports PySpark
 from statelib.definition.pipeline import load_pipeline
 from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId
-from statelib.spark.driver import run_snapshot
+from statelib.spark.snapshot.driver import run_snapshot
 from statelib_jobs.session import session
 
 

@@ -12,7 +12,7 @@ from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
 
 if TYPE_CHECKING:
-    from statelib.flows.troubles import Troubles
+    from statelib.flows.cleanup.troubles import Troubles
 
 log = logging.getLogger(__name__)
 
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 def retention(hook: StatelibHook, pipeline: str | None = None) -> dict[str, list[int]]:
     """Let go of what the pipeline files do not keep; returns the ids of each pipeline. What is stored of a pipeline
     whose file is gone is logged, with how to delete it."""
-    from statelib.flows.cleanup import retire
-    from statelib.flows.troubles import Troubles
-    from statelib.flows.without_file import without_file
+    from statelib.flows.cleanup.retention import retire
+    from statelib.flows.cleanup.troubles import Troubles
+    from statelib.flows.cleanup.without_file import without_file
 
     troubles = Troubles()
     with failing_fast():
@@ -45,8 +45,8 @@ def retention(hook: StatelibHook, pipeline: str | None = None) -> dict[str, list
 
 def gc(hook: StatelibHook, pipeline: str | None = None) -> dict[str, dict[str, int]]:
     """Delete what nothing needs any more; returns files and bytes of each pipeline."""
-    from statelib.flows.cleanup import collect_garbage
-    from statelib.flows.troubles import Troubles
+    from statelib.flows.cleanup.retention import collect_garbage
+    from statelib.flows.cleanup.troubles import Troubles
 
     troubles = Troubles()
     with failing_fast():
@@ -64,9 +64,9 @@ def orphans(
     hook: StatelibHook, pipeline: str | None = None, *, grace_hours: int, dry_run: bool
 ) -> dict[str, dict[str, Any]]:
     """Report orphans, and delete them unless ``dry_run``; returns how many and whether they are gone."""
-    from statelib.flows.orphans import HOUR_MS
-    from statelib.flows.orphans import orphans as sweep
-    from statelib.flows.troubles import Troubles
+    from statelib.flows.cleanup.orphans import HOUR_MS
+    from statelib.flows.cleanup.orphans import orphans as sweep
+    from statelib.flows.cleanup.troubles import Troubles
 
     troubles = Troubles()
     grace_ms = grace_hours * HOUR_MS
@@ -110,7 +110,7 @@ def _end_in_trouble(troubles: "Troubles") -> None:
 
 def dispose(hook: StatelibHook, pipeline: str, savepoint: str, *, dry_run: bool) -> dict[str, Any]:
     """Delete a savepoint and all that only it needs, or tell what that would be."""
-    from statelib.flows.cleanup import dispose as delete
+    from statelib.flows.cleanup.retention import dispose as delete
     from statelib.model.ids import CheckpointId, PipelineName
 
     with failing_fast():
@@ -124,7 +124,7 @@ def dispose(hook: StatelibHook, pipeline: str, savepoint: str, *, dry_run: bool)
 
 def pipelines(hook: StatelibHook, pipeline: str | None = None) -> list[str]:
     """The pipelines that ever began a checkpoint; or that one, AirflowFailException (``no-pipeline``) if unknown."""
-    from statelib.flows.inspection import check_pipeline
+    from statelib.flows.views.inspection import check_pipeline
 
     with failing_fast():
         here = hook.deployment()
@@ -134,8 +134,8 @@ def pipelines(hook: StatelibHook, pipeline: str | None = None) -> list[str]:
 def verify(hook: StatelibHook, pipeline: str, subset: str, seed: str) -> dict[str, Any]:
     """Verify the completed checkpoints of a pipeline; ``problems`` is empty where all is whole. ``seed``: what a
     percentage is chosen by; parts, such as ``3/20``, need none."""
-    from statelib.flows.sampling import seed_of
-    from statelib.flows.verification import verify_pipeline
+    from statelib.flows.views.verification import verify_pipeline
+    from statelib.savepoints.sampling import seed_of
 
     with failing_fast():
         found = verify_pipeline(hook.deployment(), pipeline, subset=subset, seed=seed_of(subset, seed))

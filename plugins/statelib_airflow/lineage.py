@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from openlineage.client.event_v2 import InputDataset, OutputDataset
 
     from statelib.definition.pipeline import Pipeline
-    from statelib.flows.lineage import LineageDataset, LineageField
+    from statelib.flows.views.lineage import LineageDataset, LineageField
     from statelib.flows.wiring import Deployment
     from statelib.model.record import CheckpointRecord
 
@@ -31,7 +31,7 @@ def send(deployment: "Deployment", pipeline: "Pipeline", record: "CheckpointReco
         return
     from airflow.providers.openlineage.api import emit_dataset_lineage
 
-    from statelib.flows.lineage import lineage_of
+    from statelib.flows.views.lineage import lineage_of
 
     lineage = lineage_of(deployment, pipeline, record)
     emit_dataset_lineage(inputs=[*map(input_of, lineage.inputs)], outputs=[*map(output_of, lineage.outputs)])

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from statelib.definition.pipeline import Pipeline
-    from statelib.flows.cleanup import Collected
-    from statelib.flows.orphans import Orphans
-    from statelib.flows.verification import VerifiedPipeline
+    from statelib.flows.cleanup.orphans import Orphans
+    from statelib.flows.cleanup.retention import Collected
+    from statelib.flows.views.verification import VerifiedPipeline
     from statelib.model.quality import QualityResult
     from statelib.model.record import CheckpointRecord
     from statelib.telemetry.metrics import Metric, Tags, Telemetry

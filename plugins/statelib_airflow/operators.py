@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
     from airflow.sdk import Context
 
-    from statelib.flows.checkpoint import Begun
+    from statelib.flows.checkpoint.steps import Begun
 
 SNAPSHOT = "snapshot.py"
 """The job that writes a checkpoint or savepoint."""

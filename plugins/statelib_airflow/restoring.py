@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.api.datamodels._generated import DagRun
 
-    from statelib.flows.restore import RestorePlan
+    from statelib.flows.restore.steps import RestorePlan
 
 PLAN = "{{ ti.xcom_pull(task_ids='plan', key='description') }}"
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class ApprovePlanOperator(ApprovalOperator):
 @task(task_id="switch")
 def switch(pipeline_file: str, plan_json: str) -> dict[str, int | None]:
     """Make the planned checkpoint the pipeline's head; returns the head."""
-    from statelib.flows.restore import RestorePlan
+    from statelib.flows.restore.steps import RestorePlan
 
     return steps.switch(StatelibHook(), pipeline_file, RestorePlan.from_json(plan_json), get_current_context())
 
@@ -123,6 +123,6 @@ class ReplayOperator(BaseSensorOperator):
 
 
 def _plan(context: "Context") -> "RestorePlan":
-    from statelib.flows.restore import RestorePlan
+    from statelib.flows.restore.steps import RestorePlan
 
     return RestorePlan.from_json(context["ti"].xcom_pull(task_ids="plan", key="plan"))

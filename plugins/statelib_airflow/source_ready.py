@@ -19,7 +19,7 @@ from statelib_airflow.hooks import StatelibHook
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from statelib.definition.readiness import ReadyRule
+    from statelib.definition.source.readiness import ReadyRule
 
 log = logging.getLogger(__name__)
 
@@ -48,14 +48,14 @@ class SourceReadyOperator(BaseOperator):
 
     def looked(self, context: "Context", event: dict[str, Any], rule: str, poke_s: float, deadline_ms: int) -> None:  # noqa: ARG002 - Airflow's signature
         """Go on after the trigger has looked: what it found may have changed, and an asset is still to be looked at."""
-        from statelib.definition.readiness import ReadyRule
+        from statelib.definition.source.readiness import ReadyRule
 
         if event.get("error"):
             raise AirflowFailException(event["error"])
         self._look(ReadyRule.from_json(rule), poke_s, deadline_ms)
 
     def _rule(self, context: "Context") -> tuple["ReadyRule | None", Any]:
-        from statelib.definition.readiness import ready_rule
+        from statelib.definition.source.readiness import ready_rule
         from statelib.model.ids import PipelineName
 
         hook = StatelibHook(self.statelib_conn_id)
@@ -71,7 +71,7 @@ class SourceReadyOperator(BaseOperator):
 
     def _look(self, rule: "ReadyRule", poke_s: float, deadline_ms: int) -> None:
         """Return if everything is there, else leave the worker until something may have changed."""
-        from statelib.flows.readiness import missing, summary
+        from statelib.flows.checkpoint.readiness import missing, summary
 
         with failing_fast():
             found = missing(rule)
@@ -119,9 +119,9 @@ class SourceReadyTrigger(BaseTrigger):
 def _answer(rule: str) -> dict[str, str] | None:
     """What the task is to be woken for: ``{}`` where all files are there, the error where looking is refused; None
     where it is to sleep on, also while the storage is in trouble."""
-    from statelib.definition.readiness import ReadyRule
+    from statelib.definition.source.readiness import ReadyRule
     from statelib.errors import RetryableError, StatelibError
-    from statelib.flows.readiness import missing, summary
+    from statelib.flows.checkpoint.readiness import missing, summary
 
     try:
         found = missing(ReadyRule.from_json(rule))

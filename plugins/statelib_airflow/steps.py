@@ -19,8 +19,8 @@ from statelib_airflow.hooks import StatelibHook
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from statelib.flows.checkpoint import Begun
-    from statelib.flows.restore import RestorePlan
+    from statelib.flows.checkpoint.steps import Begun
+    from statelib.flows.restore.steps import RestorePlan
     from statelib.model.failure import CheckpointFailureReason
     from statelib.model.ids import CheckpointId
     from statelib.model.record import CheckpointRecord
@@ -46,7 +46,7 @@ def begin_checkpoint(
 
     None: not yet, a run before this one is under way. Two that begin at once would supersede each other, or the
     later one would find the events of the earlier one missing."""
-    from statelib.flows.checkpoint import begin
+    from statelib.flows.checkpoint.steps import begin
 
     loaded, interval = hook.pipeline(pipeline), runs.data_interval(context)
     if runs.earlier_is_running(context):
@@ -62,8 +62,8 @@ def begin_checkpoint(
 def begin_savepoint(hook: StatelibHook, pipeline: str, request: Mapping[str, Any], context: "Context") -> "Begun":
     """Allocate a savepoint: ``request`` has ``format``, ``target`` (None or '': the storage's own), ``note`` and
     ``stop`` ('' or ``no``, ``suspend``, ``drain``)."""
-    from statelib.flows.savepoint import begin_savepoint as begin
-    from statelib.flows.savepoint import stop_mode
+    from statelib.flows.savepoint.steps import begin_savepoint as begin
+    from statelib.flows.savepoint.steps import stop_mode
 
     loaded = hook.pipeline(pipeline)
     wanted = {"format": request["format"], "target": request["target"] or None, "note": request["note"] or ""}
@@ -77,7 +77,7 @@ def begin_savepoint(hook: StatelibHook, pipeline: str, request: Mapping[str, Any
 
 def check(hook: StatelibHook, pipeline: str, checkpoint_id: "CheckpointId") -> str:
     """Prove the checkpoint complete from storage; returns the URI of the report."""
-    from statelib.flows.checkpoint import check as prove
+    from statelib.flows.checkpoint.steps import check as prove
 
     loaded = hook.pipeline(pipeline)
     observing.in_log(loaded.name, checkpoint_id)
@@ -93,7 +93,7 @@ def register(
     hook: StatelibHook, pipeline: str, checkpoint_id: "CheckpointId", report_uri: str, context: "Context"
 ) -> dict[str, int | None]:
     """The commit point; returns what :func:`announce` does."""
-    from statelib.flows.checkpoint import register as commit
+    from statelib.flows.checkpoint.steps import register as commit
 
     loaded = hook.pipeline(pipeline)
     observing.in_log(loaded.name, checkpoint_id)
@@ -144,7 +144,7 @@ def abort(
     hook: StatelibHook, name: str, checkpoint_id: "CheckpointId", failed: list[str], context: "Context"
 ) -> "CheckpointRecord":
     """Give a pending checkpoint up because the tasks ``failed``; a completed one stays completed."""
-    from statelib.flows.checkpoint import abort as give_up
+    from statelib.flows.checkpoint.steps import abort as give_up
 
     text = f"{', '.join(failed)} failed" if failed else "ended before it was registered"
     reason = f"run {runs.run_id(context)}: {text}"
@@ -182,8 +182,8 @@ class RestoreRequest:
 
 def plan_restore(hook: StatelibHook, pipeline: str, request: RestoreRequest, context: "Context") -> "RestorePlan":
     """Dry run of the restore. The run holds the checkpoint from here on, so that retention leaves it alone."""
-    from statelib.flows.restore import hold_source
-    from statelib.flows.restore import plan_restore as plan
+    from statelib.flows.restore.steps import hold_source
+    from statelib.flows.restore.steps import plan_restore as plan
     from statelib.model.record import ClaimMode
 
     loaded = hook.pipeline(pipeline)
@@ -199,7 +199,7 @@ def plan_restore(hook: StatelibHook, pipeline: str, request: RestoreRequest, con
 
 def release(hook: StatelibHook, plan: "RestorePlan", context: "Context") -> None:
     """The restore is over, or will not happen: retention may have its checkpoint."""
-    from statelib.flows.restore import release_source
+    from statelib.flows.restore.steps import release_source
 
     with failing_fast():
         release_source(hook.deployment(), plan, runs.run_id(context))
@@ -207,7 +207,7 @@ def release(hook: StatelibHook, plan: "RestorePlan", context: "Context") -> None
 
 def switch(hook: StatelibHook, pipeline: str, plan: "RestorePlan", context: "Context") -> dict[str, int | None]:
     """Make the planned checkpoint the pipeline's head; returns the head."""
-    from statelib.flows.restore import apply_restore
+    from statelib.flows.restore.steps import apply_restore
 
     loaded = hook.pipeline(pipeline)
     with failing_fast(), observing.aborted(hook, loaded.name):

@@ -13,7 +13,7 @@ import pyarrow as pa
 from statelib.backends.entries import removed_rows
 from statelib.backends.key_order import as_arrow, as_ragged, byte_order
 from statelib.backends.keyed import KeyedStateBackend, StateScan, StateValues
-from statelib.formats.change_set_encoder import ChangedRows
+from statelib.formats.changelog.encoder import ChangedRows
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics
 from statelib.serializers.rows import NO_ROWS, StateRows

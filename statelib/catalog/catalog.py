@@ -1,8 +1,7 @@
 """The catalog: which checkpoints exist, which one a pipeline stands on, and who may change that.
 
-A checkpoint exists when its row is COMPLETED, and from that transaction on. Three rules carry
-the rest: an epoch is taken by one statement and checked inside every transaction that depends
-on it; an id is never given out twice; nothing here ever deletes a file.
+A checkpoint exists when its row is COMPLETED, and from that transaction on. An epoch is taken by one
+statement and checked in every transaction that depends on it; an id is never used twice; no file is ever deleted here.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -10,17 +9,18 @@ from contextlib import contextmanager
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, insert, select, update
 
-from statelib.catalog import admission, gate, holdings, leases, queries
-from statelib.catalog.browsing import Browsing
-from statelib.catalog.cleanup import Cleanup
+from statelib.catalog.commit import admission, gate, holdings, leases
+from statelib.catalog.commit.cleanup import Cleanup
+from statelib.catalog.commit.rebuilding import Rebuilding
+from statelib.catalog.commit.suspension import Suspension
 from statelib.catalog.engine import file_stamp, open_engine, transaction
-from statelib.catalog.history import History
 from statelib.catalog.migration import check_revision, is_empty, migrate
-from statelib.catalog.rebuilding import Rebuilding
 from statelib.catalog.refusals import described, fenced, same_owner
-from statelib.catalog.rows import completed_values, pending_values, to_head, to_record
-from statelib.catalog.schema import CHECKPOINT, LEASE
-from statelib.catalog.suspension import Suspension
+from statelib.catalog.tables import queries
+from statelib.catalog.tables.rows import completed_values, pending_values, to_head, to_record
+from statelib.catalog.tables.schema import CHECKPOINT, LEASE
+from statelib.catalog.views.browsing import Browsing
+from statelib.catalog.views.history import History
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before, is_committed
 from statelib.errors import ConflictError, InvalidRequestError, RetryableError
 from statelib.model.checkpoint import DataInterval, SnapshotKind

@@ -3,10 +3,10 @@ of it, and a test holds every command to it."""
 
 from dataclasses import dataclass, fields
 
-from statelib.catalog.history import CHECKPOINT_HISTORY
-from statelib.flows.inspection import Verification
+from statelib.catalog.views.history import CHECKPOINT_HISTORY
+from statelib.flows.cleanup.orphans import Orphans, Why
 from statelib.flows.lifecycle import PipelineStatus
-from statelib.flows.orphans import Orphans, Why
+from statelib.flows.views.inspection import Verification
 from statelib.model.record import CheckpointRecord, PipelineHead
 
 

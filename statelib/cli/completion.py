@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from statelib.errors import StatelibError
-from statelib.flows.inspection import completed
+from statelib.flows.views.inspection import completed
 from statelib.flows.wiring import deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.record import CheckpointRecord, CheckpointState

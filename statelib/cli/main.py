@@ -2,7 +2,7 @@
 
 import typer
 
-from statelib.cli import (
+from statelib.cli.commands import (
     catalogs,
     checkpoints,
     cleanup,

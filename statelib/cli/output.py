@@ -21,7 +21,7 @@ from rich.table import Table
 
 from statelib.cli import completion
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError
-from statelib.flows.troubles import Troubles
+from statelib.flows.cleanup.troubles import Troubles
 from statelib.flows.wiring import secrets
 from statelib.telemetry.logs import hidden
 from statelib.visible import visible, visible_json

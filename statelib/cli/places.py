@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from statelib.errors import InvalidRequestError, NotFoundError
-from statelib.flows.inspection import is_id
+from statelib.flows.views.inspection import is_id
 from statelib.storage.uris import local_path
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")

@@ -23,8 +23,10 @@ Settings = Annotated[
 def session(name: str, master: str, settings: Sequence[str] | None = None) -> Iterator[Any]:
     """The SparkSession that this process has already, else a new one. SIGTERM and SIGHUP unwind it, as in the jobs."""
     _environment(settings or ())
-    from statelib.spark.session import borrowed_session  # here, so that other commands start without Spark
-    from statelib.spark.termination import unwound_by_signal
+    from statelib.spark.session.local_session import (
+        borrowed_session,  # here, so that other commands start without Spark
+    )
+    from statelib.spark.snapshot.termination import unwound_by_signal
 
     with borrowed_session(name, master) as spark, unwound_by_signal():
         yield spark

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from statelib.definition.durations import milliseconds
 from statelib.definition.problems import did_you_mean
-from statelib.definition.source_templates import at_interval
+from statelib.definition.source.templates import at_interval
 from statelib.functions.aggregates import Nulls
 from statelib.model.checkpoint import DataInterval
 from statelib.model.key_groups import MAX_MAX_PARALLELISM
@@ -118,7 +118,7 @@ class Source(Part):
         return self.on_missing == "empty" or (self.ready is not None and self.ready.marker is not None)
 
     def location(self, data: str, interval: DataInterval) -> str:
-        """The path of one interval of the schedule; :func:`statelib.definition.source_parts.source_parts` says
+        """The path of one interval of the schedule; :func:`statelib.definition.source.parts.source_parts` says
         which paths a data interval has."""
         return at_interval(self.path, data, interval)
 

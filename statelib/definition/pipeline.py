@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from statelib.definition.checks import STRATEGIES, find_problems
+from statelib.definition.checks.whole import STRATEGIES, find_problems
 from statelib.definition.document import Document, read_document
 from statelib.definition.model import (
     UNKNOWN_KEYS,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from statelib.catalog.cleanup import Situation
+from statelib.catalog.commit.cleanup import Situation
 from statelib.coordinator.termination import job_status, last_interval
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.wiring import Deployment
@@ -52,5 +52,5 @@ def cancel(deployment: Deployment, pipeline: str, owner: str) -> PipelineHead:
 def resume(deployment: Deployment, pipeline: str, owner: str, *, from_nothing: bool = False) -> PipelineHead:
     """Begin checkpoints again, after a cancellation or too many failures.
 
-    Raises as :meth:`statelib.catalog.suspension.Suspension.resume`."""
+    Raises as :meth:`statelib.catalog.commit.suspension.Suspension.resume`."""
     return deployment.catalog().suspension.resume(PipelineName(pipeline), owner, from_nothing=from_nothing)

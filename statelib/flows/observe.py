@@ -5,14 +5,14 @@ from contextlib import contextmanager, suppress
 
 from statelib.catalog.catalog import Catalog
 from statelib.errors import StatelibError
-from statelib.flows.cleanup import Collected
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.orphans import Orphans
-from statelib.flows.verification import VerifiedPipeline
+from statelib.flows.cleanup.orphans import Orphans
+from statelib.flows.cleanup.retention import Collected
+from statelib.flows.views.verification import VerifiedPipeline
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.quality import QualityResult
 from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.savepoints.opened import open_checkpoint
 from statelib.telemetry import metrics as m
 from statelib.telemetry.metrics import Metric, Telemetry
 

@@ -3,10 +3,8 @@
 import os
 import re
 import time
-import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,14 +14,13 @@ from urllib.parse import quote, unquote
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError, NotFoundError
-from statelib.model.ids import AttemptId, PipelineName
-from statelib.storage.local_store import LocalStateStore
-from statelib.storage.objects_clients import ALLOW_HTTP
-from statelib.storage.objects_uris import SCHEMES
+from statelib.model.ids import PipelineName
+from statelib.storage import registry
+from statelib.storage.filesystem.removal import CheckpointRemover
+from statelib.storage.local.store import LocalStateStore
+from statelib.storage.objects.clients import ALLOW_HTTP
 from statelib.storage.placed_removal import PlacedRemover
-from statelib.storage.places import CheckpointStorage, FileSystemKind, ObjectKind, Places, StorageSettings
-from statelib.storage.removal import CheckpointRemover
-from statelib.storage.retries import Retries
+from statelib.storage.places import CheckpointStorage, StorageSettings
 from statelib.storage.views import CheckpointStorageWorkerView, FileMergingSettings
 from statelib.telemetry.logs import SHORTEST_SECRET, LogSettings
 from statelib.telemetry.metrics import Telemetry
@@ -56,36 +53,9 @@ _SECRET = re.compile("SECRET|PASSWORD|PASSWD|TOKEN|ACCOUNT_KEY")
 # Up to the last @, as a password may have more of them that somebody forgot to encode.
 _IN_URL = re.compile(r"://[^:/@]*:(.*)@|[?&]\w*password=([^&]*)", re.DOTALL | re.IGNORECASE)
 
-RETRIES = Retries((0.1, 0.3, 1.0, 3.0, 9.0), time.sleep)
-"""How long a storage that is in trouble is asked again."""
-_HURRIED = replace(RETRIES, delays_s=(), request_timeout_s=3.0)
-_PATIENCE: ContextVar[Retries | None] = ContextVar("patience", default=None)
-
-
-@contextmanager
-def hurried() -> Iterator[None]:
-    """What is opened within asks an object storage once, and for three seconds: somebody waits for the answer."""
-    token = _PATIENCE.set(_HURRIED)
-    try:
-        yield
-    finally:
-        _PATIENCE.reset(token)
-
-
-def patience() -> Retries:
-    return _PATIENCE.get() or RETRIES
-
-
-_FILES = FileSystemKind()
-PLACES = Places({"": _FILES, "file": _FILES} | dict.fromkeys(SCHEMES, ObjectKind(patience)))
-
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def new_attempt() -> AttemptId:
-    return AttemptId(uuid.uuid4().hex)
 
 
 @cache
@@ -162,7 +132,7 @@ class Deployment:
         settings = StorageSettings(
             PipelineName(pipeline.name), pipeline.checkpoint.inline_threshold_bytes, self.work_directory
         )
-        return PLACES.storage(self.storage_root, settings)
+        return registry.PLACES.storage(self.storage_root, settings)
 
     def local_states(self, pipeline: Pipeline) -> LocalStateStore:
         """The local copies of a pipeline's checkpoints on whichever host this is asked."""
@@ -180,11 +150,11 @@ class Deployment:
 
     def remover(self) -> CheckpointRemover:
         """What deletes from that storage, and from wherever savepoints lie."""
-        return PlacedRemover(self.root_uri(), RETRIES)
+        return PlacedRemover(self.root_uri(), registry.RETRIES)
 
     def root_uri(self) -> str:
         """The storage's root; the checkpoints of a pipeline lie in the directory of its name."""
-        return PLACES.kind(self.storage_root).normalised(self.storage_root)
+        return registry.PLACES.kind(self.storage_root).normalised(self.storage_root)
 
     def pipelines(self) -> list[Pipeline]:
         """The valid pipelines; broken files are left out here and reported by ``pipelines validate``."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from statelib.errors import CorruptStateError, StatelibError, UnsupportedError
-from statelib.formats.keyed_header import MetaInfo, MetaKind, read_meta_info, write_meta_info
+from statelib.formats.keyed.header import MetaInfo, MetaKind, read_meta_info, write_meta_info
 from statelib.formats.snappy_framing import decompress_blocks
 from statelib.model.amounts import number_of
 from statelib.model.handles import OperatorStreamStateHandle

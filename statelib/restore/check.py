@@ -9,7 +9,7 @@ from statelib.backends.distinct_keys import KeyCounter
 from statelib.backends.entries import add_entries, check_loaded_rows
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.formats.group_windows import GroupWindows, LargeGroup, Window
+from statelib.formats.keyed.group_windows import GroupWindows, LargeGroup, Window
 from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics, empty_statistics

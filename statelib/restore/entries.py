@@ -11,9 +11,9 @@ from pathlib import Path
 
 from statelib.backends.rocksdb.stored import scan_stored
 from statelib.errors import InvalidRequestError, UnsupportedError
-from statelib.formats.canonical import iter_canonical, read_header
-from statelib.formats.heap_stream import iter_heap
-from statelib.formats.keyed_header import KeyedHeader, decode_keyed_header
+from statelib.formats.canonical.reading import iter_canonical, read_header
+from statelib.formats.heap.reading import iter_heap
+from statelib.formats.keyed.header import KeyedHeader, decode_keyed_header
 from statelib.model.handles import (
     ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
@@ -25,11 +25,11 @@ from statelib.model.handles import (
 )
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateKind
-from statelib.restore.change_log import ChangeLog, read_change_log
+from statelib.restore.changelog.change_log import ChangeLog, read_change_log
 from statelib.restore.plan import RestoreSource
 from statelib.restore.proof import ProvenStream, damage_named
 from statelib.restore.rocksdb_files import materialise
-from statelib.restore.schemas import check_same_schema
+from statelib.restore.schemas.matching import check_same_schema
 from statelib.serializers.rows import StateRows
 from statelib.storage.views import StateReader
 

@@ -9,7 +9,7 @@ from statelib.formats.operator_state import OperatorStream
 from statelib.formats.source_position import SOURCE_POSITION
 from statelib.model.handles import OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor
-from statelib.restore.schemas import changed, without_field_names
+from statelib.restore.schemas.matching import changed, without_field_names
 from statelib.storage.views import StateReader
 
 

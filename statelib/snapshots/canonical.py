@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from statelib.backends.keyed import KeyedStateBackend, StateScan
-from statelib.formats.canonical_encoder import CanonicalStream
+from statelib.formats.canonical.encoder import CanonicalStream
 from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
 from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.local_store import LocalSnapshotDirectories
+from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory
 
 

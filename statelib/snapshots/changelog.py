@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from statelib.backends.changelog import ChangelogKeyedStateBackend
-from statelib.formats.change_set_encoder import encode_changes
+from statelib.formats.changelog.encoder import encode_changes
 from statelib.model.handles import (
     ChangelogStateBackendHandleImpl,
     ChangelogStateHandleStreamImpl,
@@ -21,7 +21,7 @@ from statelib.snapshots.previous import PreviousChangelog
 from statelib.snapshots.strategy import SnapshotResources, SnapshotResult, SnapshotStrategy
 from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.local_store import LocalSnapshotDirectories
+from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory
 
 

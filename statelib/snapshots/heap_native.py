@@ -4,14 +4,14 @@ Source: requirements R26 to R32; flink-formats.md section 3.2 (HeapSnapshotStrat
 """
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
-from statelib.formats.heap_encoder import HeapStream
+from statelib.formats.heap.encoder import HeapStream
 from statelib.model.handles import KeyGroupsStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.canonical import ScanResources, scan_all
 from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
 from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.local_store import LocalSnapshotDirectories
+from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointStreamFactory
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from statelib.backends.key_order import byte_order, equal_neighbours
 from statelib.errors import InvalidRequestError
-from statelib.formats.canonical_chunks import Chunk, ChunkedStream
+from statelib.formats.canonical.chunks import Chunk, ChunkedStream
 from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange, subtask_range
 from statelib.model.savepoint import KeyedOperator

@@ -9,7 +9,7 @@ from statelib.snapshots.rocksdb_native import NativeResources, NativeSnapshots
 from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
 from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.local_store import LocalSnapshotDirectories
+from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
 
 

@@ -17,7 +17,7 @@ from statelib.snapshots.rocksdb_native import NamedStream, NativeResources, Nati
 from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
 from statelib.snapshots.uploads import BLOCK_BYTES, Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.local_store import LocalSnapshotDirectories
+from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
 from statelib.wire.checksum import ContentHash
 

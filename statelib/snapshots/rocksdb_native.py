@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint
-from statelib.formats.keyed_header import encode_header
+from statelib.formats.keyed.header import encode_header
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.uploads import Uploads

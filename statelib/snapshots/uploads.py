@@ -15,8 +15,7 @@ from statelib.errors import RetryableError, StatelibError
 from statelib.model.handles import ByteStreamStateHandle, SegmentFileStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.duplicating import DuplicatingStreams
-from statelib.storage.local_store import LocalSnapshotDirectories, LocalSnapshotDirectory
+from statelib.storage.local.store import LocalSnapshotDirectories, LocalSnapshotDirectory
 from statelib.storage.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
@@ -24,6 +23,7 @@ from statelib.storage.views import (
     PhysicalFile,
     WrittenStream,
 )
+from statelib.storage.wrappers.duplicating import DuplicatingStreams
 
 BLOCK_BYTES = 1 << 20
 

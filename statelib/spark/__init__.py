@@ -12,6 +12,6 @@ FORMATS = ("statelib", "statelib-metadata")
 def register(spark: "SparkSession") -> None:
     """Let ``spark.read`` know the :data:`FORMATS`, in this session: Spark keeps a name for the first session of an
     application that registers it, and refuses it to others (``DATA_SOURCE_ALREADY_EXISTS``)."""
-    from statelib.spark.formats import register_formats  # importing this package stays free of PySpark
+    from statelib.spark.dataframe.formats import register_formats  # importing this package stays free of PySpark
 
     register_formats(spark)

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from statelib.storage.inventory import StoredFile
-from statelib.storage.objects_removal import ObjectRemover, is_object_below
-from statelib.storage.objects_uris import is_object
-from statelib.storage.removal import CheckpointRemover, FileSystemRemover, outside_root
-from statelib.storage.removal import is_below as is_file_below
+from statelib.storage.filesystem.inventory import StoredFile
+from statelib.storage.filesystem.removal import CheckpointRemover, FileSystemRemover, outside_root
+from statelib.storage.filesystem.removal import is_below as is_file_below
+from statelib.storage.objects.removal import ObjectRemover, is_object_below
+from statelib.storage.objects.uris import is_object
 from statelib.storage.retries import Retries
 from statelib.storage.uris import to_uri
 
 
 @dataclass(frozen=True)
 class PlacedRemover:
-    """A :class:`~statelib.storage.removal.CheckpointRemover` of all kinds, of a deployment whose storage is below
-    ``root``. Roots of another kind than a URI hold nothing of it."""
+    """A :class:`~statelib.storage.filesystem.removal.CheckpointRemover` of all kinds, of a deployment whose storage is
+    below ``root``. Roots of another kind than a URI hold nothing of it."""
 
     root: str
     retries: Retries

@@ -12,16 +12,16 @@ from typing import Protocol
 from statelib.errors import UnsupportedError
 from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.storage.file_identity import same_file
-from statelib.storage.filesystem import FileSystemCheckpointStorage
-from statelib.storage.inventory import FileFinding, StoredFile, list_files, verify_files
-from statelib.storage.objects import ObjectCheckpointStorage
-from statelib.storage.objects_inventory import list_objects, verify_objects
-from statelib.storage.objects_publish import read_published_object
-from statelib.storage.objects_reader import ObjectReader
-from statelib.storage.objects_uris import is_object, object_location
-from statelib.storage.publish import METADATA_NAME, read_published
-from statelib.storage.reader import DirectoryReader
+from statelib.storage.filesystem.inventory import FileFinding, StoredFile, list_files, verify_files
+from statelib.storage.filesystem.publish import METADATA_NAME, read_published
+from statelib.storage.filesystem.reader import DirectoryReader
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
+from statelib.storage.local.file_identity import same_file
+from statelib.storage.objects.inventory import list_objects, verify_objects
+from statelib.storage.objects.publish import read_published_object
+from statelib.storage.objects.reader import ObjectReader
+from statelib.storage.objects.storage import ObjectCheckpointStorage
+from statelib.storage.objects.uris import is_object, object_location
 from statelib.storage.retries import Retries
 from statelib.storage.uris import AllowedRoot, local_path, relative_parts, shown, to_uri
 from statelib.storage.views import (

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from statelib.errors import NotFoundError, UnsupportedError
-from statelib.storage.failures import storage_errors
-from statelib.storage.objects_bucket import Bucket
-from statelib.storage.objects_uris import is_object, object_location
+from statelib.storage.filesystem.failures import storage_errors
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.uris import is_object, object_location
 from statelib.storage.retries import Retries
 from statelib.storage.uris import local_path
 

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from statelib.errors import InvalidRequestError, StatelibError, UnsupportedError
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
 from statelib.model.ids import AttemptId, PipelineName
-from statelib.storage.data_files import DataFile, PipelineDirectory, remove_file
-from statelib.storage.descriptors import opened_directory, opened_file
-from statelib.storage.failures import storage_errors
+from statelib.storage.filesystem.data_files import DataFile, PipelineDirectory, remove_file
+from statelib.storage.filesystem.descriptors import opened_directory, opened_file
+from statelib.storage.filesystem.failures import storage_errors
+from statelib.storage.filesystem.reader import check_size
 from statelib.storage.names import TASK_OWNED_DIRECTORY, task_owned_name
-from statelib.storage.objects_bucket import Bucket
-from statelib.storage.objects_spool import SpooledObject
-from statelib.storage.objects_uris import SCHEMES, ObjectLocation, is_object, object_location
-from statelib.storage.reader import check_size
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.spool import SpooledObject
+from statelib.storage.objects.uris import SCHEMES, ObjectLocation, is_object, object_location
 from statelib.storage.streams import CheckpointStream
 from statelib.storage.uris import local_path, shown, to_uri
 

@@ -23,9 +23,9 @@ from statelib.snapshots.previous import (
 )
 from statelib.snapshots.records import file_records
 from statelib.snapshots.strategy import SnapshotResult
-from statelib.storage.filesystem import FileSystemCheckpointStorage
-from statelib.storage.inventory import list_files
-from statelib.storage.reader import DirectoryReader
+from statelib.storage.filesystem.inventory import list_files
+from statelib.storage.filesystem.reader import DirectoryReader
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.uris import absolute_uri
 from statelib.storage.views import (
     CheckpointStorageWorkerView,

@@ -3,9 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from statelib.flows.opened import Checkpoint
 from statelib.model.handles import ByteStreamStateHandle, StreamStateHandle
-from statelib.storage.reader import DirectoryReader
+from statelib.savepoints.opened import Checkpoint
+from statelib.storage.filesystem.reader import DirectoryReader
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.strategy import EMPTY, SnapshotResult
-from statelib.storage.local_reader import LocalFirstReader
-from statelib.storage.local_store import LocalSnapshotDirectories, LocalStateStore
+from statelib.storage.local.reader import LocalFirstReader
+from statelib.storage.local.store import LocalSnapshotDirectories, LocalStateStore
 from statelib.testing.counting_reader import CountingReader
 from statelib.testing.keyed_samples import all_entries, sample_schema
 from statelib.testing.strategy_suite import SnapshotStrategySuite, Stage

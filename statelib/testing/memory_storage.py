@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.model.handles import ByteStreamStateHandle, FilePart, StreamStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
-from statelib.storage.merging import whole_files
+from statelib.storage.filesystem.reader import copy_inline, range_of
 from statelib.storage.names import task_owned_name
-from statelib.storage.reader import copy_inline, range_of
 from statelib.storage.streams import CheckpointStream, SpilledFile
 from statelib.storage.task_owned import duplicable
 from statelib.storage.uris import shown
@@ -25,6 +24,7 @@ from statelib.storage.views import (
     StorageReference,
     WrittenStream,
 )
+from statelib.storage.wrappers.merging import whole_files
 
 DEFAULT_MAX_STATE_BYTES = 5 * 1024 * 1024
 

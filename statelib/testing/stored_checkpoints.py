@@ -9,10 +9,9 @@ from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.formats.manifest import append_manifest
-from statelib.formats.metadata import encode_metadata
-from statelib.formats.operator_id import operator_id
+from statelib.formats.manifest.trailer import append_manifest
+from statelib.formats.metadata.metadata_file import encode_metadata
+from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.checkpoint import (
     CheckpointManifest,
     CheckpointMetadata,
@@ -26,6 +25,7 @@ from statelib.model.checkpoint import (
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, subtask_ranges
 from statelib.model.state import KeyedStateSchema, merge_statistics
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
@@ -34,7 +34,7 @@ from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.stored_snapshots import UID
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.key_order import byte_order
-from statelib.formats.metadata import encode_metadata
-from statelib.formats.operator_id import operator_id
+from statelib.formats.metadata.metadata_file import encode_metadata
+from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
@@ -20,7 +20,7 @@ from statelib.serializers.values import encode_values
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.views import StorageReference
 
 UID = "longs"

@@ -21,8 +21,8 @@ from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.filesystem import FileSystemCheckpointStorage
-from statelib.storage.reader import DirectoryReader
+from statelib.storage.filesystem.reader import DirectoryReader
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.views import CheckpointStreamFactory
 from statelib.testing.keyed_samples import all_entries, fill, sample_schema
 

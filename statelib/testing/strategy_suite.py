@@ -15,7 +15,6 @@ import pytest
 
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import RetryableError
-from statelib.flows.wiring import PLACES
 from statelib.model.handles import ByteStreamStateHandle, KeyedStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
@@ -26,6 +25,7 @@ from statelib.snapshots.execution import executed_snapshot
 from statelib.snapshots.strategy import EMPTY, SnapshotResult, SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.places import CheckpointStorage, StorageSettings
+from statelib.storage.registry import PLACES
 from statelib.storage.views import (
     CheckpointedStateScope,
     CheckpointStreamFactory,

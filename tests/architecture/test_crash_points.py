@@ -14,7 +14,7 @@ CHANGES = frozenset(
     + ["create_file", "create_in", ".create_checkpoint", ".rename", ".unlink", ".mkdir", ".rmdir"]
 )
 """By the names that they are called by; a dot stands for a method of whatever it is."""
-NOT_LOOKED_AT = ("statelib/testing/", "statelib/cli/", "statelib/quality/", "statelib/flows/diff_output.py")
+NOT_LOOKED_AT = ("statelib/testing/", "statelib/cli/", "statelib/quality/", "statelib/flows/views/diff_output.py")
 """What they write is a report or a user's own file, and no state."""
 
 HELD = "live state of one task: it goes with the task's scratch directory"
@@ -25,19 +25,19 @@ WITHOUT = {
     "statelib/backends/rocksdb/backend.py:_dispose": HELD,
     "statelib/restore/entries.py": HELD,
     "statelib/restore/keyed.py": HELD,
-    "statelib/restore/logged.py": HELD,
+    "statelib/restore/changelog/logged.py": HELD,
     "statelib/restore/proof.py": HELD,
     "statelib/restore/rocksdb_files.py": HELD,
-    "statelib/storage/reader.py:new_file": HELD,
-    "statelib/storage/scratch.py:_remove_abandoned": "between two of its own points, and repeated by the next task",
-    "statelib/storage/publish.py:_create_temporary": "its caller has a point behind it",
-    "statelib/storage/publish.py:_link": "its caller has points around it",
-    "statelib/flows/inspection.py:export_parquet": "a user's own file",
-    "statelib/storage/descriptors.py:create_in": "its callers have points behind it",
-    "statelib/storage/local_streams.py:__init__": "a local copy, within a directory that has points around it",
-    "statelib/storage/local_streams.py:_unlink": "the same",
-    "statelib/storage/local_store.py:discard": "the same",
-    "statelib/storage/local_store.py:clear": "the same",
+    "statelib/storage/filesystem/reader.py:new_file": HELD,
+    "statelib/storage/local/scratch.py:_remove_abandoned": "between two of its points, repeated by the next task",
+    "statelib/storage/filesystem/publish.py:_create_temporary": "its caller has a point behind it",
+    "statelib/storage/filesystem/publish.py:_link": "its caller has points around it",
+    "statelib/flows/views/inspection.py:export_parquet": "a user's own file",
+    "statelib/storage/filesystem/descriptors.py:create_in": "its callers have points behind it",
+    "statelib/storage/local/streams.py:__init__": "a local copy, within a directory that has points around it",
+    "statelib/storage/local/streams.py:_unlink": "the same",
+    "statelib/storage/local/store.py:discard": "the same",
+    "statelib/storage/local/store.py:clear": "the same",
 }
 """Functions, or whole files, that need none, and why."""
 

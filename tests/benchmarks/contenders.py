@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.opened import Checkpoint, open_checkpoint
+from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.spark.driver import run_snapshot
-from statelib.spark.session import with_daemon
-from statelib.spark.source import read_interval
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.spark.events.source import read_interval
+from statelib.spark.session.local_session import with_daemon
+from statelib.spark.snapshot.driver import run_snapshot
 from tests.benchmarks.checks import WEIGHTS, Totals, of_statelib
 from tests.benchmarks.events import PARALLELISM, batch_directory, interval
 from tests.benchmarks.measure import Contender

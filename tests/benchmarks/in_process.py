@@ -4,14 +4,14 @@ import pyarrow as pa
 
 from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.key_groups import subtask_of
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.serializers.keys import key_groups
-from statelib.spark.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from tests.benchmarks.events import interval
 
 

@@ -16,9 +16,9 @@ from demo.prepare import raw_flights, write_days
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError
-from statelib.flows.checkpoint import abort, begin, check, register
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import abort, begin, check, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointState, ClaimMode

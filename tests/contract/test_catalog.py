@@ -20,7 +20,7 @@ from sqlalchemy import func, select
 from sqlalchemy.engine.default import DefaultDialect
 
 from statelib.catalog.catalog import Catalog
-from statelib.catalog.schema import ATTEMPT, FILE, REF
+from statelib.catalog.tables.schema import ATTEMPT, FILE, REF
 from statelib.coordinator.invariants import history_violations
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, RetryableError
 from statelib.model.checkpoint import EventCounts, FileRecord

@@ -7,10 +7,10 @@ import pytest
 from catalog_kit import PIPE, attempt, complete, facts, locate, request, rows
 from sqlalchemy import create_engine, func, insert, select, update
 
-from statelib.catalog.browsing import MAX_LINEAGE, PageRequest
 from statelib.catalog.catalog import Catalog
-from statelib.catalog.schema import CHECKPOINT, LEASE, QUALITY_RESULT, STORAGE_SAMPLE
-from statelib.catalog.storage_use import FINE_MS, HOUR_MS, Usage
+from statelib.catalog.tables.schema import CHECKPOINT, LEASE, QUALITY_RESULT, STORAGE_SAMPLE
+from statelib.catalog.views.browsing import MAX_LINEAGE, PageRequest
+from statelib.catalog.views.storage_use import FINE_MS, HOUR_MS, Usage
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import FileRecord, SnapshotMeasure
 from statelib.model.failure import CheckpointFailureReason

@@ -11,7 +11,7 @@ from catalog_kit import PIPE, clock, complete, facts, locate, request, rows
 from sqlalchemy import Engine, event, select
 
 from statelib.catalog.catalog import Catalog
-from statelib.catalog.schema import FILE, GC_LOG, REF
+from statelib.catalog.tables.schema import FILE, GC_LOG, REF
 from statelib.coordinator.discard import check_unreferenced
 from statelib.coordinator.orphans import ATTEMPT_PREFIX
 from statelib.coordinator.retention import RetentionPolicy, subsumed

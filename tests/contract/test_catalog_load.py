@@ -10,9 +10,9 @@ import pytest
 from catalog_kit import clock
 from sqlalchemy import Engine, event, insert
 
-from statelib.catalog.browsing import PageRequest
 from statelib.catalog.catalog import Catalog
-from statelib.catalog.schema import CHECKPOINT, LEASE
+from statelib.catalog.tables.schema import CHECKPOINT, LEASE
+from statelib.catalog.views.browsing import PageRequest
 from statelib.model.ids import CheckpointId, PipelineName
 
 PIPELINES = [PipelineName(f"p{n:02}") for n in range(50)]

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
 from statelib.catalog.catalog import Catalog
-from statelib.catalog.schema import CHECKPOINT, FILE, REF
+from statelib.catalog.tables.schema import CHECKPOINT, FILE, REF
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, Owner

@@ -11,7 +11,7 @@ from catalog_kit import PIPE, complete, day, locate, request
 from sqlalchemy import create_engine, text
 
 from statelib.catalog.catalog import Catalog
-from statelib.catalog.history import CHECKPOINT_HISTORY, VIEWS
+from statelib.catalog.views.history import CHECKPOINT_HISTORY, VIEWS
 from statelib.model.checkpoint import SnapshotMeasure
 from statelib.model.failure import CheckpointFailureReason
 

@@ -26,7 +26,7 @@ from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
-from statelib.storage.local_store import LocalSnapshotDirectories
+from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.keyed_samples import fill
 from statelib.testing.local_recovery_suite import LocalRecoverySuite

@@ -14,7 +14,7 @@ from worlds import day, publish_here
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, StatelibError, UnsupportedError
-from statelib.flows.checkpoint import begin
+from statelib.flows.checkpoint.steps import begin
 from statelib.model.handles import (
     IncrementalRemoteKeyedStateHandle,
     InMemoryChangelogStateHandle,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from statelib.storage.objects_bucket import PART_BYTES, Bucket
+from statelib.storage.objects.bucket import PART_BYTES, Bucket
 from statelib.storage.retries import IMPATIENT
 from statelib.testing.s3_endpoint import SIGNED, S3Endpoint
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import InvalidRequestError, NotFoundError
-from statelib.flows.wiring import PLACES
 from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
-from statelib.storage.objects import LOCATION_NAME, ObjectCheckpointStorage
-from statelib.storage.objects_inventory import list_objects, verify_objects
+from statelib.storage.objects.inventory import list_objects, verify_objects
+from statelib.storage.objects.storage import LOCATION_NAME, ObjectCheckpointStorage
+from statelib.storage.registry import PLACES
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.s3_endpoint import S3Endpoint
@@ -114,8 +114,8 @@ def test_memory_stays_bounded(storage: ObjectCheckpointStorage, tmp_path: Path) 
     program = f"""
 import resource
 from statelib.storage.retries import IMPATIENT
-from statelib.storage.objects import *
-from statelib.storage.objects_reader import ObjectReader
+from statelib.storage.objects.storage import *
+from statelib.storage.objects.reader import ObjectReader
 def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 storage = ObjectCheckpointStorage({storage.root!r}, "flights", IMPATIENT, 0, {str(tmp_path)!r})
 reference = StorageReference({reference.directory!r})

@@ -14,8 +14,9 @@ from extent import rounds
 from figures import record
 from sqlalchemy import make_url
 
-from statelib.catalog import engine, leases
+from statelib.catalog import engine
 from statelib.catalog.catalog import Catalog
+from statelib.catalog.commit import leases
 from statelib.errors import RetryableError
 from statelib.model.record import CheckpointState
 from statelib.testing.postgresql_server import NoServer, postgresql_server, restart_at_once

@@ -12,7 +12,7 @@ from extent import TEST_ALL, cases, name_of
 from tours import Tours, Way
 from worlds import day
 
-from statelib.flows.cleanup import collect_garbage, retire
+from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.record import ClaimMode
 

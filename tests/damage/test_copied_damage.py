@@ -8,8 +8,8 @@ from harm import done, flipped
 from ways import Stored, Way, stored
 
 from statelib.errors import CorruptStateError
-from statelib.flows.new_savepoint import NewSavepoint
-from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
+from statelib.savepoints.writing.new_savepoint import NewSavepoint
+from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 
 
 @pytest.fixture

@@ -20,15 +20,15 @@ from figures import record
 from ways import Way, events, shops
 from worlds import CHECKOUT, day, publish_here
 
-from statelib.flows.checkpoint import Begun, begin, register
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import completed
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.steps import Begun, begin, register
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import completed
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
-from statelib.storage.publish import put_if_absent
+from statelib.savepoints.opened import open_checkpoint
+from statelib.storage.filesystem.publish import put_if_absent
 from statelib.storage.uris import absolute_uri, file_handle, local_path
 
 SEED = 20130101
@@ -176,7 +176,10 @@ def strace() -> str:
 
 
 def test_the_kernel_is_told_what_was_recorded(tmp_path: Path, strace: str) -> None:
-    script = f"from statelib.storage.publish import put_if_absent; put_if_absent('{tmp_path}', '_metadata', b'x' * 9)"
+    script = (
+        "from statelib.storage.filesystem.publish import put_if_absent; "
+        f"put_if_absent('{tmp_path}', '_metadata', b'x' * 9)"
+    )
     log = tmp_path / "strace.log"
     words = [strace, "-f", "-y", "-o", str(log), "-e", "trace=openat,write,fsync,linkat,unlinkat"]
     subprocess.run([*words, sys.executable, "-c", script], cwd=CHECKOUT, check=True, timeout=120)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from worlds import CHECKOUT
 
-from statelib.flows.inspection import Verification, verify_at
+from statelib.flows.views.inspection import Verification, verify_at
 from statelib.model.types import LONG
 
 FLINK = CHECKOUT / "tests" / "golden" / "flink"

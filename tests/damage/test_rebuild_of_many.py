@@ -14,11 +14,11 @@ from sqlalchemy import create_engine, select
 from ways import Stored, Way, stored
 from worlds import day
 
-from statelib.catalog.schema import CHECKPOINT, REF
-from statelib.flows.rebuild import apply_rebuild, plan_rebuild
+from statelib.catalog.tables.schema import CHECKPOINT, REF
+from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.wiring import Deployment
-from statelib.formats.manifest import append_manifest, read_checkpoint_file
-from statelib.formats.metadata import encode_metadata
+from statelib.formats.manifest.trailer import append_manifest, read_checkpoint_file
+from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, SourcePosition
 from statelib.model.ids import AttemptId, CheckpointId, Epoch
 from statelib.model.record import CheckpointState

@@ -10,9 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 from worlds import checkpoint_of, new_deployment, publish_here
 
-from statelib.flows.checkpoint import register
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import register
+from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import (
     ByteStreamStateHandle,
@@ -25,7 +24,8 @@ from statelib.model.state import StateStatistics
 from statelib.restore.check import check_content
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.operator import OperatorRestoreSource, restore_operator
-from statelib.storage.reader import start_of
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.storage.filesystem.reader import start_of
 
 SHOPS = """\
 name: shops

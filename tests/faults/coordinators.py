@@ -20,8 +20,8 @@ from endured_flow import FaultyDeployment, attempt
 
 from statelib.catalog import engine
 from statelib.errors import StatelibError
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.orphans import orphans
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.wiring import Deployment
 
 LOCKED_MS, IDLE_MS = 200, 400

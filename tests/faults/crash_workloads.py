@@ -12,29 +12,30 @@ from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
-from statelib.catalog.schema import ATTEMPT, CHECKPOINT, FILE, METADATA, REF
+from statelib.catalog.tables.schema import ATTEMPT, CHECKPOINT, FILE, METADATA, REF
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import RetryableError
-from statelib.flows.checkpoint import abort, begin, commit_facts, register
-from statelib.flows.cleanup import collect_garbage, dispose, retire
-from statelib.flows.fork import fork
+from statelib.flows.checkpoint.quarantine import release
+from statelib.flows.checkpoint.snapshot import declining, plan_snapshot, publish
+from statelib.flows.checkpoint.steps import abort, begin, commit_facts, register
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
 from statelib.flows.lifecycle import cancel, resume
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.orphans import orphans
-from statelib.flows.quarantine import release
-from statelib.flows.rebuild import apply_rebuild, plan_rebuild
-from statelib.flows.restore import apply_restore, hold_source, plan_restore, release_source
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.snapshot import declining, plan_snapshot, publish
-from statelib.flows.wiring import Deployment, new_attempt
+from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
+from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
+from statelib.flows.savepoint.fork import fork
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.wiring import Deployment
 from statelib.functions.interval import Applied
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.quality import QualityResult, Severity
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
-from statelib.spark.worker import Change, Work, apply_events, snapshot_subtask
+from statelib.savepoints.opened import open_checkpoint
+from statelib.spark.snapshot.worker import Change, Work, apply_events, snapshot_subtask
+from statelib.storage.registry import new_attempt
 
 BASE = 3
 """Days that a world has behind it."""

@@ -33,9 +33,9 @@ from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, SnapshotStrategy
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.local_reader import LocalFirstReader
-from statelib.storage.local_store import LocalSnapshotDirectories, LocalStateStore
-from statelib.storage.reader import DirectoryReader
+from statelib.storage.filesystem.reader import DirectoryReader
+from statelib.storage.local.reader import LocalFirstReader
+from statelib.storage.local.store import LocalSnapshotDirectories, LocalStateStore
 from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.checkpoint_chain import CheckpointChain, changelog_of, files_of, previous_of
 from statelib.testing.faulty_streams import FaultyStreams

@@ -11,15 +11,15 @@ from worlds import day, new_deployment, publish_here
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import RetryableError
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import resolve
-from statelib.flows.opened import Checkpoint
-from statelib.flows.orphans import orphans
-from statelib.flows.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
+from statelib.savepoints.opened import Checkpoint
 from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
 
 TOURS = """\

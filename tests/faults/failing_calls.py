@@ -13,7 +13,10 @@ import pytest
 from obstore.exceptions import GenericError
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
-from statelib.storage import data_files, descriptors, local_store, local_streams, objects_bucket, publish, removal
+from statelib.storage.filesystem import data_files, descriptors, publish, removal
+from statelib.storage.local import store as local_store
+from statelib.storage.local import streams as local_streams
+from statelib.storage.objects import bucket as objects_bucket
 
 KINDS = ("EIO", "ENOSPC", "timeout", "503", "lost, applied", "lost, not applied")
 FILE_CALLS = ("open", "write", "fsync", "link", "unlink", "rmdir", "mkdir", "close")

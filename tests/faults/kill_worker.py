@@ -11,12 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from statelib.definition.source_parts import source_parts
-from statelib.flows.checkpoint import begin
-from statelib.flows.snapshot import plan_snapshot
+from statelib.definition.source.parts import source_parts
+from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
-from statelib.spark.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from statelib.testing.faulty_streams import FaultyStreams
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup, and what is ignored stays so
@@ -53,8 +53,8 @@ interval = DataInterval(0, 86_400_000)
 begun = begin(here, pipeline, interval, "test")
 events = pa.table({"key": [f"key-{n}" for n in range(2000)], "amount": pa.array(range(2000), pa.int64())})
 if sys.argv[3:] == ["spark"]:
-    from statelib.spark.driver import run_snapshot
-    from statelib.spark.session import new_session
+    from statelib.spark.session.local_session import new_session
+    from statelib.spark.snapshot.driver import run_snapshot
 
     (part,) = source_parts(pipeline, here.data, interval)
     pq.write_table(events, part.path)

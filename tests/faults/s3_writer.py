@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from statelib.storage.objects_bucket import PART_BYTES, Bucket
+from statelib.storage.objects.bucket import PART_BYTES, Bucket
 from statelib.storage.retries import IMPATIENT
 
 

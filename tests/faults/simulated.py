@@ -21,7 +21,7 @@ from sqlalchemy.pool import StaticPool
 from statelib.catalog.catalog import Catalog
 from statelib.catalog.engine import _begin_sqlite, _prepare_sqlite, transaction
 from statelib.catalog.migration import migrate
-from statelib.catalog.schema import CHECKPOINT, LEASE, METADATA, REF
+from statelib.catalog.tables.schema import CHECKPOINT, LEASE, METADATA, REF
 from statelib.errors import RetryableError, StatelibError
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import AttemptId, Epoch
@@ -213,7 +213,7 @@ class SimulatedCatalog(Catalog):
 
 
 class SimulatedStore:
-    """What :mod:`statelib.storage.objects_bucket` asks of obstore, of a world's dict."""
+    """What :mod:`statelib.storage.objects.bucket` asks of obstore, of a world's dict."""
 
     def __init__(self) -> None:
         self.world: World | None = None

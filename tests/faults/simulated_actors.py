@@ -12,25 +12,28 @@ from worlds import day
 from statelib.coordinator.invariants import history_violations
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import StatelibError
-from statelib.flows import cleanup, snapshot, wiring
-from statelib.flows.checkpoint import abort, begin, register
-from statelib.flows.cleanup import collect_garbage, dispose, retire
-from statelib.flows.inspection import resolve, wrong_files
-from statelib.flows.orphans import orphans
-from statelib.flows.restore import apply_restore, hold_source, plan_restore, release_source
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.snapshot import SnapshotPlan, plan_snapshot, publish
-from statelib.flows.wiring import PLACES, Deployment
+from statelib.flows.checkpoint import snapshot
+from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.steps import abort, begin, register
+from statelib.flows.cleanup import retention as cleanup
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import resolve, wrong_files
+from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import EventCounts, SnapshotKind, SubtaskReport
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
 from statelib.model.state import empty_statistics
 from statelib.snapshots.records import file_records
-from statelib.spark.worker import task_attempt
-from statelib.storage import objects_bucket
+from statelib.spark.snapshot.worker import task_attempt
+from statelib.storage import registry
+from statelib.storage.filesystem.publish import METADATA_NAME
+from statelib.storage.objects import bucket as objects_bucket
 from statelib.storage.places import ObjectKind
-from statelib.storage.publish import METADATA_NAME
+from statelib.storage.registry import PLACES
 from statelib.storage.retries import Retries, wait_never
 from statelib.storage.views import CheckpointedStateScope, WrittenStream
 
@@ -65,7 +68,7 @@ def simulating() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(objects_bucket, "obstore", STORE)
         patch.setattr(objects_bucket, "open_client", lambda _location, _timeout_s: None)
-        patch.setattr(wiring, "RETRIES", RETRIES)
+        patch.setattr(registry, "RETRIES", RETRIES)
         patch.setitem(PLACES._kinds, "gs", ObjectKind(lambda: RETRIES))
         for module in (snapshot, cleanup):
             patch.setattr(module, "new_attempt", attempt)

@@ -7,16 +7,17 @@ from soak_lane import Journal, Lane
 from soak_worker import content_of
 from sqlalchemy import create_engine, select
 
-from statelib.catalog.schema import FILE
+from statelib.catalog.tables.schema import FILE
 from statelib.coordinator.invariants import history_violations
-from statelib.flows.checkpoint import abort
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.orphans import orphans
-from statelib.flows.wiring import PLACES, Deployment
+from statelib.flows.checkpoint.steps import abort
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.storage.publish import METADATA_NAME
+from statelib.storage.filesystem.publish import METADATA_NAME
+from statelib.storage.registry import PLACES
 
 COMPLETED = CheckpointState.COMPLETED
 AGAIN = 0.1

@@ -9,17 +9,17 @@ from soak_lane import Content, Lane, events_of, table_of
 from worlds import day, owned
 
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
-from statelib.flows.checkpoint import abort, begin, check, register
-from statelib.flows.cleanup import collect_garbage, dispose, retire
-from statelib.flows.inspection import resolve
-from statelib.flows.opened import Checkpoint
-from statelib.flows.orphans import orphans
-from statelib.flows.restore import apply_restore, hold_source, plan_restore, release_source
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.snapshot import plan_snapshot, publish
+from statelib.flows.checkpoint.snapshot import plan_snapshot, publish
+from statelib.flows.checkpoint.steps import abort, begin, check, register
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import resolve
 from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, Owner
-from statelib.spark.worker import Work, snapshot_subtask
+from statelib.savepoints.opened import Checkpoint
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
 
 COORDINATOR = {
     "day": 16,

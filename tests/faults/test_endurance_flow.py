@@ -15,8 +15,8 @@ from endured_flow import TOURS, FaultyDeployment, attempt, check_nothing_else, e
 from worlds import day
 
 from statelib.errors import RetryableError
-from statelib.flows.checkpoint import abort, begin
-from statelib.flows.inspection import verify
+from statelib.flows.checkpoint.steps import abort, begin
+from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment
 
 CHECKOUT = Path(__file__).resolve().parents[2]

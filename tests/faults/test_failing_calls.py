@@ -13,7 +13,7 @@ from failing_calls import KINDS, failing
 
 from statelib.catalog.catalog import Catalog
 from statelib.errors import RetryableError, StatelibError
-from statelib.flows import wiring
+from statelib.storage import registry
 from statelib.storage.retries import wait_never
 from statelib.testing.s3_endpoint import S3Endpoint
 
@@ -24,10 +24,10 @@ CHOSEN = ("interval", "savepoint", "claim", "gc")
 @pytest.fixture
 def no_waiting() -> Iterator[None]:
     """The pauses between retries take no time."""
-    before = wiring.RETRIES.sleep
-    object.__setattr__(wiring.RETRIES, "sleep", wait_never)
+    before = registry.RETRIES.sleep
+    object.__setattr__(registry.RETRIES, "sleep", wait_never)
     yield
-    object.__setattr__(wiring.RETRIES, "sleep", before)
+    object.__setattr__(registry.RETRIES, "sleep", before)
 
 
 @pytest.mark.timeout(3600)

@@ -18,8 +18,8 @@ from figures import record
 from worlds import day, publish_here
 
 from statelib.errors import StatelibError
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.inspection import resolve, verify
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.testing.faulty_streams import Hook, undisturbed

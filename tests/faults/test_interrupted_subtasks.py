@@ -10,11 +10,11 @@ import pytest
 from extent import rounds
 from worlds import day, new_deployment, own_threads
 
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
-from statelib.spark.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from statelib.testing.interruptions import no_thread_starts, signal_arrives
 
 SEED = 21

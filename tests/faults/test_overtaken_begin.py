@@ -9,7 +9,7 @@ from endured_flow import TOURS, events
 from worlds import checkpoint_of, day, new_deployment
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint import begin
+from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState

@@ -22,10 +22,10 @@ from statelib.errors import (
 )
 from statelib.model.handles import RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.storage.objects import LOCATION_NAME, ObjectCheckpointStorage, ObjectStreamFactory
-from statelib.storage.objects_bucket import PART_BYTES, Bucket
-from statelib.storage.objects_inventory import list_objects
-from statelib.storage.objects_reader import ObjectReader
+from statelib.storage.objects.bucket import PART_BYTES, Bucket
+from statelib.storage.objects.inventory import list_objects
+from statelib.storage.objects.reader import ObjectReader
+from statelib.storage.objects.storage import LOCATION_NAME, ObjectCheckpointStorage, ObjectStreamFactory
 from statelib.storage.retries import IMPATIENT, Retries
 from statelib.storage.views import DEFAULT_REFERENCE, CheckpointedStateScope, FileMergingSettings, StorageReference
 from statelib.testing.fault_proxy import Fault, Kind
@@ -115,7 +115,7 @@ def test_racing_publishers_agree_on_one_winner(begun: Begun) -> None:
 
 def test_racing_processes_agree_on_one_winner(s3: S3Endpoint, begun: Begun, bucket: str) -> None:
     program = (
-        "import sys; from statelib.storage.retries import IMPATIENT; from statelib.storage.objects import *;"
+        "import sys; from statelib.storage.retries import IMPATIENT; from statelib.storage.objects.storage import *;"
         f"s = ObjectCheckpointStorage('s3://{bucket}/root', 'flights', IMPATIENT);"
         f"r = StorageReference('{begun.reference.directory}'); sys.stdin.read(1);"
         "print(s.publish_metadata(r, sys.argv[1].encode()).decode())"
@@ -289,7 +289,7 @@ def test_a_killed_writer_leaves_at_most_an_upload_that_can_be_aborted(s3: S3Endp
 @pytest.mark.parametrize("end", ["", "raise RuntimeError('boom')", "sys.exit(3)"])
 def test_a_process_with_an_open_stream_ends_and_publishes_nothing(begun: Begun, bucket: str, end: str) -> None:
     program = (
-        "import sys; from statelib.storage.retries import IMPATIENT; from statelib.storage.objects import *;"
+        "import sys; from statelib.storage.retries import IMPATIENT; from statelib.storage.objects.storage import *;"
         f"s = ObjectCheckpointStorage('s3://{bucket}/root', 'flights', IMPATIENT, 0);"
         f"f = s.resolve_checkpoint_storage_location(7, StorageReference('{begun.reference.directory}'), 'b' * 32, 0);"
         f"o = f.create_stream(CheckpointedStateScope.EXCLUSIVE); o.write(bytes(20_000_000)); {end}"

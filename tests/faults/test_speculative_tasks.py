@@ -14,15 +14,15 @@ from extent import rounds
 from figures import record
 from worlds import day, owned
 
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.ids import PipelineName
 from statelib.model.state import StateStatistics
-from statelib.spark.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
 
 NAME = PipelineName("tours")
 INTERLEAVINGS = rounds(10, 100)

@@ -23,8 +23,8 @@ from worlds import CHECKOUT
 
 from statelib.catalog import engine
 from statelib.errors import RetryableError
-from statelib.flows.checkpoint import abort
-from statelib.flows.inspection import resolve, verify_at
+from statelib.flows.checkpoint.steps import abort
+from statelib.flows.views.inspection import resolve, verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState

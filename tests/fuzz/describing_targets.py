@@ -8,17 +8,17 @@ from pathlib import Path
 from random import Random
 
 from statelib.errors import StatelibError
-from statelib.formats.keyed_header import decode_keyed_header
-from statelib.formats.manifest import read_checkpoint_file
-from statelib.formats.manifest_json import manifest_to_json
-from statelib.formats.metadata import decode_metadata, encode_metadata
+from statelib.formats.keyed.header import decode_keyed_header
+from statelib.formats.manifest.manifest_json import manifest_to_json
+from statelib.formats.manifest.trailer import read_checkpoint_file
+from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from statelib.model.handles import stream_handles
-from statelib.restore.change_log import with_whole_files
+from statelib.restore.changelog.change_log import with_whole_files
 from statelib.serializers.registry import codec_of
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
 from statelib.serializers.type_text import parse_type
-from statelib.storage.local_index import INDEX_NAME, LocalCopy, read_index, write_index
+from statelib.storage.local.index import INDEX_NAME, LocalCopy, read_index, write_index
 from statelib.storage.references import decode_reference, encode_reference
 from statelib.storage.views import StorageReference
 from statelib.wire.checksum import crc32c

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from statelib.formats.change_set import decode_stream
-from statelib.formats.change_set_encoder import ChangedRows, encode_changes
+from statelib.formats.changelog.change_set import decode_stream
+from statelib.formats.changelog.encoder import ChangedRows, encode_changes
 from statelib.model.handles import (
     ByteStreamStateHandle,
     ChangelogStateBackendHandleImpl,
@@ -15,9 +15,9 @@ from statelib.model.handles import (
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.model.types import LONG
-from statelib.restore.change_log import read_change_log
+from statelib.restore.changelog.change_log import read_change_log
 from statelib.restore.plan import RestoreSource
-from statelib.restore.union_schema import union_schema
+from statelib.restore.schemas.union_schema import union_schema
 from statelib.serializers.rows import StateRows
 from statelib.testing.memory_storage import MemoryReader
 from tests.fuzz.campaign import Target

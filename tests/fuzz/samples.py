@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from statelib.backends.key_order import byte_order
-from statelib.formats.canonical import iter_canonical, read_header
-from statelib.formats.heap_stream import iter_heap
-from statelib.formats.manifest import read_checkpoint_file
+from statelib.formats.canonical.reading import iter_canonical, read_header
+from statelib.formats.heap.reading import iter_heap
+from statelib.formats.manifest.trailer import read_checkpoint_file
 from statelib.model.checkpoint import CheckpointMetadata
 from statelib.model.handles import (
     ByteStreamStateHandle,

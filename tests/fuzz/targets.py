@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 
 from statelib.errors import StatelibError, UnsupportedError
-from statelib.formats.canonical import iter_canonical, read_header
-from statelib.formats.canonical_encoder import encode_canonical
-from statelib.formats.heap_encoder import HeapStream
-from statelib.formats.heap_stream import iter_heap
-from statelib.formats.keyed_header import KeyedHeader, decode_keyed_header, encode_header
+from statelib.formats.canonical.encoder import encode_canonical
+from statelib.formats.canonical.reading import iter_canonical, read_header
+from statelib.formats.heap.encoder import HeapStream
+from statelib.formats.heap.reading import iter_heap
+from statelib.formats.keyed.header import KeyedHeader, decode_keyed_header, encode_header
 from statelib.formats.operator_state import OperatorStream
-from statelib.formats.plain_text import texts
-from statelib.formats.typed_json import entry_lines, operator_lines
+from statelib.formats.text.plain_text import texts
+from statelib.formats.text.typed_json import entry_lines, operator_lines
 from statelib.model.handles import (
     ByteStreamStateHandle,
     KeyGroupsSavepointStateHandle,

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from statelib.definition.pipeline import load_pipeline
 from statelib.errors import InvalidRequestError, StatelibError
-from statelib.flows.inspection import parse_checkpoint
-from statelib.flows.wiring import PLACES
+from statelib.flows.views.inspection import parse_checkpoint
 from statelib.model.ids import pipeline_name
-from statelib.storage.objects_uris import object_location
+from statelib.storage.objects.uris import object_location
+from statelib.storage.registry import PLACES
 from statelib.storage.uris import local_path, relative_parts
 from tests.fuzz.campaign import Target
 from tests.fuzz.samples import own_directory

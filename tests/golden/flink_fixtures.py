@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-
 from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.formats.canonical import iter_canonical, read_header
 from statelib.formats.keyed_header import KeyedHeader
+
+from statelib.formats.canonical import iter_canonical, read_header
 from statelib.formats.metadata import decode_metadata
 from statelib.model.checkpoint import CheckpointMetadata
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle, StreamStateHandle

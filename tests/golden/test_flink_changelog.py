@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from flink_fixtures import KEYED_KINDS, ROOT, opened
-
-from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
 from statelib.flows.opened import open_checkpoint
 from statelib.formats.change_set import decode_stream
-from statelib.formats.metadata import decode_metadata, encode_metadata
 from statelib.formats.typed_json import entry_lines
+from statelib.restore.change_log import with_whole_files
+from statelib.restore.union_schema import union_schema
+
+from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
+from statelib.formats.metadata import decode_metadata, encode_metadata
 from statelib.model.handles import (
     ByteStreamStateHandle,
     ChangeFileStateHandle,
@@ -22,11 +24,9 @@ from statelib.model.handles import (
 )
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.types import LONG
-from statelib.restore.change_log import with_whole_files
 from statelib.restore.entries import iter_entries
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.restore.union_schema import union_schema
 from statelib.storage.views import StateReader
 from statelib.testing.keyed_samples import all_entries
 

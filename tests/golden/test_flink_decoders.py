@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from flink_fixtures import ROOT, opened
-
-from statelib.errors import UnsupportedError
 from statelib.flows.inspection import export_all_lines
 from statelib.flows.opened import open_checkpoint
+from statelib.formats.typed_json import entry_lines, operator_lines
+
+from statelib.errors import UnsupportedError
 from statelib.formats import natural_json
 from statelib.formats.metadata import encode_metadata
-from statelib.formats.typed_json import entry_lines, operator_lines
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from flink_fixtures import ROOT, opened
-
-from statelib.errors import StatelibError, UnsupportedError
 from statelib.flows.inspection import export_all_lines
 from statelib.flows.opened import open_checkpoint
+
+from statelib.errors import StatelibError, UnsupportedError
 from statelib.model.types import LONG
 
 

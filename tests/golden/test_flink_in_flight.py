@@ -2,9 +2,9 @@
 
 import pytest
 from flink_fixtures import ROOT, opened
+from statelib.flows.operator_content import left_out
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.operator_content import left_out
 from statelib.formats.metadata import decode_metadata, encode_metadata
 from statelib.model.types import LONG
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from flink_fixtures import ROOT
 from flink_fixtures import opened as opened_fixture
-
 from statelib.cli.described import describe
 from statelib.flows.inspection import LINE_FORMATS, export_all_lines, verify
 from statelib.flows.opened import Checkpoint, open_checkpoint
+
 from statelib.formats.metadata import encode_metadata
 from statelib.formats.operator_state import OperatorStateContent, encode_operator_state
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState

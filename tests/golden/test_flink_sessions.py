@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from flink_fixtures import ROOT, opened
-
 from statelib.flows.inspection import export_all_lines
+
 from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.types import LONG
 

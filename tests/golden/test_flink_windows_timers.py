@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from flink_fixtures import ROOT
 from flink_fixtures import opened as newest
+from statelib.flows.opened import Checkpoint, open_checkpoint
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.errors import InvalidRequestError
-from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange

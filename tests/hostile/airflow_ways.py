@@ -27,9 +27,9 @@ from statelib_airflow import forms
 from statelib_airflow.api import pages, rights
 from statelib_airflow.api.app import page_app
 
-from statelib.flows.restore import plan_restore
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.verification import verify_pipeline
+from statelib.flows.restore.steps import plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.verification import verify_pipeline
 from statelib.model.record import ClaimMode
 from tests.hostile.corpus import tricks
 from tests.hostile.jail import Jail

@@ -13,10 +13,10 @@ from pathlib import Path
 import cramjam
 
 from statelib.formats import snappy_framing
-from statelib.formats.keyed_header import encode_header
-from statelib.formats.manifest import append_manifest, read_checkpoint_file
-from statelib.formats.manifest_json import manifest_to_json
-from statelib.formats.metadata import encode_metadata
+from statelib.formats.keyed.header import encode_header
+from statelib.formats.manifest.manifest_json import manifest_to_json
+from statelib.formats.manifest.trailer import append_manifest, read_checkpoint_file
+from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, OperatorState, OperatorSubtaskState
 from statelib.model.handles import (
     ByteStreamStateHandle,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from worlds import CHECKOUT
 
-from statelib.formats.metadata import decode_metadata, encode_metadata
+from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
 

@@ -8,13 +8,13 @@ import pyarrow as pa
 from sqlalchemy import create_engine, select
 from worlds import checkpoint_of, new_deployment, publish_here
 
-from statelib.catalog.schema import CHECKPOINT, FILE
+from statelib.catalog.tables.schema import CHECKPOINT, FILE
 from statelib.errors import RetryableError
-from statelib.flows.checkpoint import register
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import register
+from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
-from statelib.storage.objects_bucket import Bucket
-from statelib.storage.objects_uris import is_object, object_location
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.uris import is_object, object_location
 from statelib.storage.placed_removal import PlacedRemover
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.uris import local_path

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
-from statelib.flows.checkpoint import begin
-from statelib.flows.opened import open_checkpoint
+from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import Deployment
-from statelib.formats.manifest import append_manifest
-from statelib.formats.metadata import encode_metadata
+from statelib.formats.manifest.trailer import append_manifest
+from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, DataInterval, SnapshotKind
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import BeginRequest
+from statelib.savepoints.opened import open_checkpoint
 from statelib.storage.uris import local_path
 
 RATINGS = """\

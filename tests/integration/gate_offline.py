@@ -29,7 +29,7 @@ def main(root: str) -> None:
     listen()
     from gate_faults import FOURTH, NAME, fourth_day, three_days
 
-    from statelib.flows.checkpoint import check
+    from statelib.flows.checkpoint.steps import check
 
     here = three_days(Path(root))
     fourth_day(here)

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from garbage import bytes_at, put_bytes
 
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.wiring import PLACES
-from statelib.formats.manifest import append_manifest
-from statelib.formats.metadata import encode_metadata
+from statelib.formats.manifest.trailer import append_manifest
+from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.checkpoint import CheckpointManifest, FileRecord
 from statelib.model.key_groups import KeyGroupRange
+from statelib.savepoints.opened import open_checkpoint
+from statelib.storage.registry import PLACES
 from statelib.wire.checksum import content_hash
 
 Change = Callable[[CheckpointManifest], CheckpointManifest]

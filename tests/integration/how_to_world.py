@@ -10,8 +10,8 @@ from told_commands import steps
 from worlds import CHECKOUT, publish_here
 
 from statelib.definition.columns import event_schema
-from statelib.flows.checkpoint import abort, begin, check, register
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import abort, begin, check, register
+from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.failure import CheckpointFailureReason

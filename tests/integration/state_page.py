@@ -19,9 +19,9 @@ from worlds import publish_here
 
 from demo.airflow_process import free_ports
 from demo.places import CHECKOUT, Places, environment
-from statelib.catalog.schema import CHECKPOINT, QUALITY_RESULT
-from statelib.flows.checkpoint import register
-from statelib.flows.savepoint import begin_savepoint
+from statelib.catalog.tables.schema import CHECKPOINT, QUALITY_RESULT
+from statelib.flows.checkpoint.steps import register
+from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 
 ROLES = {"nora": "", "vera": "viewer", "eddie": "user", "olga": "op", "ada": "admin", "tom": "user"}

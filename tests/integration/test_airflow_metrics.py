@@ -13,7 +13,7 @@ from receivers import Posted, StatsD, http, statsd
 from worlds import checkpoint_of
 
 from demo.places import Places, Ports, environment, statelib_settings
-from statelib.flows.verification import verify_pipeline
+from statelib.flows.views.verification import verify_pipeline
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.telemetry.metrics import COMPLETED, METRICS, MetricKind
@@ -37,12 +37,12 @@ from airflow.sdk.observability.metrics import stats_utils
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
 from statelib_airflow import cleaning, observing
 from statelib_airflow.hooks import StatelibHook
-from statelib.flows.checkpoint import abort, begin
+from statelib.flows.checkpoint.steps import abort, begin
 from statelib.model.quality import QualityResult, Severity
 from statelib.model.checkpoint import DataInterval
 from statelib.flows.wiring import deployment
-from statelib.flows.cleanup import collect_garbage
-from statelib.flows.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage
+from statelib.flows.cleanup.orphans import orphans
 from statelib.model.ids import CheckpointId, PipelineName
 here = deployment()
 pipeline, hook, day = here.pipeline("sales"), StatelibHook(), 86_400_000

@@ -11,16 +11,16 @@ from shop_cli import call
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.continuation import continuation
-from statelib.flows.inspection import export_lines
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.snapshot import lay_out
+from statelib.flows.checkpoint.continuation import continuation
+from statelib.flows.checkpoint.snapshot import lay_out
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import export_lines
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 
 STRATEGIES = {"heap": ("canonical", "full", "changelog"), "rocksdb": ("canonical", "full", "incremental", "changelog")}
 WAYS = tuple((backend, strategy) for backend, strategies in STRATEGIES.items() for strategy in strategies)

@@ -15,10 +15,10 @@ from worlds import CHECKOUT
 from statelib.coordinator.whole_savepoint import check_whole
 from statelib.definition.bootstrap import Bootstrap, load_bootstrap
 from statelib.errors import StatelibError
-from statelib.flows.new_savepoint import NewSavepoint
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.operator_content import operator_contents
-from statelib.spark.bootstrap import Outcome, run_bootstrap
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.operator_content import operator_contents
+from statelib.savepoints.writing.new_savepoint import NewSavepoint
+from statelib.spark.imports.bootstrap import Outcome, run_bootstrap
 
 ROWS = 2000
 TAILS = [f"N{n}é" for n in range(ROWS)]

@@ -19,12 +19,12 @@ from worlds import checkpoint_of, day, new_deployment, publish_here
 from statelib.catalog import engine
 from statelib.catalog.migration import REVISION
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, RetryableError, StatelibError
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.cleanup import collect_garbage, dispose, retire
-from statelib.flows.fork import fork
-from statelib.flows.inspection import verify_at
-from statelib.flows.orphans import orphans
-from statelib.flows.rebuild import apply_rebuild, plan_rebuild
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
+from statelib.flows.savepoint.fork import fork
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState

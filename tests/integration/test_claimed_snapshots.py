@@ -6,9 +6,9 @@ import pytest
 from shop import SALES, open_shop, sales
 from worlds import checkpoint_of
 
-from statelib.flows.cleanup import collect_garbage, dispose
-from statelib.flows.inspection import verify_at
-from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.cleanup.retention import collect_garbage, dispose
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode

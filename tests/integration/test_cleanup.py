@@ -28,17 +28,17 @@ from garbage import (
 from worlds import checkpoint_of, day, publish_here
 
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, NotFoundError, RetryableError
-from statelib.flows.checkpoint import abort, begin, register
-from statelib.flows.cleanup import collect_garbage, dispose, retire
-from statelib.flows.inspection import verify_at
-from statelib.flows.orphans import HOUR_MS, orphans, why
-from statelib.flows.restore import apply_restore, hold_source, plan_restore, release_source
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import abort, begin, register
+from statelib.flows.cleanup.orphans import HOUR_MS, orphans, why
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.storage.filesystem.removal import StoredFile
 from statelib.storage.placed_removal import PlacedRemover
-from statelib.storage.removal import StoredFile
 from statelib.storage.uris import local_path
 
 TALLY = PipelineName("tally")

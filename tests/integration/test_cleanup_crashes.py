@@ -25,10 +25,10 @@ from garbage import (
 from worlds import day, publish_here
 
 from statelib.errors import RetryableError
-from statelib.flows.checkpoint import abort, begin
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import verify_at
-from statelib.flows.orphans import orphans
+from statelib.flows.checkpoint.steps import abort, begin
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState

@@ -7,13 +7,13 @@ import pytest
 from garbage import days, directories, needed, save, stored, tally
 
 from statelib.errors import RetryableError, StatelibError
-from statelib.flows import wiring
-from statelib.flows.cleanup import collect_garbage, dispose, retire
-from statelib.flows.inspection import verify_at
-from statelib.flows.orphans import orphans
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
+from statelib.storage import registry
 from statelib.storage.retries import Retries, wait_never
 from statelib.testing.fault_proxy import Fault
 from statelib.testing.s3_endpoint import S3Endpoint
@@ -23,7 +23,7 @@ TALLY = PipelineName("tally")
 
 @pytest.fixture
 def here(s3: S3Endpoint, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
-    monkeypatch.setattr(wiring, "RETRIES", Retries((0.0, 0.0), wait_never))
+    monkeypatch.setattr(registry, "RETRIES", Retries((0.0, 0.0), wait_never))
     return tally(tmp_path, storage_root=f"s3://{bucket}/state")
 
 

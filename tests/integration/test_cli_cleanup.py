@@ -8,7 +8,7 @@ from garbage import days, needed, save, stored, tally
 from shop_cli import call, refused, said
 from worlds import day, publish_here
 
-from statelib.flows.checkpoint import abort, begin
+from statelib.flows.checkpoint.steps import abort, begin
 from statelib.flows.wiring import Deployment
 
 

@@ -11,11 +11,11 @@ from foreign import savepoint
 from shop_cli import refused, said
 from worlds import checkpoint_of, day, new_deployment
 
-from statelib.flows.new_savepoint import NewSavepoint, SavepointWriter
-from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateKind
+from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter
 
 DIFF = ("checkpoints", "diff")
 STAYS = """\

@@ -9,8 +9,8 @@ from foreign import FLINK, KEYED, savepoint, write_several_operators
 from shop import open_shop
 from shop_cli import call, refused, said
 
-from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment
+from statelib.savepoints.opened import open_checkpoint
 
 SAVEPOINTS = [
     "1.20.5/kinds-hashmap-canonical-p1",

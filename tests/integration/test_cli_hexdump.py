@@ -12,9 +12,9 @@ from shop import SALES, open_shop, sales
 from shop_cli import call, refused, said
 from worlds import checkpoint_of, new_deployment
 
-from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import ByteStreamStateHandle
+from statelib.savepoints.opened import open_checkpoint
 
 KINDS = savepoint("1.20.5/kinds-hashmap-canonical-p1")
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from worlds import checkpoint_of, new_deployment
 
 from statelib.cli.main import app
-from statelib.cli.trees import bar, histogram
+from statelib.cli.presenters.trees import bar, histogram
 from statelib.flows.wiring import VARIABLES, Deployment
 
 FLINK = Path(__file__).parents[1] / "golden" / "flink"

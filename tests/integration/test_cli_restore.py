@@ -18,15 +18,15 @@ from typer.testing import CliRunner
 from worlds import CHECKOUT, checkpoint_of
 
 from statelib.cli.main import app
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import verify
-from statelib.flows.opened import open_checkpoint
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment
-from statelib.formats.manifest import append_manifest, read_checkpoint_file
-from statelib.formats.metadata import encode_metadata
+from statelib.formats.manifest.trailer import append_manifest, read_checkpoint_file
+from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.handles import FileStateHandle, KeyGroupsSavepointStateHandle, RelativeFileStateHandle
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, PipelineHead
+from statelib.savepoints.opened import open_checkpoint
 
 SALES = PipelineName("sales")
 BACKFILL = (

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from worlds import new_deployment
 
 from statelib.cli.main import app
-from statelib.flows.inspection import resolve
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 
 ORDERS = """\

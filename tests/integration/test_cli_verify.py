@@ -12,9 +12,9 @@ from foreign import savepoint, write_several_operators
 from shop import SALES, TOURS, open_shop
 from shop_cli import call, refused, said
 
-from statelib.flows.opened import open_checkpoint
 from statelib.flows.wiring import Deployment
-from statelib.formats.metadata import decode_metadata
+from statelib.formats.metadata.metadata_file import decode_metadata
+from statelib.savepoints.opened import open_checkpoint
 
 
 @pytest.fixture(scope="module")

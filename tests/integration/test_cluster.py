@@ -19,12 +19,12 @@ from demo.places import Places, Ports, environment
 from demo.processes import unused_ports
 from demo.spark_cluster import HOSTS
 from demo.topology import ENDPOINT, Topology, topology
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.inspection import verify_at
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.orphans import orphans
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import CheckpointId
+from statelib.savepoints.opened import open_checkpoint
 from statelib.testing.fault_proxy import Fault
 from statelib.testing.postgresql_server import NoServer
 

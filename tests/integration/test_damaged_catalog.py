@@ -18,12 +18,12 @@ from shop_cli import call
 from sqlalchemy import BigInteger, Integer
 from statelib_airflow.api import shapes
 
-from statelib.catalog.browsing import PageRequest
-from statelib.catalog.schema import METADATA
+from statelib.catalog.tables.schema import METADATA
+from statelib.catalog.views.browsing import PageRequest
 from statelib.errors import CorruptStateError, StatelibError
-from statelib.flows import overview
-from statelib.flows.anatomy import portrait
-from statelib.flows.comparison import compare
+from statelib.flows.views import overview
+from statelib.flows.views.anatomy import portrait
+from statelib.flows.views.comparison import compare
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 

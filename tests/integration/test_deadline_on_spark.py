@@ -9,13 +9,13 @@ from pyspark.sql import SparkSession
 from worlds import day, new_deployment
 
 from statelib.errors import ConflictError
-from statelib.flows.checkpoint import begin
+from statelib.flows.checkpoint.steps import begin
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
-from statelib.spark.deadline import until
-from statelib.spark.driver import run_snapshot, run_subtasks
+from statelib.spark.snapshot.deadline import until
+from statelib.spark.snapshot.driver import run_snapshot, run_subtasks
 
 NAME = "route_delays"
 

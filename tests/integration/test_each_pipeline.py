@@ -12,8 +12,8 @@ from shop_cli import call
 from worlds import checkpoint_of, new_deployment
 
 from statelib.errors import RetryableError, StatelibError
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.orphans import orphans
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState

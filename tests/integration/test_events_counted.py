@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 from worlds import CHECKOUT, day, new_deployment
 
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.inspection import resolve
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import EventCounts
-from statelib.spark import driver
+from statelib.spark.snapshot import driver
 
 NAME = "route_delays"
 

@@ -12,18 +12,18 @@ import pytest
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
-from statelib.formats.manifest import append_manifest
-from statelib.formats.metadata import encode_metadata
-from statelib.formats.operator_id import operator_id
+from statelib.formats.manifest.trailer import append_manifest
+from statelib.formats.metadata.metadata_file import encode_metadata
+from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointRecord, ClaimMode, Owner
+from statelib.savepoints.opened import open_checkpoint
 
 FILE = """\
 name: tours

@@ -8,19 +8,19 @@ import pytest
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import CorruptStateError
-from statelib.flows.checkpoint import begin, commit_facts, register
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.opened import Checkpoint
-from statelib.flows.orphans import orphans, why
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import begin, commit_facts, register
+from statelib.flows.cleanup.orphans import orphans, why
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import SegmentFileStateHandle, stream_handles
 from statelib.model.ids import AttemptId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.opened import Checkpoint
 from statelib.storage.uris import local_path, to_uri
 
 TOURS = """\

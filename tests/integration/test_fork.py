@@ -10,16 +10,16 @@ from shop_cli import refused, said
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.cleanup import collect_garbage, dispose, retire
-from statelib.flows.fork import fork
-from statelib.flows.inspection import verify_at
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.orphans import orphans, why
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.cleanup.orphans import orphans, why
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.savepoint.fork import fork
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 
 PIPELINE = """\
 name: {name}

@@ -7,7 +7,7 @@ from gate_faults import FAULTS, FOURTH, NAME, Fault, three_days
 from worlds import CHECKOUT
 
 from statelib.errors import CorruptStateError
-from statelib.flows.checkpoint import check, register
+from statelib.flows.checkpoint.steps import check, register
 from statelib.model.record import CheckpointState
 
 AFTER = {"": "registered", "WARN": "registered, shown", "QUARANTINE": "quarantine", "FAIL": "aborted"}

@@ -7,15 +7,15 @@ from shop import SALES, sales
 from worlds import checkpoint_of, new_deployment, publish_here
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint import check, register
-from statelib.flows.inspection import export_lines, verify
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import check, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import export_lines, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import KeyedStateHandle, KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 
 NATIVE = SALES.replace("{inline_threshold_bytes: 1}", "{inline_threshold_bytes: 1, strategy: full}")
 

@@ -8,10 +8,10 @@ from garbage import days, events, save, tally
 from shop_cli import call, said
 from worlds import checkpoint_of
 
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import verify_at
-from statelib.flows.rebuild import apply_rebuild, plan_rebuild
-from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode

@@ -10,16 +10,16 @@ from hostile_snapshots import also_naming, copied, described
 from worlds import checkpoint_of
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint import commit_facts
-from statelib.flows.cleanup import collect_garbage, dispose, retire
-from statelib.flows.inspection import verify_at
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.orphans import orphans
-from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.checkpoint.steps import commit_facts
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.opened import open_checkpoint
 
 GUEST = PipelineName("guest")
 

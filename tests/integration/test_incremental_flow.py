@@ -9,17 +9,17 @@ import pytest
 from sqlalchemy import create_engine, func, select, update
 from worlds import checkpoint_of, new_deployment, publish_here
 
-from statelib.catalog.schema import CHECKPOINT, FILE, REF
+from statelib.catalog.tables.schema import CHECKPOINT, FILE, REF
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.flows.checkpoint import register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode, Owner
+from statelib.savepoints.opened import open_checkpoint
 from statelib.storage.uris import absolute_uri, file_handle, local_path
 
 TOURS = """\

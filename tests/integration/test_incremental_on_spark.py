@@ -11,12 +11,12 @@ from shop_cli import said
 from worlds import CHECKOUT, day, new_deployment
 
 from demo.compare import aircraft_expected, aircraft_found, destinations_expected, destinations_found, difference
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.opened import Checkpoint
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import ChangelogStateBackendHandleImpl, IncrementalRemoteKeyedStateHandle
-from statelib.spark.driver import run_snapshot
+from statelib.savepoints.opened import Checkpoint
+from statelib.spark.snapshot.driver import run_snapshot
 
 NAME = "aircraft_activity"
 

@@ -10,18 +10,18 @@ from worlds import checkpoint_of, day, publish_here
 
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.flows import lifecycle
-from statelib.flows.checkpoint import abort, begin, register
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import verify_at
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.snapshot import declining, plan_snapshot, publish
+from statelib.flows.checkpoint.snapshot import declining, plan_snapshot, publish
+from statelib.flows.checkpoint.steps import abort, begin, register
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.model.termination import JobStatus
 from statelib.snapshots.execution import expired
-from statelib.spark.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
 
 TALLY = PipelineName("tally")
 

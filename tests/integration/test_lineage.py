@@ -7,9 +7,9 @@ import pytest
 from worlds import checkpoint_of, new_deployment, publish_here
 
 from statelib.errors import NotFoundError
-from statelib.flows.checkpoint import register
-from statelib.flows.lineage import LineageField, dataset_name, lineage_of, state_name
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import register
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.lineage import LineageField, dataset_name, lineage_of, state_name
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord

@@ -13,10 +13,10 @@ from test_incremental_flow import TOURS, events, expected
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import RetryableError
-from statelib.flows.checkpoint import abort, begin, register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.restore import apply_restore, plan_restore, rehearsal_layout
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import abort, begin, register
+from statelib.flows.restore.steps import apply_restore, plan_restore, rehearsal_layout
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.record import ClaimMode

@@ -15,11 +15,11 @@ from test_incremental_flow import events
 from test_local_recovery_flow import copies, kept, local, run, use
 from worlds import CHECKOUT, day, new_deployment, owned
 
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.snapshot import plan_snapshot, publish
+from statelib.flows.checkpoint.snapshot import plan_snapshot, publish
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
-from statelib.spark.worker import Work, snapshot_subtask
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from worlds import CHECKOUT, checkpoint_of, day
 
 from demo.places import Places, Ports, environment, statelib_settings
-from statelib.flows.checkpoint import begin
+from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId, PipelineName
 
@@ -66,9 +66,9 @@ def test_driver_and_executors_of_a_job_say_whose_lines_they_are(places: Places) 
     lines = [line for line in objects(done.stderr) if line["logger"].startswith("statelib.")]
     assert {(line["pipeline"], line["checkpoint_id"]) for line in lines} == {("sales", begun)}
     record = here.catalog().get(PipelineName("sales"), CheckpointId(begun))
-    attempts = {line["attempt"] for line in lines if line["logger"] == "statelib.spark.driver"}
+    attempts = {line["attempt"] for line in lines if line["logger"] == "statelib.spark.snapshot.driver"}
     assert attempts == {record.attempt}
-    workers = {line["subtask"]: line["attempt"] for line in lines if line["logger"] == "statelib.spark.worker"}
+    workers = {line["subtask"]: line["attempt"] for line in lines if line["logger"] == "statelib.spark.snapshot.worker"}
     assert set(workers) == {0, 1}
     assert {attempt[:24] for attempt in workers.values()} == {attempts.pop()[:24]}
     assert CANARY not in done.stdout + done.stderr

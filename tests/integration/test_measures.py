@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotMeasure
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.savepoints.opened import open_checkpoint
 
 CARTS = """\
 name: carts

@@ -25,16 +25,16 @@ from worlds import checkpoint_of, day, new_deployment, publish_here
 from demo.places import Places, Ports
 from demo.places import environment as airflow_environment
 from demo.processes import unused_ports
-from statelib.catalog.schema import CHECKPOINT
+from statelib.catalog.tables.schema import CHECKPOINT
 from statelib.cli.main import app
 from statelib.errors import StatelibError
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.record import ClaimMode
-from statelib.spark.worker import Work
+from statelib.spark.snapshot.worker import Work
 from statelib.telemetry.logs import LogSettings
 from statelib.testing.fault_proxy import Fault
 from statelib.testing.postgresql_server import Listen, NoServer, postgresql_server

@@ -9,15 +9,15 @@ from test_operator_state_flow import VISITS, events, held, here, rescale
 from worlds import checkpoint_of, day
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint import begin
-from statelib.flows.inspection import resolve
-from statelib.flows.opened import Checkpoint
-from statelib.flows.restore import plan_restore
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.snapshot import lay_out
+from statelib.flows.checkpoint.snapshot import lay_out
+from statelib.flows.checkpoint.steps import begin
+from statelib.flows.restore.steps import plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
+from statelib.savepoints.opened import Checkpoint
 
 __all__ = ["here"]
 

@@ -9,15 +9,16 @@ from hostile_snapshots import copied
 from worlds import checkpoint_of
 
 from statelib.errors import ConflictError, InvalidRequestError
-from statelib.flows.checkpoint import commit_facts
-from statelib.flows.cleanup import collect_garbage, dispose, retire
-from statelib.flows.inspection import verify_at
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.orphans import orphans
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.wiring import PLACES, Deployment
+from statelib.flows.checkpoint.steps import commit_facts
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.views.inspection import verify_at
+from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.opened import open_checkpoint
+from statelib.storage.registry import PLACES
 from statelib.storage.uris import local_path
 
 TALLY = PipelineName("tally")

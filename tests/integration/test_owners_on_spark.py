@@ -11,7 +11,7 @@ from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.model.key_groups import subtask_of
 from statelib.serializers.keys import key_groups
-from statelib.spark.owners import owner
+from statelib.spark.events.owners import owner
 
 ROWS = 2000
 HASHED_TO_LEAST = -2089875627

@@ -10,18 +10,18 @@ from worlds import day, new_deployment
 
 from demo.compare import aircraft_expected, aircraft_found, difference, routes_expected, routes_found
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
-from statelib.flows.checkpoint import abort, begin, check, register
-from statelib.flows.inspection import verify
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.steps import abort, begin, check, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
-from statelib.spark.driver import run_snapshot
-from statelib.spark.rehearsal import rehearse
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.spark.snapshot.driver import run_snapshot
+from statelib.spark.snapshot.rehearsal import rehearse
 
 ROUTE = ["origin", "dest", "carrier"]
 

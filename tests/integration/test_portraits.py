@@ -7,10 +7,10 @@ from garbage import days, save, tally
 from shop import open_shop
 
 from statelib.errors import InvalidRequestError, NotFoundError
-from statelib.flows.anatomy import portrait
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.comparison import compare
-from statelib.flows.overview import check_known, names, overview, storage_now, storage_samples
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.views.anatomy import portrait
+from statelib.flows.views.comparison import compare
+from statelib.flows.views.overview import check_known, names, overview, storage_now, storage_samples
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 
@@ -141,8 +141,8 @@ def test_a_state_that_only_one_side_has_is_new_in_all_its_key_groups(tmp_path: P
 def test_an_answer_holds_only_so_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = incremental(tmp_path)
     whole = portrait(here, TALLY, CheckpointId(3)).anatomy
-    monkeypatch.setattr("statelib.flows.anatomy.MAX_FILES", 2)
-    monkeypatch.setattr("statelib.flows.anatomy.MAX_NUMBERS", 127)
+    monkeypatch.setattr("statelib.flows.views.anatomy.MAX_FILES", 2)
+    monkeypatch.setattr("statelib.flows.views.anatomy.MAX_NUMBERS", 127)
     cut = portrait(here, TALLY, CheckpointId(3)).anatomy
     assert whole is not None
     assert cut is not None

@@ -8,13 +8,13 @@ from pathlib import Path
 CHECKOUT = Path(__file__).parents[2]
 LOOK = """
 import pyarrow as pa
-from statelib.spark.session import new_session
+from statelib.spark.session.local_session import new_session
 
 def look(batches):
     import gc, sys
     for batch in batches:
         found = {
-            "statelib": "statelib.spark.worker" in sys.modules,
+            "statelib": "statelib.spark.snapshot.worker" in sys.modules,
             "zips": sum(p.endswith(("pyspark.zip", ".jar")) for p in sys.path),
             "frozen": gc.get_freeze_count() > 10_000,
         }

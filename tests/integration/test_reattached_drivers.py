@@ -21,10 +21,10 @@ from shop import environment, open_shop, sales
 from worlds import publish_here, publish_planned
 
 from statelib.errors import ConflictError
-from statelib.flows.checkpoint import register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.orphans import orphans
-from statelib.flows.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.steps import register
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 
 DAY_2 = datetime(2013, 1, 3, tzinfo=UTC)

@@ -15,13 +15,13 @@ from test_incremental_flow import TOURS as SHARING
 from test_incremental_flow import events
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
-from statelib.catalog.schema import CHECKPOINT, FILE, LEASE, REF
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.fork import fork
-from statelib.flows.inspection import verify_at
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
+from statelib.catalog.tables.schema import CHECKPOINT, FILE, LEASE, REF
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.fork import fork
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode

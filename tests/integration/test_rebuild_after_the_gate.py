@@ -14,7 +14,7 @@ from shop_cli import refused, said
 from worlds import checkpoint_of, day, new_deployment
 
 from statelib.errors import CorruptStateError
-from statelib.flows.checkpoint import abort, begin, check, register
+from statelib.flows.checkpoint.steps import abort, begin, check, register
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.record import CheckpointState
 

@@ -12,14 +12,14 @@ from hostile_snapshots import Change, also_naming, copied, described
 from shop_cli import call, said
 from worlds import checkpoint_of, day, publish_here
 
-from statelib.flows.checkpoint import begin
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import verify_at
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.orphans import orphans
+from statelib.flows.checkpoint.steps import begin
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import MAX_NUMBER, CheckpointId, Epoch, PipelineName
+from statelib.savepoints.opened import open_checkpoint
 from statelib.storage.uris import local_path
 
 TALLY = PipelineName("tally")

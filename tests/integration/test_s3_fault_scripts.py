@@ -11,13 +11,13 @@ from garbage import days, needed, stored, tally
 from sqlalchemy.engine.default import DefaultDialect
 
 from statelib.errors import RetryableError, StatelibError, UnsupportedError
-from statelib.flows import wiring
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import resolve, verify_at
-from statelib.flows.orphans import orphans
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.views.inspection import resolve, verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
+from statelib.storage import registry
 from statelib.storage.places import ObjectKind
 from statelib.storage.retries import Retries, wait_never
 from statelib.testing.fault_proxy import Fault, Kind
@@ -71,8 +71,8 @@ FAILS: dict[str, tuple[list[Fault], type[StatelibError]]] = {
 @pytest.fixture
 def here(s3: S3Endpoint, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     quick = Retries((0.0, 0.0, 0.0), wait_never)
-    monkeypatch.setattr(wiring, "RETRIES", quick)
-    monkeypatch.setitem(wiring.PLACES._kinds, "s3", ObjectKind(lambda: quick))
+    monkeypatch.setattr(registry, "RETRIES", quick)
+    monkeypatch.setitem(registry.PLACES._kinds, "s3", ObjectKind(lambda: quick))
     return tally(tmp_path, storage_root=f"s3://{bucket}/state")
 
 

@@ -10,10 +10,10 @@ import pytest
 from shop import open_shop
 from sqlalchemy import create_engine, update
 
-from statelib.catalog.schema import CHECKPOINT
-from statelib.flows.anatomy import Portrait, portrait
-from statelib.flows.wiring import RETRIES, hurried, patience
+from statelib.catalog.tables.schema import CHECKPOINT
+from statelib.flows.views.anatomy import Portrait, portrait
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.storage.registry import RETRIES, hurried, patience
 
 DIRECTORY = "s3://silent/state/sales/chk-1"
 

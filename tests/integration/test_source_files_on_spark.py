@@ -15,8 +15,8 @@ from pyspark.sql import functions as f
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.model.checkpoint import DataInterval
-from statelib.spark import source
-from statelib.spark.source_files import own_events
+from statelib.spark.events import source
+from statelib.spark.events.source_files import own_events
 
 INTERVAL, SOURCE = DataInterval(0, 86_400_000), "1970-01-01"
 COLUMNS = {

@@ -14,8 +14,8 @@ from shop import environment
 from shop_cli import call, refused, said
 from worlds import CHECKOUT, new_deployment
 
-from statelib.flows.checkpoint import begin
-from statelib.flows.inspection import resolve
+from statelib.flows.checkpoint.steps import begin
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 

@@ -23,12 +23,13 @@ from worlds import CHECKOUT, checkpoint_of, day
 from demo.places import Places, Ports, environment
 from demo.processes import family, kill
 from demo.spark_cluster import SparkCluster, spark_cluster
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.opened import Checkpoint
-from statelib.flows.orphans import orphans
-from statelib.flows.wiring import PLACES, Deployment, deployment
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import CheckpointId
+from statelib.savepoints.opened import Checkpoint
+from statelib.storage.registry import PLACES
 
 PIPELINE = """\
 name: {name}

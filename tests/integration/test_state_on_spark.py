@@ -16,11 +16,11 @@ from worlds import checkpoint_of, new_deployment
 import statelib.spark
 from statelib.definition.columns import event_schema
 from statelib.definition.model import Source
-from statelib.flows.opened import Checkpoint, open_checkpoint
 from statelib.flows.wiring import VARIABLES, Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.spark import source
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.spark.events import source
 from statelib.storage.uris import local_path
 from statelib.testing.stored_longs import STRIDE, long_columns, store_longs
 

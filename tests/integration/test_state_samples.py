@@ -9,13 +9,13 @@ import pytest
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import CorruptStateError
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.state_sample import Chosen, choose, sample
+from statelib.flows.checkpoint.state_sample import Chosen, choose, sample
+from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateStatistics
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 
 NAME = PipelineName("kinds")
 KEY = ("shop", "item")

@@ -14,14 +14,14 @@ from shop_cli import refused, said
 from worlds import checkpoint_of, new_deployment
 
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
-from statelib.flows.inspection import verify
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
-from statelib.spark.statestore import StateStoreMapping
-from statelib.spark.statestore_import import StateStoreImport, import_statestore
+from statelib.savepoints.opened import open_checkpoint
+from statelib.spark.imports.statestore import StateStoreMapping
+from statelib.spark.imports.statestore_import import StateStoreImport, import_statestore
 
 PIPELINE = """\
 name: {name}

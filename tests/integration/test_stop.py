@@ -9,15 +9,15 @@ from worlds import day, publish_here
 
 from statelib.errors import InvalidRequestError
 from statelib.flows import lifecycle
-from statelib.flows.checkpoint import abort, begin, check, register
-from statelib.flows.inspection import resolve
-from statelib.flows.opened import Checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import abort, begin, check, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId
 from statelib.model.record import ClaimMode
 from statelib.model.termination import JobStatus, StopMode
+from statelib.savepoints.opened import Checkpoint
 
 
 def stop(here: Deployment, mode: StopMode, form: str = "canonical") -> CheckpointId:

@@ -11,7 +11,7 @@ from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.model.checkpoint import EventCounts, SubtaskReport
 from statelib.model.key_groups import subtask_range
-from statelib.spark.driver import run_subtasks
+from statelib.spark.snapshot.driver import run_subtasks
 
 SUBTASKS = 5
 PIPELINE = """\

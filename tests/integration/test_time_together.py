@@ -8,9 +8,9 @@ import pytest
 from shop_cli import said
 from worlds import day, new_deployment, publish_here
 
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.restore import apply_restore, plan_restore
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState, ClaimMode
 

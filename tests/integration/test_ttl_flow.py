@@ -10,14 +10,14 @@ from shop_cli import said
 from worlds import day, new_deployment, publish_here
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.opened import Checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId
 from statelib.model.record import ClaimMode
+from statelib.savepoints.opened import Checkpoint
 
 CARTS = """\
 name: carts

@@ -6,11 +6,11 @@ import pytest
 from shop import open_shop
 
 from statelib.errors import InvalidRequestError, NotFoundError
-from statelib.flows.inspection import completed
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.verification import VerifiedPipeline, verify_pipeline
+from statelib.flows.views.inspection import completed
+from statelib.flows.views.verification import VerifiedPipeline, verify_pipeline
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
+from statelib.savepoints.opened import open_checkpoint
 
 SALES = PipelineName("sales")
 

@@ -12,15 +12,15 @@ from pyspark.sql import SparkSession
 from shop_cli import said
 from worlds import day, new_deployment, publish_here
 
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.inspection import export_lines, export_parquet, resolve, verify
-from statelib.flows.opened import Checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import export_lines, export_parquet, resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState, ClaimMode
-from statelib.spark.driver import run_snapshot
-from statelib.spark.rehearsal import rehearse
+from statelib.savepoints.opened import Checkpoint
+from statelib.spark.snapshot.driver import run_snapshot
+from statelib.spark.snapshot.rehearsal import rehearse
 
 TOLL = """\
 name: toll

@@ -9,8 +9,8 @@ from shop_cli import call, refused, said
 from worlds import checkpoint_of
 
 from statelib.cli.answers import ANSWERS
-from statelib.flows.fork import fork
-from statelib.flows.inspection import verify_at
+from statelib.flows.savepoint.fork import fork
+from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState

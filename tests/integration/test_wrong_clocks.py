@@ -11,10 +11,10 @@ from figures import record
 from garbage import days, events, needed, put_file, stored, tally
 from worlds import day, publish_here
 
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.cleanup import collect_garbage, retire
-from statelib.flows.inspection import resolve
-from statelib.flows.orphans import orphans
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState

@@ -10,11 +10,11 @@ from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from demo.prepare import raw_flights
 from statelib.definition.columns import event_schema
-from statelib.flows.checkpoint import register
-from statelib.flows.inspection import export_lines
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import register
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import export_lines
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.savepoints.opened import open_checkpoint
 
 HISTORY, ALL = range(1, 5), range(1, 9)
 """Days of January 2013: those that statelib applies before the savepoint, and all."""

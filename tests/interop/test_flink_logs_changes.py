@@ -8,10 +8,10 @@ import pytest
 from flink_kit import NoFlink, flink
 from seen_lines import comparable
 
-from statelib.flows.inspection import export_all_lines
-from statelib.flows.opened import open_checkpoint
-from statelib.formats.operator_id import operator_id
+from statelib.flows.views.inspection import export_all_lines
+from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.types import LONG
+from statelib.savepoints.opened import open_checkpoint
 
 ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
 

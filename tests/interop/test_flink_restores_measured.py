@@ -6,7 +6,7 @@ import pyarrow.compute as pc
 import pytest
 from flink_kit import Flink
 
-from statelib.flows.opened import open_checkpoint
+from statelib.savepoints.opened import open_checkpoint
 from statelib.testing.stored_longs import UID, long_columns, store_longs
 from tests.benchmarks.measure import table
 from tests.benchmarks.rows import flink_restore

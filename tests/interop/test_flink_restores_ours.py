@@ -9,10 +9,10 @@ from flink_kit import Case, Flink
 from seen_lines import comparable, operator_to_see
 from worlds import checkpoint_of, new_deployment, publish_here
 
-from statelib.flows.checkpoint import register
-from statelib.flows.inspection import export_lines
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import register
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import export_lines
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 
 SALES = """\
 name: sales

@@ -6,9 +6,9 @@ import pyarrow as pa
 from flink_kit import Case, Flink, OperatorToSee, StateToSee, TimersToSee
 from real_fixtures import ROOT
 
-from statelib.flows.new_savepoint import NewSavepoint
-from statelib.flows.opened import open_checkpoint
-from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
+from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.writing.new_savepoint import NewSavepoint
+from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 
 LAZY = OperatorToSee(
     "eager", "string",

@@ -8,12 +8,12 @@ import pytest
 from flink_kit import NoFlink, flink
 from worlds import new_deployment, publish_here
 
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.savepoint import begin_savepoint, stop_mode
-from statelib.formats.operator_id import operator_id
+from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.savepoint.steps import begin_savepoint, stop_mode
+from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.checkpoint import DataInterval
 from statelib.model.types import LONG
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 
 EVENTS, KEYS, HOUR = 600, 7, 3_600_000
 START_MS = 1_700_000_000_000 // HOUR * HOUR

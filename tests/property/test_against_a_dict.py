@@ -15,14 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from worlds import day, new_deployment, publish_here
 
 from statelib.errors import ConflictError
-from statelib.flows.checkpoint import abort, begin, register
-from statelib.flows.cleanup import collect_garbage, dispose, retire
-from statelib.flows.inspection import resolve, verify
-from statelib.flows.orphans import orphans
-from statelib.flows.rebuild import apply_rebuild, plan_rebuild
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
-from statelib.flows.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.steps import abort, begin, register
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.inspection import resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, Owner

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statelib.errors import CorruptStateError
-from statelib.formats.canonical import decode_key_group, iter_canonical, read_header
-from statelib.formats.canonical_encoder import CanonicalStream, encode_canonical, encode_key_group
+from statelib.formats.canonical.encoder import CanonicalStream, encode_canonical, encode_key_group
+from statelib.formats.canonical.reading import decode_key_group, iter_canonical, read_header
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
-from statelib.restore.recognised import recognised
+from statelib.restore.schemas.recognised import recognised
 from statelib.serializers.rows import StateRows
 from statelib.testing import reference_canonical
 from statelib.testing.memory_storage import MemoryReader

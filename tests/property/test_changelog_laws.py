@@ -22,8 +22,8 @@ from statelib.coordinator.state_assignment import assign
 from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
+from statelib.restore.changelog.logged import restored_log
 from statelib.restore.keyed import restore_heap, restore_rocksdb
-from statelib.restore.logged import restored_log
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
@@ -31,7 +31,7 @@ from statelib.snapshots.previous import NO_PREVIOUS, PreviousChangelog
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.reader import DirectoryReader
+from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.checkpoint_chain import CheckpointChain, changelog_of, files_of, previous_of
 from statelib.testing.counting_reader import CountingReader

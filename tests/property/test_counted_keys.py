@@ -17,16 +17,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from worlds import day, new_deployment, publish_here
 
-from statelib.flows.checkpoint import begin, check, register
-from statelib.flows.facts import read_content
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.restore import apply_restore, plan_restore
-from statelib.flows.savepoint import begin_savepoint
+from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.checkpoint.stored_facts import read_content
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
-from statelib.formats.manifest import append_manifest, read_checkpoint_file
-from statelib.formats.metadata import encode_metadata
+from statelib.formats.manifest.trailer import append_manifest, read_checkpoint_file
+from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 
 NAME = PipelineName("carts")
 CARTS = """\

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statelib.backends.keyed import KeyedStateBackend
-from statelib.flows.diff import Diff
-from statelib.flows.opened import Checkpoint
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING
+from statelib.savepoints.diff.states import Diff
+from statelib.savepoints.opened import Checkpoint
 from statelib.testing.counting_reader import counting
 from statelib.testing.keyed_samples import owned, put, serialized
 from statelib.testing.stored_checkpoints import Way, store_checkpoint

@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statelib.errors import CorruptStateError, UnsupportedError
-from statelib.formats.canonical import read_header
-from statelib.formats.heap_encoder import HeapStream
-from statelib.formats.heap_stream import iter_heap
-from statelib.formats.keyed_header import encode_header
+from statelib.formats.canonical.reading import read_header
+from statelib.formats.heap.encoder import HeapStream
+from statelib.formats.heap.reading import iter_heap
+from statelib.formats.keyed.header import encode_header
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING, VOID, StateType
-from statelib.restore.recognised import recognised
+from statelib.restore.schemas.recognised import recognised
 from statelib.serializers.rows import StateRows
 from statelib.testing import reference_codecs, reference_heap
 from statelib.testing.memory_storage import MemoryReader

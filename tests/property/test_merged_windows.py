@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statelib.errors import CorruptStateError, UnsupportedError
-from statelib.formats.change_set import ChangeRecords, Op
+from statelib.formats.changelog.change_set import ChangeRecords, Op
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
-from statelib.restore.change_log import ChangeLog
-from statelib.restore.state_changes import StateChanges, changes_of
+from statelib.restore.changelog.change_log import ChangeLog
+from statelib.restore.changelog.state_changes import StateChanges, changes_of
 from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import from_list
 

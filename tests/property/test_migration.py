@@ -24,9 +24,9 @@ from statelib.model.types import (
     StateType,
     Tuple,
 )
-from statelib.restore.compatibility import Compatibility, compare_states
-from statelib.restore.migration import migration
-from statelib.restore.schemas import without_field_names
+from statelib.restore.schemas.compatibility import Compatibility, compare_states
+from statelib.restore.schemas.matching import without_field_names
+from statelib.restore.schemas.migration import migration
 from statelib.serializers.rows import StateRows
 from statelib.serializers.values import decode_values, encode_values, value_arrow_type
 from statelib.testing.reference_codecs import Plain, arrow

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from statelib.backends.key_order import byte_order
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.formats.heap_entries import HeapEntries, entries_of, rows_of
-from statelib.formats.keyed_header import decode_header, encode_header
+from statelib.formats.heap.entries import HeapEntries, entries_of, rows_of
+from statelib.formats.keyed.header import decode_header, encode_header
 from statelib.model.state import (
     EVENT_TIMERS,
     PROCESSING_TIMERS,

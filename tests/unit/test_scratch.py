@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import InvalidRequestError, RetryableError
-from statelib.storage.failures import storage_errors
-from statelib.storage.scratch import PREFIX, scratch_directory
+from statelib.storage.filesystem.failures import storage_errors
+from statelib.storage.local.scratch import PREFIX, scratch_directory
 
 KILLED = (
-    "import os, signal, sys; from statelib.storage.scratch import scratch_directory\n"
+    "import os, signal, sys; from statelib.storage.local.scratch import scratch_directory\n"
     "with scratch_directory(sys.argv[1], 'a') as directory:\n"
     "    open(directory + '/file', 'w').close()\n"
     "    os.kill(os.getpid(), signal.SIGKILL)"

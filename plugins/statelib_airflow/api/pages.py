@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, HTTPException
 from fastapi.responses import Response
 
 from statelib.errors import NotFoundError
-from statelib.flows.report import page_below, report_page
+from statelib.flows.views.report import page_below, report_page
 from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib_airflow.api.rights import Id, reads_dags, reads_pipeline, signed_in

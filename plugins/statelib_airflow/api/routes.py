@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse
 
-from statelib.catalog.browsing import MAX_PAGE, PageRequest
-from statelib.flows import overview
-from statelib.flows.anatomy import portrait
-from statelib.flows.comparison import compare
+from statelib.catalog.views.browsing import MAX_PAGE, PageRequest
+from statelib.flows.views import overview
+from statelib.flows.views.anatomy import portrait
+from statelib.flows.views.comparison import compare
 from statelib.flows.wiring import deployment, now_ms
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib_airflow.addresses import URL_PREFIX

@@ -3,12 +3,12 @@
 from dataclasses import asdict
 from typing import Any
 
-from statelib.catalog.browsing import Entry, Standing
-from statelib.catalog.storage_use import Usage
+from statelib.catalog.views.browsing import Entry, Standing
+from statelib.catalog.views.storage_use import Usage
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.anatomy import Portrait, state_type
-from statelib.flows.comparison import Comparison
-from statelib.flows.overview import View
+from statelib.flows.views.anatomy import Portrait, state_type
+from statelib.flows.views.comparison import Comparison
+from statelib.flows.views.overview import View
 from statelib_airflow.addresses import run_page
 
 Json = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import ParamSpec, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from statelib.flows.wiring import hurried
+from statelib.storage.registry import hurried
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -41,7 +41,7 @@ from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
 from statelib.serializers.rows import StateRows, windows
 from statelib.serializers.values import decode_values, encode_values, value_arrow_type
-from statelib.storage.file_identity import KnownFile
+from statelib.storage.local.file_identity import KnownFile
 from statelib.wire.ragged import Ragged, from_list
 
 _BATCH_ROWS = 10_000

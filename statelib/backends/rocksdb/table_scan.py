@@ -1,8 +1,8 @@
 """Reading a column family in key order from its tables themselves, in columns.
 
 RocksDB hands out one entry a call. Where all of a family lies in tables that
-:mod:`statelib.formats.sorted_table` reads, and nothing of it in memory only, they are read and merged here: about three
-times as fast. Everything else is left to :class:`~statelib.backends.rocksdb.scan.RocksDBScan`.
+:mod:`statelib.formats.sst.sorted_table` reads, and nothing of it in memory only, they are read and merged here: about
+three times as fast. Everything else is left to :class:`~statelib.backends.rocksdb.scan.RocksDBScan`.
 """
 
 import os
@@ -17,8 +17,8 @@ from rocksdict import Rdict
 from statelib.backends.entries import SCAN_BYTES
 from statelib.backends.key_order import byte_order, equal_neighbours
 from statelib.backends.rocksdb.database import LIVE_BYTES, rocksdb_errors
-from statelib.formats.sorted_table import Block, Table, open_table
-from statelib.formats.table_blocks import BlockEntries, joined
+from statelib.formats.sst.sorted_table import Block, Table, open_table
+from statelib.formats.sst.table_blocks import BlockEntries, joined
 from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import Ragged
 

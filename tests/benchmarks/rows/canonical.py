@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from statelib.backends.key_order import byte_order
-from statelib.formats.canonical import iter_canonical, read_header
-from statelib.formats.canonical_encoder import CanonicalStream
+from statelib.formats.canonical.encoder import CanonicalStream
+from statelib.formats.canonical.reading import iter_canonical, read_header
 from statelib.model.handles import FileStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind

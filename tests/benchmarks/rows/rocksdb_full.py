@@ -26,7 +26,7 @@ from statelib.serializers.values import encode_values
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from tests.benchmarks.measure import Contender, Ratio, take_turns
 
 ROWS = ("P11",)

@@ -21,14 +21,15 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from statelib.flows.checkpoint import begin, register
-from statelib.flows.snapshot import plan_snapshot, publish
+from statelib.flows.checkpoint.snapshot import plan_snapshot, publish
+from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.restore import proof
 from statelib.snapshots import rocksdb_incremental
-from statelib.spark.worker import Work, snapshot_subtask
-from statelib.storage import reader, streams
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.storage import streams
+from statelib.storage.filesystem import reader
 from statelib.wire.checksum import ContentHash, crc32c
 from tests.benchmarks.measure import Contender, Ratio, Unit, take_turns
 from tests.figures import record

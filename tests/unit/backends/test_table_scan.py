@@ -23,7 +23,7 @@ from statelib.backends.rocksdb.database import family_options, open_writable, wi
 from statelib.backends.rocksdb.scan import RocksDBScan
 from statelib.backends.rocksdb.table_scan import TableScan, tables_of
 from statelib.errors import CorruptStateError
-from statelib.formats.sorted_table import Table, open_table
+from statelib.formats.sst.sorted_table import Table, open_table
 
 SEEDS = range(12)
 Entries = list[tuple[bytes, bytes]]

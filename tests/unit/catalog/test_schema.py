@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 import statelib.catalog
 from statelib.catalog.catalog import Catalog
 from statelib.catalog.migration import REVISION
-from statelib.catalog.schema import METADATA
+from statelib.catalog.tables.schema import METADATA
 from statelib.errors import InvalidRequestError, RetryableError, UnsupportedError
 from statelib.model.ids import PipelineName
 

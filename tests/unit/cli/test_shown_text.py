@@ -108,7 +108,7 @@ def test_commands_print_through_the_presenter_only() -> None:
     """``out`` and ``err`` are safe consoles; ``export`` writes its lines itself, and JSON goes through print_json."""
     rooms = Path(output.__file__).parent
     found = []
-    for file in rooms.glob("*.py"):
+    for file in rooms.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
             if called in (

@@ -15,8 +15,8 @@ from worlds import checkpoint_of, new_deployment
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.types import ARRAY_ELEMENTS, type_of, undeclarable
 from statelib.errors import UnsupportedError
-from statelib.flows.inspection import export_lines, resolve, verify
-from statelib.formats.keyed_header import MetaInfo, MetaKind, write_meta_info
+from statelib.flows.views.inspection import export_lines, resolve, verify
+from statelib.formats.keyed.header import MetaInfo, MetaKind, write_meta_info
 from statelib.model.types import JAVA_SCALARS, SCALARS, STRING_VALUE, WINDOWS
 from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import _COMPOSED, parse_type

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from statelib.definition.checks.quality import split_field
 from statelib.definition.expectations import EXPECTATIONS, class_name
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.definition.quality import Checks
-from statelib.definition.quality_checks import split_field
 from statelib.model.quality import GateSummary, QualityResult, Severity, verdict
 
 TEXT = """\

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from statelib.definition.intervals import first_intervals
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.source_parts import source_parts
-from statelib.definition.source_templates import at_interval, names_exactly
+from statelib.definition.source.intervals import first_intervals
+from statelib.definition.source.parts import source_parts
+from statelib.definition.source.templates import at_interval, names_exactly
 from statelib.definition.types import COLUMN_TYPES
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
-from statelib.spark.source_types import SPARK_TYPES
+from statelib.spark.events.source_types import SPARK_TYPES
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR_MS = 3_600_000

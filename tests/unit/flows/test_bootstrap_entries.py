@@ -7,7 +7,7 @@ import pytest
 from statelib.backends.key_order import byte_order
 from statelib.definition.bootstrap import Bootstrap
 from statelib.errors import InvalidRequestError
-from statelib.flows.bootstrap import chunks, entries_of, made_of
+from statelib.flows.savepoint.bootstrap import chunks, entries_of, made_of
 from statelib.model.key_groups import KeyGroupRange
 from statelib.serializers.keys import decode_keys
 from statelib.serializers.rows import StateRows, join_rows, key_groups_of

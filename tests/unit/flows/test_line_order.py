@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from statelib.flows.line_order import in_java_order, java_order
+from statelib.savepoints.tables.line_order import in_java_order, java_order
 
 LINES = st.lists(st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"])))
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.readiness import ReadyRule, ready_rule
-from statelib.flows.readiness import missing, summary
+from statelib.definition.source.readiness import ReadyRule, ready_rule
+from statelib.flows.checkpoint.readiness import missing, summary
 from statelib.model.checkpoint import DataInterval
 from statelib.storage.source_listing import SourceListing
 

@@ -10,7 +10,7 @@ import pytest
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import CorruptStateError
-from statelib.flows.facts import read_content
+from statelib.flows.checkpoint.stored_facts import read_content
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.restore.check import count_keys

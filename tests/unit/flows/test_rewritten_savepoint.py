@@ -6,15 +6,15 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import CorruptStateError, StatelibError
-from statelib.flows.new_savepoint import NewSavepoint, SavepointWriter
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
-from statelib.formats.annotated import annotate_metadata
-from statelib.formats.manifest import SIGNATURE
-from statelib.formats.operator_id import operator_id
+from statelib.formats.manifest.trailer import SIGNATURE
+from statelib.formats.metadata.operator_id import operator_id
+from statelib.formats.text.annotated import annotate_metadata
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter
+from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 
 COUNT = StateDescriptor("count", StateKind.VALUE, LONG)
 SEEN = StateDescriptor("seen", StateKind.LIST, STRING)

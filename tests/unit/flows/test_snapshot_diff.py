@@ -8,11 +8,11 @@ import pytest
 
 import statelib
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.flows.diff import Diff
-from statelib.flows.diff_output import ChangeFiles
-from statelib.flows.opened import Checkpoint
+from statelib.flows.views.diff_output import ChangeFiles
 from statelib.model.state import KeyedStateSchema, StateKind
 from statelib.model.types import LONG, STRING, Field, Row
+from statelib.savepoints.diff.states import Diff
+from statelib.savepoints.opened import Checkpoint
 from statelib.serializers.rows import StateRows
 from statelib.testing.counting_reader import counting
 from statelib.testing.keyed_samples import MEANS, PER_PLACE, TOTALS, VISITS, owned, put, sample_schema, serialized

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 import pytest
 
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.state_table import Split, StateTable, group_bytes, state_table
 from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.model.types import LONG, STRING
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.tables.state_table import Split, StateTable, group_bytes, state_table
 from statelib.serializers.keys import key_groups
 from statelib.testing.counting_reader import counting
 from statelib.testing.keyed_samples import PER_PLACE

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from statelib.errors import CorruptStateError
-from statelib.flows.hexdump import dump_file, dump_metadata
-from statelib.formats.annotated import Annotated, annotate, annotate_change_log, annotate_metadata
-from statelib.formats.metadata import decode_metadata
+from statelib.formats.metadata.metadata_file import decode_metadata
+from statelib.formats.text.annotated import Annotated, annotate, annotate_change_log, annotate_metadata
 from statelib.model.handles import ByteStreamStateHandle, stream_handles
+from statelib.savepoints.hexdump import dump_file, dump_metadata
 from statelib.wire.reader import Reader
 from statelib.wire.recording import RecordingReader
 from statelib.wire.writer import Writer

@@ -6,11 +6,11 @@ import pytest
 
 from statelib.backends.key_order import byte_order
 from statelib.errors import CorruptStateError
-from statelib.formats.canonical import iter_canonical, read_header
-from statelib.formats.canonical_chunks import Chunk, ChunkedStream
-from statelib.formats.canonical_encoder import encode_canonical
-from statelib.formats.header_parts import encode_header_with, header_parts
-from statelib.formats.keyed_header import encode_header
+from statelib.formats.canonical.chunks import Chunk, ChunkedStream
+from statelib.formats.canonical.encoder import encode_canonical
+from statelib.formats.canonical.reading import iter_canonical, read_header
+from statelib.formats.keyed.header import encode_header
+from statelib.formats.keyed.header_parts import encode_header_with, header_parts
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind

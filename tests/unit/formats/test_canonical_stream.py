@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.formats.canonical import decode_key_group, iter_canonical, read_header
-from statelib.formats.canonical_encoder import CanonicalStream, encode_canonical, encode_key_group
-from statelib.formats.keyed_header import KeyedHeader
+from statelib.formats.canonical.encoder import CanonicalStream, encode_canonical, encode_key_group
+from statelib.formats.canonical.reading import decode_key_group, iter_canonical, read_header
+from statelib.formats.keyed.header import KeyedHeader
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, StateDescriptor, StateKind, timers_descriptor

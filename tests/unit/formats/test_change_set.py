@@ -6,7 +6,7 @@ import pytest
 
 from statelib.backends.key_order import byte_order
 from statelib.errors import CorruptStateError, StatelibError
-from statelib.formats.change_set import (
+from statelib.formats.changelog.change_set import (
     METADATA_GROUP,
     ChangeSet,
     Op,
@@ -16,11 +16,11 @@ from statelib.formats.change_set import (
     records_of,
     state_ids,
 )
-from statelib.formats.change_set_encoder import ChangedRows, encode_changes
+from statelib.formats.changelog.encoder import ChangedRows, encode_changes
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, timers_descriptor
 from statelib.model.types import STRING, TIME_WINDOW
-from statelib.restore.state_changes import changes_of
+from statelib.restore.changelog.state_changes import changes_of
 from statelib.serializers.keys import encode_keys, key_groups
 from statelib.serializers.registry import codec_of
 from statelib.serializers.rows import NO_ROWS, StateRows

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
-from statelib.formats.keyed_header import decode_keyed_header, encode_header
-from statelib.formats.manifest import read_checkpoint_file
-from statelib.formats.manifest_json import manifest_to_json
-from statelib.formats.metadata import encode_metadata
+from statelib.formats.keyed.header import decode_keyed_header, encode_header
+from statelib.formats.manifest.manifest_json import manifest_to_json
+from statelib.formats.manifest.trailer import read_checkpoint_file
+from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.formats.operator_state import OperatorStream, encode_operator_state
 from statelib.formats.source_position import position_content
 from statelib.model.checkpoint import DataInterval, SourcePosition

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import UnsupportedError
-from statelib.formats.keyed_header import decode_keyed_header, encode_header
+from statelib.formats.keyed.header import decode_keyed_header, encode_header
 from statelib.formats.operator_state import OperatorStateContent, OperatorStream, encode_operator_state
 from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode

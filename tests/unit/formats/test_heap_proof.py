@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import UnsupportedError
-from statelib.formats.heap_stream import iter_heap
-from statelib.formats.keyed_header import KeyedHeader
+from statelib.formats.heap.reading import iter_heap
+from statelib.formats.keyed.header import KeyedHeader
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, StateDescriptor, StateKind, timers_descriptor

@@ -3,7 +3,7 @@
 import pytest
 
 from statelib.errors import CorruptStateError, UnsupportedError
-from statelib.formats.keyed_header import decode_header, decode_keyed_header, encode_header
+from statelib.formats.keyed.header import decode_header, decode_keyed_header, encode_header
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import BYTES, INT, LONG, STRING, VOID, Field, Row, Tuple
 from statelib.wire.writer import Writer

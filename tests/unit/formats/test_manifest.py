@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from statelib.errors import CorruptStateError, UnsupportedError
-from statelib.formats import manifest as module
-from statelib.formats.manifest import append_manifest, read_checkpoint_file
-from statelib.formats.metadata import decode_metadata, encode_metadata
-from statelib.formats.operator_id import operator_id
+from statelib.formats.manifest import trailer as module
+from statelib.formats.manifest.trailer import append_manifest, read_checkpoint_file
+from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
+from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.checkpoint import (
     CheckpointManifest,
     CheckpointMetadata,

@@ -5,8 +5,8 @@ import struct
 import pytest
 
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
-from statelib.formats.metadata import decode_metadata, encode_metadata
-from statelib.formats.operator_id import operator_id
+from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
+from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from statelib.model.handles import (
     ByteStreamStateHandle,

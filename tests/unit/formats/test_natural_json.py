@@ -2,7 +2,7 @@
 
 import pytest
 
-from statelib.formats.natural_json import natural
+from statelib.formats.text.natural_json import natural
 from statelib.model.types import LONG, STRING, Field, Row, Ttl
 
 ONE, TEXT = {"type": "long", "v": 1}, {"type": "string", "v": "x"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from statelib.formats.operator_id import operator_id
+from statelib.formats.metadata.operator_id import operator_id
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from datetime import date
 import pyarrow as pa
 import pytest
 
-from statelib.formats.plain_text import texts
+from statelib.formats.text.plain_text import texts
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import struct
 import pytest
 
 from statelib.errors import CorruptStateError, UnsupportedError
-from statelib.formats.raw_timers import is_empty, read_raw_timers
-from statelib.formats.typed_json import entry_lines
+from statelib.formats.keyed.raw_timers import is_empty, read_raw_timers
+from statelib.formats.text.typed_json import entry_lines
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema

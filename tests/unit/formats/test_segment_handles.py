@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from statelib.errors import CorruptStateError
-from statelib.formats.handle_codec import read_operator_handle, read_stream_handle, write_stream_handle
+from statelib.formats.metadata.handle_codec import read_operator_handle, read_stream_handle, write_stream_handle
 from statelib.model.handles import OperatorStreamStateHandle, SegmentFileStateHandle, SegmentScope
 from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer

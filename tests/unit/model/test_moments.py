@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta, timezone
 import pyarrow as pa
 import pytest
 
-from statelib.definition.intervals import moment
+from statelib.definition.source.intervals import moment
 from statelib.model.moments import epoch_ms, moment_of
-from statelib.spark.arrow_types import batches_of, spark_schema
+from statelib.spark.dataframe.arrow_types import batches_of, spark_schema
 
 
 @pytest.mark.parametrize(

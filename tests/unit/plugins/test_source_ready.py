@@ -12,7 +12,7 @@ from airflow.models.trigger import Trigger
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 from statelib_airflow.source_ready import SourceReadyOperator, SourceReadyTrigger
 
-from statelib.definition.readiness import PartRule, ReadyRule
+from statelib.definition.source.readiness import PartRule, ReadyRule
 
 NEVER_MS = int(time.time() * 1000) + 10**9
 LONG_AGO_MS = 1

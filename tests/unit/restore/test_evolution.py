@@ -24,9 +24,9 @@ from statelib.model.types import (
     StateType,
     Tuple,
 )
-from statelib.restore.compatibility import Compatibility
-from statelib.restore.evolution import evolve
 from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.schemas.compatibility import Compatibility
+from statelib.restore.schemas.evolution import evolve
 from statelib.testing.keyed_samples import MEANS, PER_PLACE, TOTALS, VISITS, all_entries, got
 from statelib.testing.stored_snapshots import KEY_GROUPS, UID, Stored
 

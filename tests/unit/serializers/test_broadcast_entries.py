@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.formats.operator_state import OperatorStateContent, OperatorStream, encode_operator_state
-from statelib.formats.typed_json import operator_lines
+from statelib.formats.text.typed_json import operator_lines
 from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.types import BOOLEAN, LONG, STRING, Enumeration, Opaque, StateType

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import CorruptStateError, UnsupportedError
-from statelib.formats.typed_json import entry_lines
+from statelib.formats.text.typed_json import entry_lines
 from statelib.model.state import (
     EVENT_TIMERS,
     PROCESSING_TIMERS,

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import StatelibError
-from statelib.flows.new_savepoint import NewSavepoint
 from statelib.model.key_groups import KeyGroupRange, assign_key_groups
 from statelib.model.key_hash import FieldsHash
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING
+from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.serializers.entry_columns import encode_entries
 from statelib.serializers.keys import encode_keys
 from statelib.serializers.rows import NO_ROWS, StateRows

@@ -19,7 +19,7 @@ from statelib.snapshots.operator import OperatorStateSnapshotStrategy
 from statelib.snapshots.strategy import EMPTY, take_snapshot
 from statelib.snapshots.subtask import SubtaskSnapshotStrategy
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.reader import DirectoryReader
+from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.faulty_streams import FaultyStreams
 from statelib.testing.keyed_samples import fill, sample_schema

@@ -9,7 +9,7 @@ import pytest
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.errors import RetryableError
-from statelib.formats.keyed_header import encode_header
+from statelib.formats.keyed.header import encode_header
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, RelativeFileStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange

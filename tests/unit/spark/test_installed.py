@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark import SparkConf
 
-from statelib.spark.installed import prefer_installed
-from statelib.spark.session import with_daemon
+from statelib.spark.session.installed import prefer_installed
+from statelib.spark.session.local_session import with_daemon
 
 PY4J = "py4j-0.10.9.9-src.zip"
 OWN = "/somewhere/own.zip"
@@ -59,7 +59,7 @@ def test_a_zip_without_a_directory_stays(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        ({}, "statelib.spark.daemon"),
+        ({}, "statelib.spark.session.daemon"),
         ({"spark.python.daemon.module": "own.daemon"}, "own.daemon"),
         ({"spark.submit.pyFiles": "statelib.zip"}, None),
     ],

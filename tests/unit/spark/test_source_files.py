@@ -11,7 +11,7 @@ import pytest
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.errors import RetryableError
-from statelib.spark.source_files import MOST_FILES, READERS, ROWS, own_events, source_files
+from statelib.spark.events.source_files import MOST_FILES, READERS, ROWS, own_events, source_files
 
 PIPELINE = """\
 name: reading

@@ -23,7 +23,7 @@ from statelib.model.state import KeyedStateSchema
 from statelib.model.types import BYTES, DATE, DOUBLE, INSTANT, INT, LONG, STRING, Field, Row, StateType, Tuple
 from statelib.serializers.keys import key_groups
 from statelib.serializers.registry import codec_of
-from statelib.spark.state_filters import wanted_key_groups
+from statelib.spark.dataframe.state_filters import wanted_key_groups
 
 GROUP, KEY = ("key_group",), ("key",)
 

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql.datasource import CaseInsensitiveDict, EqualTo, Filter, GreaterThanOrEqual
 
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
-from statelib.flows.opened import Checkpoint
-from statelib.spark.metadata_source import MetadataDataSource
-from statelib.spark.state_source import StateDataSource
+from statelib.savepoints.opened import Checkpoint
+from statelib.spark.dataframe.metadata_source import MetadataDataSource
+from statelib.spark.dataframe.state_source import StateDataSource
 from statelib.testing.counting_reader import counting
 from statelib.testing.stored_longs import SCHEMA, STRIDE, UID, long_columns, store_longs
 

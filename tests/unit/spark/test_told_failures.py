@@ -5,7 +5,7 @@ from pyspark.errors import PythonException
 
 from statelib.errors import CorruptStateError, RetryableError
 from statelib.model.failure import CheckpointFailureReason, decline_note, failure_in
-from statelib.spark.job_failures import as_own
+from statelib.spark.session.job_failures import as_own
 
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.

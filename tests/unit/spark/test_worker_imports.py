@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_a_worker_imports_nothing_of_the_catalog_the_gate_or_airflow() -> None:
     code = (
-        "import sys, statelib.spark.worker; "
+        "import sys, statelib.spark.snapshot.worker; "
         "print([m for m in ('sqlalchemy', 'great_expectations', 'pandas', 'airflow', 'typer') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

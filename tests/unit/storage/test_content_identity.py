@@ -8,8 +8,8 @@ import xxhash
 from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
-from statelib.storage.filesystem import FileSystemCheckpointStorage
-from statelib.storage.inventory import verify_files
+from statelib.storage.filesystem.inventory import verify_files
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.storage_suite import content
 from statelib.wire.checksum import content_hash, crc32c

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from statelib.storage import descriptors
-from statelib.storage.descriptors import create_in, opened_directory
+from statelib.storage.filesystem import descriptors
+from statelib.storage.filesystem.descriptors import create_in, opened_directory
 
 
 @pytest.fixture

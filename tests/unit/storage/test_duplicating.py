@@ -12,15 +12,15 @@ import pytest
 from statelib.errors import RetryableError, StatelibError
 from statelib.model.handles import ByteStreamStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.storage.duplicating import DuplicatingCheckpointOutputStream, DuplicatingStreams
-from statelib.storage.filesystem import FileSystemCheckpointStorage
-from statelib.storage.local_streams import LocalStreams
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
+from statelib.storage.local.streams import LocalStreams
 from statelib.storage.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStreamFactory,
     WrittenStream,
 )
+from statelib.storage.wrappers.duplicating import DuplicatingCheckpointOutputStream, DuplicatingStreams
 from statelib.testing.faulty_streams import FaultyStreams, Hook
 from statelib.testing.memory_storage import MemoryStreamFactory
 

@@ -16,8 +16,8 @@ from statelib.errors import (
 )
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.storage.filesystem import FileSystemCheckpointStorage, FileSystemStreamFactory
-from statelib.storage.reader import DirectoryReader
+from statelib.storage.filesystem.reader import DirectoryReader
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage, FileSystemStreamFactory
 from statelib.storage.streams import CheckpointStream
 from statelib.storage.views import CheckpointedStateScope, StorageReference, WrittenStream
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import InvalidRequestError, StatelibError
-from statelib.storage.objects_bucket import Bucket
-from statelib.storage.objects_clients import ALLOW_HTTP, allows_http
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.clients import ALLOW_HTTP, allows_http
 from statelib.storage.retries import IMPATIENT
 
 AWS = {"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "a-secret"}

@@ -14,9 +14,9 @@ import pytest
 from statelib.errors import CorruptStateError
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId
-from statelib.storage.local_reader import LocalFirstReader
-from statelib.storage.local_store import LocalStateStore
-from statelib.storage.reader import DirectoryReader
+from statelib.storage.filesystem.reader import DirectoryReader
+from statelib.storage.local.reader import LocalFirstReader
+from statelib.storage.local.store import LocalStateStore
 from statelib.storage.views import CheckpointedStateScope, LinkingReader, WrittenStream
 from statelib.testing.crash_points import Crash, Place, crash, ends_at
 from statelib.wire.checksum import crc32c

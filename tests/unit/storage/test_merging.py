@@ -18,9 +18,8 @@ from statelib.model.handles import (
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.snapshots.records import file_records
-from statelib.storage.filesystem import FileSystemCheckpointStorage
-from statelib.storage.merging import MAX_MERGED_BYTES, dense
-from statelib.storage.reader import DirectoryReader
+from statelib.storage.filesystem.reader import DirectoryReader
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.views import (
     DEFAULT_REFERENCE,
     CheckpointedStateScope,
@@ -29,6 +28,7 @@ from statelib.storage.views import (
     PhysicalFile,
     WrittenStream,
 )
+from statelib.storage.wrappers.merging import MAX_MERGED_BYTES, dense
 from statelib.testing.storage_case import content
 from statelib.wire.checksum import content_hash, crc32c
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from statelib.storage.objects_clients import open_client
-from statelib.storage.objects_uris import object_location
+from statelib.storage.objects.clients import open_client
+from statelib.storage.objects.uris import object_location
 
 
 def test_one_client_for_all_who_ask_for_a_bucket() -> None:

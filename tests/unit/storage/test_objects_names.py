@@ -5,16 +5,16 @@ import pickle
 import pytest
 
 from statelib.errors import InvalidRequestError, StatelibError, UnsupportedError
-from statelib.flows.wiring import PLACES
 from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
-from statelib.storage.objects import ObjectCheckpointStorage
-from statelib.storage.objects_bucket import Bucket
-from statelib.storage.objects_inventory import verify_objects
-from statelib.storage.objects_reader import ObjectReader
-from statelib.storage.objects_uris import object_location
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.inventory import verify_objects
+from statelib.storage.objects.reader import ObjectReader
+from statelib.storage.objects.storage import ObjectCheckpointStorage
+from statelib.storage.objects.uris import object_location
+from statelib.storage.registry import PLACES
 from statelib.storage.retries import IMPATIENT, Retries
 from statelib.storage.views import StorageReference
 

@@ -3,8 +3,8 @@
 import pytest
 
 from statelib.errors import InvalidRequestError, UnsupportedError
-from statelib.storage.objects_bucket import Bucket
-from statelib.storage.objects_removal import ObjectRemover
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.removal import ObjectRemover
 from statelib.storage.placed_removal import PlacedRemover, is_below, parent_of
 from statelib.storage.retries import IMPATIENT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, RetryableError, UnsupportedError
-from statelib.storage.publish import put_if_absent, read_published
+from statelib.storage.filesystem.publish import put_if_absent, read_published
 
 ROUNDS = 40
 

@@ -8,7 +8,7 @@ import pytest
 
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, StatelibError, UnsupportedError
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
-from statelib.storage.reader import BLOCK_BYTES, DirectoryReader
+from statelib.storage.filesystem.reader import BLOCK_BYTES, DirectoryReader
 from statelib.wire.checksum import crc32c
 
 DATA = bytes(range(256)) * 3

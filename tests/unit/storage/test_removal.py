@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError
-from statelib.storage.removal import FileSystemRemover, is_below
+from statelib.storage.filesystem.removal import FileSystemRemover, is_below
 
 REMOVER = FileSystemRemover()
 

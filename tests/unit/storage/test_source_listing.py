@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import InvalidRequestError, UnsupportedError
-from statelib.storage.objects_bucket import Bucket
-from statelib.storage.objects_uris import object_location
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.uris import object_location
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.source_listing import SourceListing, look_at_source
 

@@ -8,10 +8,10 @@ import pytest
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.handles import FileStateHandle
 from statelib.model.ids import AttemptId, PipelineName
-from statelib.storage.filesystem import FileSystemCheckpointStorage
+from statelib.storage.filesystem.reader import DirectoryReader
+from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.names import is_task_owned
-from statelib.storage.objects_reader import ObjectReader
-from statelib.storage.reader import DirectoryReader
+from statelib.storage.objects.reader import ObjectReader
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.uris import local_path
 from statelib.storage.views import StateReader

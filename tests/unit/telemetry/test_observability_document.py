@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from statelib.catalog.history import VIEWS
+from statelib.catalog.views.history import VIEWS
 from statelib.telemetry.logs import FIELDS
 from statelib.telemetry.metrics import METRICS, MetricKind
 

@@ -1,0 +1,1 @@
+"""Everything that changes the catalog, and the fence before it."""

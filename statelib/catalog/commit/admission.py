@@ -1,0 +1,116 @@
+"""Whether a checkpoint may begin. How often a pipeline failed is a query over its checkpoints, not a counter."""
+
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select
+
+from statelib.catalog.tables import queries
+from statelib.catalog.tables.schema import CHECKPOINT, LEASE
+from statelib.coordinator.checkpoint_lifecycle import COMMITTED
+from statelib.errors import ConflictError, InvalidRequestError
+from statelib.model.amounts import number_of
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.failure import COUNTED, CheckpointFailureReason
+from statelib.model.ids import PipelineName
+from statelib.model.record import BeginRequest, CheckpointState, PipelineHead
+
+HEAD_MOVED = "head-moved"
+
+
+def check_request(request: BeginRequest) -> None:
+    """Raise InvalidRequestError (``bad-interval``) unless a checkpoint has an interval and a savepoint has none."""
+    interval = request.interval
+    if request.kind is SnapshotKind.SAVEPOINT:
+        expected, right = "none, a savepoint applies no events", interval is None
+    else:
+        expected, right = "start before end", interval is not None and interval.start_ms < interval.end_ms
+    if not right:
+        raise InvalidRequestError(
+            f"{request.pipeline}: data interval of a {request.kind.lower()}: expected {expected}, found {interval}",
+            kind="bad-interval",
+        )
+
+
+def failures(connection: Connection, pipeline: PipelineName) -> int:
+    """Checkpoints that failed since the newest one completed, or since somebody resumed or restored the pipeline."""
+    return connection.execute(_FAILED, {"pipeline": pipeline}).scalar_one()
+
+
+def failed_in_a_row(pipeline: ColumnElement[str]) -> Select[int]:
+    """The same as a SELECT, also of the pipeline of each row of ``lease`` in a query around it."""
+    failed, done, lease = CHECKPOINT.alias("failed"), CHECKPOINT.alias("done"), LEASE.alias("seen")
+    seen = select(lease.c.failures_from).where(lease.c.pipeline == pipeline)
+    # ORDER BY and LIMIT, not MAX: a database then stops at the first one from the end.
+    completed = (
+        select(done.c.checkpoint_id)
+        .where(done.c.pipeline == pipeline, done.c.kind == SnapshotKind.CHECKPOINT)
+        .where(done.c.state.in_(COMMITTED), done.c.completed_at_ms.is_not(None))
+        .order_by(done.c.checkpoint_id.desc())
+        .limit(1)
+    )
+    return (
+        select(func.count())
+        .select_from(failed)
+        .where(
+            failed.c.pipeline == pipeline,
+            failed.c.kind == SnapshotKind.CHECKPOINT,
+            # Aborted, or set aside by the gate and perhaps disposed of since; a pending one may yet complete.
+            failed.c.state != CheckpointState.PENDING,
+            failed.c.failure.in_(COUNTED),
+            # + 0: SQLite begins at one bound of an index only, and is to take the nearer one.
+            failed.c.checkpoint_id + 0 >= seen.correlate(LEASE).scalar_subquery(),
+            failed.c.checkpoint_id > func.coalesce(completed.correlate(LEASE).scalar_subquery(), 0),
+        )
+    )
+
+
+_FAILED = failed_in_a_row(bindparam("pipeline"))
+
+
+def admit(connection: Connection, head: PipelineHead, request: BeginRequest) -> None:
+    """Let a checkpoint or savepoint begin.
+
+    Raises ConflictError (``head-moved``: it was asked for where the pipeline does not stand any more), and
+    InvalidRequestError: ``state-discarded`` (the state that it would stand on is gone), and for a
+    checkpoint ``pipeline-cancelled``, as for a savepoint that stops, and ``too-many-failures``."""
+    name = head.pipeline
+    seen = request.decided_at
+    if seen is not None and (seen.head, seen.generation) != (head.head, head.generation):
+        raise ConflictError(
+            f"{request.kind.lower()} of {name} was to stand on {seen.head} in generation {seen.generation}: "
+            f"meanwhile the pipeline stands on {head.head} in generation {head.generation}",
+            kind=HEAD_MOVED,
+            hint="run it again",
+        )
+    if is_discarded(connection, head):
+        raise discarded(head)
+    if head.cancelled and (request.stop or request.kind is SnapshotKind.CHECKPOINT):
+        save, resume = f"statelib savepoint create {name} takes a savepoint of it", f"statelib pipelines resume {name}"
+        raise InvalidRequestError(
+            f"pipeline {name} is cancelled: {CheckpointFailureReason.PERIODIC_SCHEDULER_SHUTDOWN.message}",
+            kind="pipeline-cancelled",
+            hint=save if request.stop else resume,
+        )
+    if request.kind is not SnapshotKind.CHECKPOINT:
+        return
+    failed = failures(connection, name)
+    if request.tolerable_failures is not None and failed > request.tolerable_failures:
+        raise InvalidRequestError(
+            f"the last {number_of(failed, 'checkpoint')} of pipeline {name} failed,"
+            f" {request.tolerable_failures} are tolerated",
+            kind="too-many-failures",
+            hint=f"statelib checkpoints list -p {name} --all says why; then statelib pipelines resume {name}",
+        )
+
+
+def is_discarded(connection: Connection, head: PipelineHead) -> bool:
+    """Whether retention has let go of the state itself, because the pipeline had ended."""
+    if head.head is None:
+        return False
+    return queries.record(connection, head.pipeline, head.head).state is not CheckpointState.COMPLETED
+
+
+def discarded(head: PipelineHead) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"the state of pipeline {head.pipeline} was discarded when the pipeline ended: checkpoint {head.head} is gone",
+        kind="state-discarded",
+        hint=f"restore a savepoint, or statelib pipelines resume {head.pipeline} --from-nothing",
+    )

@@ -1,0 +1,354 @@
+"""The catalog's part of cleaning up: let go, condemn, confirm; and pins that keep all three away.
+
+Every change locks the pipeline's lease row first, as ``begin`` and ``commit`` do, so that what is
+decided about a checkpoint still holds when it is written. Nothing here touches storage.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, insert, or_, select, update
+
+from statelib.catalog.commit import leases, pins
+from statelib.catalog.commit.admission import failures
+from statelib.catalog.commit.holdings import claim, living
+from statelib.catalog.engine import Transaction
+from statelib.catalog.tables import queries
+from statelib.catalog.tables.row_checks import checked
+from statelib.catalog.tables.rows import to_head, to_record
+from statelib.catalog.tables.schema import CHECKPOINT, FILE, GC_LOG, LEASE, REF
+from statelib.catalog.views import storage_facts
+from statelib.catalog.views.storage_facts import FileFacts
+from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
+from statelib.coordinator.discard import CondemnedFile
+from statelib.coordinator.orphans import Known
+from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.model.amounts import number_of
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
+from statelib.model.record import CheckpointRecord, CheckpointState, Owner, PipelineHead
+
+_GONE = (CheckpointState.DELETING, CheckpointState.DELETED)
+CHUNK = 500
+"""Most names in one statement: databases limit how many values it may carry."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """All that retention decides on, of one moment. ``next_id``: ids from here on were never given out.
+    ``failures``: checkpoints that failed in a row."""
+
+    head: PipelineHead
+    next_id: int
+    records: tuple[CheckpointRecord, ...]
+    in_use: frozenset[CheckpointId]
+    failures: int = 0
+
+
+@dataclass(frozen=True)
+class Doomed:
+    """What is DELETING or CONDEMNED, and what is referred to nevertheless (nothing, by construction)."""
+
+    checkpoints: tuple[CheckpointRecord, ...]
+    files: tuple[CondemnedFile, ...]
+    referenced: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Cleanup:
+    """Reached by ``Catalog.cleanup``; raises as the catalog does."""
+
+    transaction: Transaction
+    clock: Callable[[], int]
+
+    def situation(self, pipeline: PipelineName) -> Situation:
+        """Raises NotFoundError (``no-pipeline``) for one that never began a checkpoint."""
+        with self.transaction(read_only=True) as connection:
+            row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline)).first()
+            if row is None:
+                raise NotFoundError(f"the catalog has no pipeline {pipeline}", kind="no-pipeline")
+            records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None)).all()]
+            used = pins.in_use(connection, pipeline, self.clock())
+            failed = failures(connection, pipeline)
+            return Situation(to_head(row), row._mapping[LEASE.c.next_id], tuple(records), used, failed)
+
+    def subsume(
+        self, pipeline: PipelineName, chosen: Collection[CheckpointId], epoch: Epoch, *, terminated: bool = False
+    ) -> None:
+        """Let go of COMPLETED and QUARANTINED checkpoints of the system: they become DELETING, all or none.
+        Of a ``terminated`` pipeline the head may be one of them: nothing begins on it any more.
+
+        Raises ConflictError: ``fenced`` (somebody took the pipeline over since ``epoch``),
+        ``in-use`` (one has become the head, a base or pinned, or is not ours to let go of).
+        """
+        with self.transaction("subsume") as connection:
+            head = leases.lock(connection, pipeline, self.clock())
+            if head.epoch != epoch:
+                raise ConflictError(
+                    f"retention of {pipeline} in epoch {epoch}: the newest epoch is {head.epoch}",
+                    kind="fenced",
+                    hint="run it again",
+                )
+            self._check_free(connection, replace(head, head=None) if terminated else head, chosen)
+            changed = _subsume(connection, pipeline, chosen, CHECKPOINT.c.owner == Owner.SYSTEM)
+            if changed != len(set(chosen)):
+                raise ConflictError(
+                    f"retention of {pipeline}: {changed} of {number_of(len(set(chosen)), 'checkpoint')} are"
+                    " still there "
+                    "and the system's",
+                    kind="in-use",
+                    hint="run it again",
+                )
+
+    def dispose(
+        self, pipeline: PipelineName, checkpoint_id: CheckpointId, *, dry_run: bool = False
+    ) -> CheckpointRecord:
+        """Hand a COMPLETED savepoint, or what is in quarantine, over to gc, whoever owned it.
+
+        Doing so twice is harmless.
+
+        Raises NotFoundError; InvalidRequestError (``not-a-savepoint``, ``not-completed``);
+        ConflictError (``in-use``) for the head, a base of a pending checkpoint, or a pinned one.
+        """
+        with self.transaction("dispose") as connection:
+            head = leases.lock(connection, pipeline, self.clock())
+            record = queries.record(connection, pipeline, checkpoint_id)
+            if record.state in _GONE and (record.kind is SnapshotKind.SAVEPOINT or record.completed_at_ms is None):
+                return record
+            _check_disposable(record)
+            self._check_free(connection, head, [checkpoint_id])
+            if dry_run:
+                return record
+            claim(connection, pipeline, checkpoint_id)
+            _subsume(connection, pipeline, [checkpoint_id], CHECKPOINT.c.state == record.state)
+            return queries.record(connection, pipeline, checkpoint_id)
+
+    def condemn(
+        self, pipeline: PipelineName, run_id: str, ours: Callable[[CondemnedFile], bool] = lambda _file: True
+    ) -> int:
+        """First phase of gc: DELETING checkpoints lose their references, and the system's files that
+        nobody refers to any more are CONDEMNED, for good, those that are not ``ours`` excepted. Returns how many."""
+        now_ms = self.clock()
+        with self.transaction("condemn") as connection:
+            leases.lock(connection, pipeline, now_ms)
+            connection.execute(
+                REF.delete().where(REF.c.pipeline == pipeline, REF.c.checkpoint_id.in_(_deleting(pipeline)))
+            )
+            unneeded = and_(
+                FILE.c.owner == Owner.SYSTEM, FILE.c.state == "LIVE", ~exists().where(REF.c.file_id == FILE.c.file_id)
+            )
+            chosen = [file.uri for file in _files(connection, pipeline, unneeded) if ours(file)]
+            condemned: list[str] = []
+            for start in range(0, len(chosen), CHUNK):
+                named = FILE.c.file_id.in_(chosen[start : start + CHUNK])
+                changed = update(FILE).where(FILE.c.pipeline == pipeline, unneeded, named).values(state="CONDEMNED")
+                condemned += connection.execute(changed.returning(FILE.c.file_id)).scalars()
+            return _log(connection, (pipeline, run_id, "CONDEMNED", now_ms), condemned)
+
+    def preview(self, pipeline: PipelineName, also: Collection[CheckpointId] = ()) -> Doomed:
+        """What gc would remove now, were the checkpoints ``also`` DELETING as well; changes nothing."""
+        others = REF.alias()
+        going = others.c.checkpoint_id.in_(_deleting(pipeline)) | others.c.checkpoint_id.in_(also)
+        unneeded = and_(
+            or_(FILE.c.owner == Owner.SYSTEM, FILE.c.created_by.in_(also)),
+            FILE.c.state == "LIVE",
+            ~exists().where(others.c.file_id == FILE.c.file_id, ~and_(others.c.pipeline == pipeline, going)),
+        )
+        with self.transaction(read_only=True) as connection:
+            records = [to_record(r) for r in connection.execute(queries.listing(pipeline, (), None)).all()]
+            chosen = [r for r in records if r.state is CheckpointState.DELETING or r.checkpoint_id in also]
+            files = _files(connection, pipeline, unneeded | (FILE.c.state == "CONDEMNED"))
+            return Doomed(tuple(replace(r, state=CheckpointState.DELETING) for r in chosen), files, frozenset())
+
+    def doomed(self, pipeline: PipelineName) -> Doomed:
+        """What the second phase has to remove: also what a run that crashed left over. A checkpoint that was let go
+        of since the first phase still has its references, and waits for the next run: called DELETED now, nobody
+        would ever condemn its files."""
+        with self.transaction(read_only=True) as connection:
+            # Read to the end: SQLite holds its lock while a query is open; after an error, until it is collected.
+            going = connection.execute(queries.listing(pipeline, (CheckpointState.DELETING,), None))
+            records = [to_record(r) for r in going.all()]
+            holding = set(connection.execute(select(REF.c.checkpoint_id).where(REF.c.pipeline == pipeline)).scalars())
+            chosen = (r for r in records if r.checkpoint_id not in holding)
+            files = _files(connection, pipeline, FILE.c.state == "CONDEMNED")
+            return Doomed(tuple(chosen), files, _referenced(connection, pipeline))
+
+    def referenced(self, pipeline: PipelineName) -> frozenset[str]:
+        """The pipeline's files that any checkpoint refers to, pending ones included."""
+        with self.transaction(read_only=True) as connection:
+            return _referenced(connection, pipeline)
+
+    def is_shared(self, record: CheckpointRecord) -> bool:
+        """Whether another checkpoint, which is not going, has its snapshot in the same directory: restoring another
+        pipeline's snapshot by its path makes a second row of it."""
+        with self.transaction(read_only=True) as connection:
+            return connection.execute(living(record.directory)).first() is not None
+
+    def living_in(self, directory: str) -> list[tuple[PipelineName, CheckpointId]]:
+        """The checkpoints and savepoints in a directory, of whichever pipeline, that are not ending."""
+        with self.transaction(read_only=True) as connection:
+            found = connection.execute(living(directory)).all()
+            return [(PipelineName(pipeline), CheckpointId(number)) for pipeline, number in found]
+
+    def of_attempt(self, attempt: AttemptId) -> list[CheckpointRecord]:
+        """The checkpoints and savepoints, of whichever pipeline, that are the snapshot of an attempt: importing one
+        makes a second row of it."""
+        with self.transaction(read_only=True) as connection:
+            found = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.attempt == attempt))
+            return [to_record(row) for row in found.all()]
+
+    def twins(self) -> list[CheckpointRecord]:
+        """The living checkpoints and savepoints, of whichever pipeline, whose attempt another one of them has too."""
+        living = CHECKPOINT.c.state.not_in((CheckpointState.ABORTED, CheckpointState.DELETED))
+        several = select(CHECKPOINT.c.attempt).where(living).group_by(CHECKPOINT.c.attempt).having(func.count() > 1)
+        with self.transaction(read_only=True) as connection:
+            found = connection.execute(select(CHECKPOINT).where(living, CHECKPOINT.c.attempt.in_(several)))
+            return [to_record(row) for row in found.all()]
+
+    def confirm_files(self, pipeline: PipelineName, run_id: str, uris: Sequence[str]) -> None:
+        """CONDEMNED files that are gone from storage are DELETED."""
+        now_ms = self.clock()
+        with self.transaction("confirm files") as connection:
+            for start in range(0, len(uris), CHUNK):
+                gone = connection.execute(
+                    update(FILE)
+                    .where(FILE.c.file_id.in_(uris[start : start + CHUNK]), FILE.c.state == "CONDEMNED")
+                    .values(state="DELETED")
+                    .returning(FILE.c.file_id)
+                ).scalars()
+                _log(connection, (pipeline, run_id, "DELETED", now_ms), list(gone))
+
+    def confirm_checkpoints(self, pipeline: PipelineName, numbers: Sequence[CheckpointId]) -> None:
+        """DELETING checkpoints whose ``_metadata`` is gone, and with it all that only they had, are DELETED."""
+        event = CheckpointEvent.DISCARDED
+        with self.transaction("confirm checkpoints") as connection:
+            leases.lock(connection, pipeline, self.clock())
+            for start in range(0, len(numbers), CHUNK):
+                connection.execute(
+                    update(CHECKPOINT)
+                    .where(
+                        CHECKPOINT.c.pipeline == pipeline,
+                        CHECKPOINT.c.checkpoint_id.in_(numbers[start : start + CHUNK]),
+                        CHECKPOINT.c.state.in_(before(event)),
+                    )
+                    .values(state=after(event))
+                )
+
+    def known(self, pipeline: PipelineName) -> Known:
+        """What the orphan sweep judges by; ask only after the listing was made."""
+        with self.transaction(read_only=True) as connection:
+            return storage_facts.known(connection, pipeline)
+
+    def file(self, uri: str) -> FileFacts | None:
+        """What is recorded of a file, and who refers to it."""
+        with self.transaction(read_only=True) as connection:
+            return storage_facts.file_facts(connection, uri)
+
+    def pin(self, pipeline: PipelineName, checkpoint_id: CheckpointId, holder: str, duration_ms: int) -> None:
+        """Keep a COMPLETED checkpoint while ``holder`` reads it, at most for ``duration_ms``.
+
+        Raises NotFoundError; InvalidRequestError (``not-completed``)."""
+        now_ms = self.clock()
+        with self.transaction("pin") as connection:
+            leases.lock(connection, pipeline, now_ms)
+            record = queries.record(connection, pipeline, checkpoint_id)
+            if record.state is not CheckpointState.COMPLETED:
+                raise InvalidRequestError(
+                    f"checkpoint {pipeline}/{checkpoint_id} is {record.state}: only a COMPLETED one can be held",
+                    kind="not-completed",
+                )
+            pins.pin(connection, pipeline, checkpoint_id, holder, now_ms + duration_ms)
+
+    def unpin(self, pipeline: PipelineName, holder: str) -> None:
+        """Let go of all that ``holder`` holds; nothing is fine too."""
+        with self.transaction("unpin") as connection:
+            pins.unpin(connection, pipeline, holder)
+
+    def _check_free(self, connection: Connection, head: PipelineHead, chosen: Collection[CheckpointId]) -> None:
+        used = pins.in_use(connection, head.pipeline, self.clock())
+        held = sorted(number for number in set(chosen) if number in used or number == head.head)
+        if held:
+            raise ConflictError(
+                f"{head.pipeline}/{held[0]} is in use: it is the head, the base of a pending checkpoint, "
+                "or a restore is reading it",
+                kind="in-use",
+                hint="wait until the run or restore is over; the head goes when a newer checkpoint is registered",
+            )
+
+
+def _subsume(
+    connection: Connection, pipeline: PipelineName, chosen: Collection[CheckpointId], only: ColumnElement[bool]
+) -> int:
+    event, numbers, changed = CheckpointEvent.SUBSUMED, sorted(set(chosen)), 0
+    for start in range(0, len(numbers), CHUNK):
+        changed += connection.execute(
+            update(CHECKPOINT)
+            .where(
+                CHECKPOINT.c.pipeline == pipeline,
+                CHECKPOINT.c.checkpoint_id.in_(numbers[start : start + CHUNK]),
+                CHECKPOINT.c.state.in_(before(event)),
+                only,
+            )
+            .values(state=after(event))
+        ).rowcount
+    return changed
+
+
+def _deleting(pipeline: PipelineName) -> Select[tuple[int]]:
+    return select(CHECKPOINT.c.checkpoint_id).where(
+        CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.state == CheckpointState.DELETING
+    )
+
+
+def _referenced(connection: Connection, pipeline: PipelineName) -> frozenset[str]:
+    statement = select(REF.c.file_id).join(FILE, FILE.c.file_id == REF.c.file_id).where(FILE.c.pipeline == pipeline)
+    return frozenset(connection.execute(statement.distinct()).scalars())
+
+
+def _files(connection: Connection, pipeline: PipelineName, chosen: ColumnElement[bool]) -> tuple[CondemnedFile, ...]:
+    columns = (FILE.c.file_id, FILE.c.size_bytes, FILE.c.created_by)
+    maker = CHECKPOINT.c.directory, CHECKPOINT.c.kind, CHECKPOINT.c.attempt
+    same = (CHECKPOINT.c.pipeline == FILE.c.pipeline) & (CHECKPOINT.c.checkpoint_id == FILE.c.created_by)
+    found = select(*columns, *maker).join(CHECKPOINT, same).where(FILE.c.pipeline == pipeline, chosen)
+    rows = connection.execute(found).all()
+    return tuple(_condemned({**checked(FILE, row), **checked(CHECKPOINT, row)}) for row in rows)
+
+
+def _condemned(values: Mapping[str, Any]) -> CondemnedFile:
+    """A file, with where and by which attempt its checkpoint was written."""
+    attempt = None if values["attempt"] is None else AttemptId(values["attempt"])
+    return CondemnedFile(
+        values["file_id"],
+        values["size_bytes"],
+        CheckpointId(values["created_by"]),
+        values["directory"],
+        SnapshotKind(values["kind"]),
+        attempt,
+    )
+
+
+def _check_disposable(record: CheckpointRecord) -> None:
+    name = f"{record.pipeline}/{record.checkpoint_id}"
+    if record.state is CheckpointState.QUARANTINED:
+        return
+    if record.kind is not SnapshotKind.SAVEPOINT:
+        raise InvalidRequestError(
+            f"{name} is a checkpoint: only savepoints, and what is in quarantine, are disposed of by hand",
+            kind="not-a-savepoint",
+            hint="checkpoints go by checkpoint.retain of the pipeline file",
+        )
+    if record.state is not CheckpointState.COMPLETED:
+        raise InvalidRequestError(
+            f"savepoint {name} is {record.state}: expected COMPLETED",
+            kind="not-completed",
+            hint="what an aborted one left behind is found by statelib orphans",
+        )
+
+
+def _log(connection: Connection, what: tuple[PipelineName, str, str, int], uris: Sequence[str]) -> int:
+    """``what``: pipeline, run, phase, time. Returns how many files."""
+    if uris:
+        values = dict(zip(("pipeline", "run_id", "phase", "at_ms"), what, strict=True))
+        connection.execute(insert(GC_LOG), [{**values, "file_id": uri} for uri in uris])
+    return len(uris)

@@ -1,0 +1,184 @@
+"""The catalog's part of the quality gate: its results, and checkpoints that it sets aside."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select, update
+
+from statelib.catalog.commit import holdings, leases
+from statelib.catalog.engine import Transaction
+from statelib.catalog.tables import queries
+from statelib.catalog.tables.rows import completed_values
+from statelib.catalog.tables.schema import CHECKPOINT, QUALITY_RESULT
+from statelib.catalog.views import verdicts
+from statelib.catalog.views.verdicts import Summaries
+from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
+from statelib.errors import ConflictError, InvalidRequestError
+from statelib.formats.manifest.key_counts_text import key_counts_from_text, key_counts_text
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.failure import CheckpointFailureReason
+from statelib.model.ids import CheckpointId, Epoch, PipelineName
+from statelib.model.quality import QualityResult
+from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, PipelineHead, why
+from statelib.model.state import KeyCounts
+
+_Q = QUALITY_RESULT.c
+_C = CHECKPOINT.c
+_FAILURE = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Reached by ``Catalog.gate``; raises as the catalog does."""
+
+    transaction: Transaction
+    clock: Callable[[], int]
+
+    def record_results(
+        self,
+        pipeline: PipelineName,
+        checkpoint_id: CheckpointId,
+        results: Sequence[QualityResult],
+        keys: KeyCounts | None = None,
+    ) -> int:
+        """Keep the results of one more run of the gate; returns its number, from 1. ``keys``: those that it counted
+        where the manifest does not tell."""
+        now_ms = self.clock()
+        with self.transaction("gate results") as connection:
+            leases.lock(connection, pipeline, now_ms)
+            run = 1 + verdicts.newest_run(connection, pipeline, checkpoint_id)
+            insert_results(connection, (pipeline, checkpoint_id), (run, now_ms), results)
+            if keys is not None:
+                counted = {"keys": keys.total, "key_counts": key_counts_text(keys)}
+                of_checkpoint = (_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
+                connection.execute(update(CHECKPOINT).where(*of_checkpoint).values(counted))
+            return run
+
+    def key_counts(self, pipeline: PipelineName, checkpoint_id: CheckpointId, max_parallelism: int) -> KeyCounts | None:
+        """How many keys the gate counted in a checkpoint whose manifest does not tell; None if it did not."""
+        statement = select(_C.key_counts).where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
+        with self.transaction(read_only=True) as connection:
+            text = connection.execute(statement).scalar_one_or_none()
+        try:
+            return None if text is None else key_counts_from_text(text, max_parallelism)
+        except ValueError:  # of another max_parallelism, or damaged: what is not known is counted again
+            return None
+
+    def results(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> tuple[QualityResult, ...]:
+        """What the newest run of the gate said of a checkpoint; nothing if there was none."""
+        with self.transaction(read_only=True) as connection:
+            return verdicts.results(connection, pipeline, checkpoint_id)
+
+    def summaries(self, pipeline: PipelineName | None = None) -> Summaries:
+        """Of every checkpoint that the gate has judged, of one pipeline or of all: its newest run in numbers."""
+        with self.transaction(read_only=True) as connection:
+            return verdicts.summaries(connection, pipeline)
+
+    def set_aside(
+        self, pipeline: PipelineName, checkpoint_id: CheckpointId, epoch: Epoch, facts: CommitFacts, reason: str
+    ) -> CheckpointRecord:
+        """Put a pending checkpoint into quarantine: its files are recorded and kept, the head stays where it is.
+
+        Doing so twice is harmless. Raises ConflictError (``fenced``: superseded, aborted or completed meanwhile;
+        ``file-changed``), NotFoundError."""
+        event = CheckpointEvent.SET_ASIDE
+        with self.transaction("set aside") as connection:
+            now_ms = self.clock()
+            leases.lock(connection, pipeline, now_ms)
+            record = queries.record(connection, pipeline, checkpoint_id)
+            if record.state is CheckpointState.QUARANTINED and record.attempt == facts.attempt:
+                return record
+            changed = connection.execute(
+                update(CHECKPOINT)
+                .where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
+                .where(_C.state.in_(before(event)), _C.epoch == epoch)
+                .values({**completed_values(facts, now_ms), **aside(reason)})
+            )
+            if changed.rowcount != 1:
+                raise ConflictError(
+                    f"quarantine of {pipeline}/{checkpoint_id} with epoch {epoch} refused: it is {record.state} in "
+                    f"epoch {record.epoch}",
+                    kind="fenced",
+                    hint="another run took over; begin again",
+                )
+            holdings.open_attempt(connection, pipeline, checkpoint_id, facts.attempt, now_ms)
+            holdings.close_attempts(connection, pipeline, checkpoint_id, facts.attempt)
+            holdings.record_files(connection, pipeline, checkpoint_id, facts.files, record.owner)
+            return queries.record(connection, pipeline, checkpoint_id)
+
+    def release(self, pipeline: PipelineName, checkpoint_id: CheckpointId, owner: str, note: str) -> CheckpointRecord:
+        """Take a checkpoint in quarantine as good: it is COMPLETED and, unless a savepoint, the head.
+
+        Takes the epoch and aborts the checkpoint that is pending, which would apply the same events again. Raises
+        NotFoundError; InvalidRequestError (``not-quarantined``); ConflictError (``overtaken``): the pipeline has
+        gone on without it, so that its events would be lost or applied twice."""
+        now_ms, event = self.clock(), CheckpointEvent.RELEASED
+        with self.transaction("release") as connection:
+            head = leases.lock(connection, pipeline, now_ms)
+            record = queries.record(connection, pipeline, checkpoint_id)
+            if record.state is not CheckpointState.QUARANTINED:
+                raise InvalidRequestError(
+                    f"{pipeline}/{checkpoint_id} is {record.state}: only what is in quarantine can be released",
+                    kind="not-quarantined",
+                    hint=f"statelib checkpoints list -p {pipeline} --all",
+                )
+            if record.kind is SnapshotKind.CHECKPOINT:
+                _check_not_overtaken(record, head)
+                epoch = leases.take_epoch(connection, pipeline, owner, now_ms)
+                text, failure = f"superseded by the release of {checkpoint_id} by {owner}", _SUBSUMED
+                leases.supersede(connection, pipeline, failure, text, (SnapshotKind.CHECKPOINT,))
+                leases.move_head(connection, pipeline, epoch, checkpoint_id, now_ms)
+            told = f"released by {owner}: {note or 'no reason given'}; was in quarantine for: {why(record)}"
+            values = {"state": after(event), "completed_at_ms": now_ms, "failure": None, "reason": "", "note": told}
+            connection.execute(
+                update(CHECKPOINT)
+                .where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id, _C.state.in_(before(event)))
+                .values(values)
+            )
+            return queries.record(connection, pipeline, checkpoint_id)
+
+
+_SUBSUMED = CheckpointFailureReason.CHECKPOINT_SUBSUMED
+
+
+def aside(reason: str) -> dict[str, str | None]:
+    """What quarantine adds to a row."""
+    return {"state": CheckpointState.QUARANTINED, "completed_at_ms": None, "failure": _FAILURE, "reason": reason}
+
+
+def insert_results(
+    connection: Connection,
+    place: tuple[PipelineName, CheckpointId],
+    run: tuple[int, int],
+    results: Sequence[QualityResult],
+) -> None:
+    """``run``: its number and time."""
+    where = dict(zip(("pipeline", "checkpoint_id", "run", "at_ms"), (*place, *run), strict=True))
+    rows = [{**where, "position": position, **_values(result)} for position, result in enumerate(results)]
+    if rows:
+        connection.execute(insert(QUALITY_RESULT), rows)
+
+
+def _values(result: QualityResult) -> dict[str, str | int]:
+    return {
+        "check_group": result.group,
+        "check_name": result.name,
+        "severity": result.severity,
+        "passed": int(result.passed),
+        "checked": result.checked,
+        "failed": result.failed,
+        "sentences": json.dumps(result.sentences, ensure_ascii=False),
+    }
+
+
+def _check_not_overtaken(record: CheckpointRecord, head: PipelineHead) -> None:
+    name = f"{record.pipeline}/{record.checkpoint_id}"
+    if (head.head, head.generation) != (record.base, record.generation):
+        stands = "nothing" if head.head is None else f"{record.pipeline}/{head.head}, generation {head.generation}"
+        base = "nothing" if record.base is None else f"{record.pipeline}/{record.base}, generation {record.generation}"
+        raise ConflictError(
+            f"{name} was built on {base}; the pipeline stands on {stands} by now: it cannot be released",
+            kind="overtaken",
+            hint=f"statelib checkpoints dispose {name} removes it",
+        )

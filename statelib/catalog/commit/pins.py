@@ -1,0 +1,41 @@
+"""Who needs a checkpoint to stay: running restores (pins), and pending checkpoints that stand on it."""
+
+from sqlalchemy import Connection, delete, insert, select, union
+
+from statelib.catalog.tables.row_checks import checked
+from statelib.catalog.tables.schema import CHECKPOINT, PIN
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState
+
+
+def pin(
+    connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, holder: str, expires_at_ms: int
+) -> None:
+    """Hold a checkpoint for ``holder``, or hold it longer."""
+    unpin(connection, pipeline, holder, checkpoint_id)
+    connection.execute(
+        insert(PIN).values(pipeline=pipeline, checkpoint_id=checkpoint_id, holder=holder, expires_at_ms=expires_at_ms)
+    )
+
+
+def unpin(
+    connection: Connection, pipeline: PipelineName, holder: str, checkpoint_id: CheckpointId | None = None
+) -> None:
+    """Let go of one checkpoint, or of all that ``holder`` holds."""
+    statement = delete(PIN).where(PIN.c.pipeline == pipeline, PIN.c.holder == holder)
+    if checkpoint_id is not None:
+        statement = statement.where(PIN.c.checkpoint_id == checkpoint_id)
+    connection.execute(statement)
+
+
+def in_use(connection: Connection, pipeline: PipelineName, now_ms: int) -> frozenset[CheckpointId]:
+    """Checkpoints with a pin that has not expired, and the bases of pending ones."""
+    pinned = select(PIN.c.checkpoint_id).where(PIN.c.pipeline == pipeline, PIN.c.expires_at_ms > now_ms)
+    bases = select(CHECKPOINT.c.base).where(
+        CHECKPOINT.c.pipeline == pipeline,
+        CHECKPOINT.c.state == CheckpointState.PENDING,
+        CHECKPOINT.c.base.is_not(None),
+    )
+    for pin_row in connection.execute(select(PIN).where(PIN.c.pipeline == pipeline)).all():
+        checked(PIN, pin_row)  # what SQL compares with a damaged time or id may be held all the same
+    return frozenset(CheckpointId(number) for number in connection.execute(union(pinned, bases)).scalars())

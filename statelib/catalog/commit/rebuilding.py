@@ -1,0 +1,158 @@
+"""The catalog's part of a rebuild: enter snapshots that lie on storage, as if they had been registered here."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select, update
+
+from statelib.catalog.commit import gate, holdings, leases
+from statelib.catalog.engine import Transaction
+from statelib.catalog.tables.row_checks import checked
+from statelib.catalog.tables.rows import Values, completed_values
+from statelib.catalog.tables.schema import CHECKPOINT, LEASE
+from statelib.errors import ConflictError
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import CheckpointId, Epoch, PipelineName, issued_number
+from statelib.model.quality import QualityResult
+from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, PipelineHead
+
+_OWNER = "statelib catalog rebuild"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A snapshot as its row is to be, COMPLETED or QUARANTINED, what registering it writes, and what the gate said of
+    it if it was asked."""
+
+    record: CheckpointRecord
+    facts: CommitFacts
+    results: tuple[QualityResult, ...] = ()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A pipeline as its row is to be. ``before``: as it was when that was decided; the first id it had to give."""
+
+    head: PipelineHead
+    next_id: int
+    before: Epoch
+    before_next_id: int
+
+
+@dataclass(frozen=True)
+class Rebuilding:
+    """Reached by ``Catalog.rebuilding``; raises as the catalog does."""
+
+    transaction: Transaction
+    clock: Callable[[], int]
+
+    def next_id(self, pipeline: PipelineName) -> int:
+        """The id that the pipeline's next checkpoint will have; 1 for one that the catalog does not know."""
+        with self.transaction(read_only=True) as connection:
+            row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline)).first()
+            return 1 if row is None else int(checked(LEASE, row)["next_id"])
+
+    def is_as_rebuilt(self, pipeline: PipelineName) -> bool:
+        """Whether nothing has begun, and nothing was restored, since a rebuild said where the pipeline stands."""
+        with self.transaction(read_only=True) as connection:
+            owner = connection.execute(select(LEASE.c.owner).where(LEASE.c.pipeline == pipeline)).scalar()
+            return owner == _OWNER
+
+    def enter(
+        self, standings: Sequence[Standing], entries: Sequence[Entry], given_up: Sequence[CheckpointRecord] = ()
+    ) -> None:
+        """All of it in one transaction, older snapshots first: the first to have a file is its creator. ``given_up``:
+        what is entered as ABORTED, with its reason, and so is the orphan sweep's.
+
+        Raises ConflictError: ``catalog-changed`` if somebody worked on a pipeline meanwhile, ``file-changed``,
+        ``file-condemned``."""
+        now_ms = self.clock()
+        with self.transaction("rebuild") as connection:
+            for standing in sorted(standings, key=lambda s: s.head.pipeline):
+                _check_unchanged(connection, standing, now_ms)
+            for entry in sorted(entries, key=lambda e: (e.record.created_at_ms, e.record.checkpoint_id)):
+                _enter(connection, entry, now_ms)
+            for record in given_up:
+                _give_up(connection, record)
+            for standing in standings:
+                _stand(connection, standing, now_ms)
+
+
+def _check_unchanged(connection: Connection, standing: Standing, now_ms: int) -> None:
+    pipeline = standing.head.pipeline
+    found = leases.lock(connection, pipeline, now_ms)
+    next_id = connection.execute(select(LEASE.c.next_id).where(LEASE.c.pipeline == pipeline)).scalar_one()
+    if (found.epoch, next_id) != (standing.before, standing.before_next_id):
+        raise ConflictError(
+            f"pipeline {pipeline} was worked on while its snapshots were read: nothing was entered",
+            kind="catalog-changed",
+            hint="stop its runs, then rebuild again",
+        )
+
+
+def _enter(connection: Connection, entry: Entry, now_ms: int) -> None:
+    record, facts = entry.record, entry.facts
+    aside = gate.aside(record.reason) if record.state is CheckpointState.QUARANTINED else {}
+    values = {**_values(record), **completed_values(facts, record.created_at_ms), **aside}
+    connection.execute(insert(CHECKPOINT).values(values))
+    place = record.pipeline, record.checkpoint_id
+    if record.kind is SnapshotKind.CHECKPOINT:
+        # A savepoint may be from anywhere: what it says of attempts lets no sweep take another one's files for ended.
+        holdings.open_attempt(connection, *place, facts.attempt, record.created_at_ms)
+        holdings.close_attempts(connection, *place, facts.attempt)
+    holdings.record_files(connection, *place, facts.files, record.owner)
+    gate.insert_results(connection, place, (1, now_ms), entry.results)
+
+
+def _give_up(connection: Connection, record: CheckpointRecord) -> None:
+    values = {**_values(record), "attempt": record.attempt, "reason": record.reason, "failure": record.failure}
+    connection.execute(insert(CHECKPOINT).values({**values, "report": ""}))
+    if record.attempt is not None:
+        place = record.pipeline, record.checkpoint_id
+        holdings.open_attempt(connection, *place, record.attempt, record.created_at_ms)
+        leases.abort_attempts(connection, record.pipeline)
+
+
+def _values(record: CheckpointRecord) -> Values:
+    interval = record.interval
+    return {
+        "pipeline": record.pipeline,
+        "checkpoint_id": record.checkpoint_id,
+        "kind": record.kind,
+        "state": record.state,
+        "owner": record.owner,
+        "epoch": record.epoch,
+        "idempotency_key": record.key,
+        "generation": record.generation,
+        "base": record.base,
+        "interval_start_ms": interval.start_ms if interval else None,
+        "interval_end_ms": interval.end_ms if interval else None,
+        "strategy": record.strategy,
+        "parallelism": record.parallelism,
+        "directory": record.directory,
+        "created_at_ms": record.created_at_ms,
+        "note": record.note,
+    }
+
+
+def _stand(connection: Connection, standing: Standing, now_ms: int) -> None:
+    head = standing.head
+    issued_number(standing.next_id, head.pipeline, "checkpoint id")
+    issued_number(head.epoch, head.pipeline, "epoch")
+    connection.execute(
+        update(LEASE)
+        .where(LEASE.c.pipeline == head.pipeline)
+        .values(
+            epoch=head.epoch,
+            next_id=standing.next_id,
+            generation=head.generation,
+            head=_number(head.head),
+            parallelism=head.parallelism,
+            owner=_OWNER,
+            heartbeat_at_ms=now_ms,
+        )
+    )
+
+
+def _number(checkpoint_id: CheckpointId | None) -> int | None:
+    return None if checkpoint_id is None else int(checkpoint_id)

@@ -1,0 +1,1 @@
+"""The catalog's tables: their columns, rows as values, and what each column may hold."""

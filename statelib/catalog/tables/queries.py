@@ -1,0 +1,87 @@
+"""The catalog's questions, as SELECT statements, and the one that every part of it asks."""
+
+from collections.abc import Collection
+
+from sqlalchemy import Connection, Select, or_, select
+
+from statelib.catalog.tables.rows import to_record
+from statelib.catalog.tables.schema import CHECKPOINT
+from statelib.coordinator.checkpoint_lifecycle import COMMITTED
+from statelib.errors import NotFoundError
+from statelib.model.checkpoint import DataInterval, SnapshotKind
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointRecord, CheckpointState
+
+_C = CHECKPOINT.c
+
+
+def one(pipeline: PipelineName, checkpoint_id: CheckpointId) -> Select[tuple[object, ...]]:
+    return select(CHECKPOINT).where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
+
+
+def listing(
+    pipeline: PipelineName | None, states: Collection[CheckpointState], limit: int | None
+) -> Select[tuple[object, ...]]:
+    """Newest first within a pipeline; no states = all of them."""
+    statement = select(CHECKPOINT).order_by(_C.pipeline, _C.checkpoint_id.desc()).limit(limit)
+    if pipeline is not None:
+        statement = statement.where(_C.pipeline == pipeline)
+    if states:
+        statement = statement.where(_C.state.in_(sorted(states)))
+    return statement
+
+
+def lineage(pipeline: PipelineName, start: CheckpointId) -> Select[tuple[object, ...]]:
+    """``start``, its base, the base's base and so on, as long as a base is older, also where a damaged row says that it
+    is not."""
+    chain = (
+        select(_C.checkpoint_id, _C.base)
+        .where(_C.pipeline == pipeline, _C.checkpoint_id == start)
+        .cte("lineage", recursive=True)
+    )
+    older = select(_C.checkpoint_id, _C.base).where(
+        _C.pipeline == pipeline, _C.checkpoint_id == chain.c.base, chain.c.base < chain.c.checkpoint_id
+    )
+    chain = chain.union_all(older)
+    return (
+        select(CHECKPOINT)
+        .join(chain, chain.c.checkpoint_id == _C.checkpoint_id)
+        .where(_C.pipeline == pipeline)
+        .order_by(_C.checkpoint_id.desc())
+    )
+
+
+def applied(
+    pipeline: PipelineName, head: CheckpointId, interval: DataInterval, key: str | None = None
+) -> Select[tuple[object, ...]]:
+    """What the head's history has of a data interval, or of an idempotency key."""
+    same = (_C.interval_start_ms == interval.start_ms) & (_C.interval_end_ms == interval.end_ms)
+    wanted = same if key is None else or_(same, _C.idempotency_key == key)
+    return lineage(pipeline, head).where(_C.state.in_(COMMITTED), wanted).limit(1)
+
+
+def same_savepoint(pipeline: PipelineName, key: str) -> Select[tuple[object, ...]]:
+    """The savepoint that an earlier request with this key is making, or has made."""
+    return (
+        select(CHECKPOINT)
+        .where(
+            _C.pipeline == pipeline,
+            _C.idempotency_key == key,
+            _C.kind == SnapshotKind.SAVEPOINT,
+            _C.state.in_((CheckpointState.PENDING, CheckpointState.COMPLETED)),
+        )
+        .order_by(_C.checkpoint_id.desc())
+        .limit(1)
+    )
+
+
+def record(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> CheckpointRecord:
+    """One checkpoint; NotFoundError (``no-checkpoint``)."""
+    row = connection.execute(one(pipeline, checkpoint_id)).first()
+    if row is None:
+        raise NotFoundError(
+            f"pipeline {pipeline} has no checkpoint {checkpoint_id}",
+            kind="no-checkpoint",
+            hint="statelib checkpoints list",
+        )
+    return to_record(row)

@@ -1,0 +1,1 @@
+"""What the catalog shows: history, standings, storage in use, verdicts."""

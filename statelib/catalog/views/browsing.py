@@ -1,0 +1,377 @@
+"""The history as people look at it: sorted, filtered and page by page, where every pipeline stands, what the gate said.
+
+Everything here reads, in few statements whose number depends on no number of checkpoints.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, Text, cast, func, literal, or_, select, tuple_
+from sqlalchemy.sql.elements import literal_column
+
+from statelib.catalog.commit.admission import failed_in_a_row
+from statelib.catalog.engine import Transaction
+from statelib.catalog.tables.checking import RowFault, check_rows
+from statelib.catalog.tables.row_checks import checked
+from statelib.catalog.tables.rows import events_of, interval_of
+from statelib.catalog.tables.schema import CHECKPOINT, FILE, LEASE, REF
+from statelib.catalog.views import verdicts
+from statelib.catalog.views.storage_use import StorageUse
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
+from statelib.model.checkpoint import DataInterval, EventCounts
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.quality import GateSummary, QualityResult
+from statelib.model.record import CheckpointState
+
+_C = CHECKPOINT.c
+_DURATION = _C.completed_at_ms - _C.created_at_ms
+SORTS: dict[str, ColumnElement[int]] = {
+    "checkpoint_id": _C.checkpoint_id,
+    "created_at_ms": _C.created_at_ms,
+    "duration_ms": _DURATION,
+    "size_bytes": _C.size_bytes,
+    "uploaded_bytes": _C.uploaded_bytes,
+    "entries": _C.entries,
+    "keys": _C["keys"],
+    "keys_changed": _C.keys_changed,
+}
+"""By what a history can be sorted; what is not known comes last in either direction."""
+MAX_PAGE, MAX_LINEAGE, MAX_HOLDERS, MAX_CHECKS = 500, 200, 20, 1000
+_CHUNK = 500
+_GONE = (CheckpointState.DELETING, CheckpointState.DELETED)
+_PENDING = (_C.state == literal_column("'PENDING'")) & (_C.kind == literal_column("'CHECKPOINT'"))
+"""In the words of the partial index: a bound parameter would keep SQLite from using it."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A checkpoint as the catalog has it. ``kind``, ``state``, ``owner`` and ``failure`` are the stored words, so that
+    one of a later statelib is shown and not refused. ``report``: URI, '' if there is none."""
+
+    pipeline: PipelineName
+    checkpoint_id: CheckpointId
+    kind: str
+    state: str
+    head: bool
+    owner: str
+    strategy: str
+    parallelism: int
+    generation: int
+    base: int | None
+    interval: DataInterval | None
+    created_at_ms: int
+    completed_at_ms: int | None
+    deadline_ms: int | None
+    sync_ms: int | None
+    async_ms: int | None
+    upload_ms: int | None
+    entries: int | None
+    keys: int | None
+    size_bytes: int | None
+    uploaded_bytes: int | None
+    keys_changed: int | None
+    events: EventCounts | None
+    note: str
+    failure: str | None
+    reason: str
+    directory: str
+    report: str
+    begun_by: str
+    gate: GateSummary | None
+
+    @property
+    def duration_ms(self) -> int | None:
+        """From begin to commit."""
+        return None if self.completed_at_ms is None else self.completed_at_ms - self.created_at_ms
+
+
+@dataclass(frozen=True)
+class PageRequest:
+    """Which part of a history. ``states``, ``kinds``: empty = all. ``text`` is looked for in note, reason and failure,
+    and is compared with the id. Raises InvalidRequestError (``bad-page``) where it is none."""
+
+    limit: int = 50
+    offset: int = 0
+    sort: str = "checkpoint_id"
+    descending: bool = True
+    states: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        if self.sort not in SORTS or not 1 <= self.limit <= MAX_PAGE or not 0 <= self.offset < 1 << 31:
+            raise InvalidRequestError(
+                f"page of a history: limit {self.limit}, offset {self.offset}, sort {self.sort!r}: expected 1 to "
+                f"{MAX_PAGE}, 0 or more, one of {', '.join(SORTS)}",
+                kind="bad-page",
+            )
+
+
+@dataclass(frozen=True)
+class Page:
+    """``total``: how many there are on all pages together."""
+
+    total: int
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a pipeline stands. ``quarantined``: checkpoints that the gate has put aside. ``problem``: which row of the
+    pipeline is damaged, '' if none of those that were read is."""
+
+    pipeline: PipelineName
+    generation: int
+    cancelled: bool
+    failures: int
+    quarantined: int
+    head: Entry | None
+    pending: Entry | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """One checkpoint of a lineage."""
+
+    checkpoint_id: CheckpointId
+    kind: str
+    state: str
+    interval: DataInterval | None
+    completed_at_ms: int | None
+
+
+@dataclass(frozen=True)
+class Holders:
+    """Who needs a file. ``created_by`` is an id of the pipeline whose file it is. ``others``: the newest ids of the
+    same pipeline, at most :data:`MAX_HOLDERS` of ``total``, which counts forks too."""
+
+    created_by: CheckpointId
+    others: tuple[CheckpointId, ...]
+    total: int
+
+
+@dataclass(frozen=True)
+class Browsing:
+    """Reached by ``Catalog.browsing``; raises as the catalog does."""
+
+    transaction: Transaction
+    clock: Callable[[], int]
+
+    @property
+    def storage(self) -> StorageUse:
+        """How much storage the pipelines use, and used."""
+        return StorageUse(self.transaction, self.clock)
+
+    def check(self) -> tuple[int, list[RowFault]]:
+        """Look at every row of the catalog; returns how many there are, and what is wrong with them."""
+        with self.transaction(read_only=True) as connection:
+            return check_rows(connection)
+
+    def standings(self, pipelines: Collection[PipelineName]) -> dict[PipelineName, Standing]:
+        """Of those of the pipelines that ever began a checkpoint."""
+        with self.transaction(read_only=True) as connection:
+            leases = connection.execute(_leases(pipelines)).all()
+            heads = select(CHECKPOINT).join(LEASE, _of_lease() & (LEASE.c.head == _C.checkpoint_id))
+            known = LEASE.c.pipeline.in_(pipelines)
+            pending = select(CHECKPOINT).where(_C.pipeline.in_(pipelines), _PENDING)
+            rows = [row for statement in (heads.where(known), pending) for row in connection.execute(statement)]
+            problems: dict[str, str] = {}
+            sound = {row.pipeline for row in _sound(LEASE, leases, problems)}
+            entries = _entries(connection, _sound(CHECKPOINT, rows, problems), {r.pipeline: r.head for r in leases})
+        by_place = {(e.pipeline, e.head): e for e in entries}
+        return {
+            PipelineName(str(row.pipeline)): Standing(
+                PipelineName(str(row.pipeline)),
+                row.generation if row.pipeline in sound else 0,
+                row.cancelled_at_ms is not None,
+                row.failures,
+                row.quarantined,
+                by_place.get((row.pipeline, True)),
+                by_place.get((row.pipeline, False)),
+                problems.get(row.pipeline, ""),
+            )
+            for row in leases
+        }
+
+    def page(self, pipeline: PipelineName, request: PageRequest) -> Page:
+        """One page of a pipeline's history; empty for one that never began a checkpoint."""
+        where = [_C.pipeline == pipeline, *_filters(request)]
+        column = SORTS[request.sort]
+        order = (column.desc() if request.descending else column.asc()).nulls_last()
+        newest = _C.checkpoint_id.desc() if request.descending else _C.checkpoint_id.asc()
+        statement = select(CHECKPOINT).where(*where).order_by(order, newest)
+        with self.transaction(read_only=True) as connection:
+            total = connection.execute(select(func.count()).select_from(CHECKPOINT).where(*where)).scalar_one()
+            rows = connection.execute(statement.limit(request.limit).offset(request.offset)).all()
+            return Page(total, tuple(_entries(connection, rows, _head(connection, pipeline))))
+
+    def entry(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> Entry:
+        """One checkpoint; NotFoundError (``no-checkpoint``)."""
+        statement = select(CHECKPOINT).where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
+        with self.transaction(read_only=True) as connection:
+            rows = connection.execute(statement).all()
+            if not rows:
+                raise NotFoundError(f"pipeline {pipeline} has no checkpoint {checkpoint_id}", kind="no-checkpoint")
+            return _entries(connection, rows, _head(connection, pipeline))[0]
+
+    def begun_by(self, pipeline: PipelineName, prefix: str) -> CheckpointId | None:
+        """The newest checkpoint whose ``begun_by`` starts so; None if there is none."""
+        statement = select(func.max(_C.checkpoint_id)).where(
+            _C.pipeline == pipeline, _C.begun_by.startswith(prefix, autoescape=True)
+        )
+        with self.transaction(read_only=True) as connection:
+            found = connection.execute(statement).scalar_one()
+            return None if found is None else CheckpointId(found)
+
+    def lineage(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> tuple[Ancestor, ...]:
+        """Itself first, then its base and so on, at most :data:`MAX_LINEAGE`."""
+        with self.transaction(read_only=True) as connection:
+            rows = connection.execute(_lineage(pipeline, checkpoint_id)).all()
+            found = (checked(CHECKPOINT, row, any_word=True) for row in rows)
+            return tuple(
+                Ancestor(
+                    CheckpointId(v["checkpoint_id"]),
+                    v["kind"],
+                    v["state"],
+                    interval_of(v["interval_start_ms"], v["interval_end_ms"]),
+                    v["completed_at_ms"],
+                )
+                for v in found
+            )
+
+    def quality(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> tuple[QualityResult, ...]:
+        """What the newest run of the gate found, expectation by expectation."""
+        with self.transaction(read_only=True) as connection:
+            return verdicts.results(connection, pipeline, checkpoint_id, MAX_CHECKS)
+
+    def holders(self, entry: Entry, uris: Sequence[str]) -> dict[str, Holders]:
+        """Who needs the files besides ``entry``; files that the catalog does not know are left out."""
+        found: dict[str, Holders] = {}
+        with self.transaction(read_only=True) as connection:
+            for start in range(0, len(uris), _CHUNK):
+                found |= _holders(connection, entry, uris[start : start + _CHUNK])
+        return found
+
+
+def _sound(
+    table: Table, rows: Sequence[Row[*tuple[Any, ...]]], problems: dict[str, str]
+) -> list[Row[*tuple[Any, ...]]]:
+    """Those of the rows that are not damaged; ``problems`` gets the others, by pipeline."""
+    sound = []
+    for row in rows:
+        try:
+            checked(table, row, any_word=True)
+            sound.append(row)
+        except CorruptStateError as error:
+            problems.setdefault(row.pipeline, error.message)
+    return sound
+
+
+def _leases(pipelines: Collection[PipelineName]) -> Select[*tuple[Any, ...]]:
+    quarantined = (
+        select(func.count())
+        .select_from(CHECKPOINT)
+        .where(_of_lease(), _C.state == literal_column("'QUARANTINED'"))
+        .correlate(LEASE)
+    )
+    failures = failed_in_a_row(LEASE.c.pipeline).correlate(LEASE)
+    return select(
+        LEASE.c.pipeline,
+        LEASE.c.generation,
+        LEASE.c.head,
+        LEASE.c.cancelled_at_ms,
+        failures.scalar_subquery().label("failures"),
+        quarantined.scalar_subquery().label("quarantined"),
+    ).where(LEASE.c.pipeline.in_(pipelines))
+
+
+def _of_lease() -> ColumnElement[bool]:
+    return _C.pipeline == LEASE.c.pipeline
+
+
+def _filters(request: PageRequest) -> list[ColumnElement[bool]]:
+    chosen: list[ColumnElement[bool]] = []
+    if request.states:
+        chosen.append(_C.state.in_(request.states))
+    if request.kinds:
+        chosen.append(_C.kind.in_(request.kinds))
+    if request.text:
+        within = (c.icontains(request.text, autoescape=True) for c in (_C.note, _C.reason, _C.failure))
+        chosen.append(or_(*within, cast(_C.checkpoint_id, Text) == request.text))
+    return chosen
+
+
+def _head(connection: Connection, pipeline: PipelineName) -> dict[str, int | None]:
+    rows = connection.execute(select(LEASE.c.pipeline, LEASE.c.head).where(LEASE.c.pipeline == pipeline))
+    return {row.pipeline: row.head for row in rows}
+
+
+def _entries(
+    connection: Connection, rows: Sequence[Row[*tuple[Any, ...]]], heads: dict[str, int | None]
+) -> list[Entry]:
+    found = verdicts.summaries_of(connection, [(row.pipeline, row.checkpoint_id) for row in rows])
+    return [_entry(row, heads, found.get((row.pipeline, row.checkpoint_id))) for row in rows]
+
+
+def _entry(row: Row[*tuple[Any, ...]], heads: dict[str, int | None], gate: GateSummary | None) -> Entry:
+    values = checked(CHECKPOINT, row, any_word=True)
+    same = {
+        name: values[name] for name in Entry.__dataclass_fields__ if name not in ("head", "interval", "events", "gate")
+    }
+    return Entry(
+        **same,
+        head=heads.get(row.pipeline) == row.checkpoint_id,
+        interval=interval_of(row.interval_start_ms, row.interval_end_ms),
+        events=events_of(row.events_read, row.events_applied, row.events_null_key),
+        gate=gate,
+    )
+
+
+def _lineage(pipeline: PipelineName, start: CheckpointId) -> Select[*tuple[Any, ...]]:
+    chain = (
+        select(_C.checkpoint_id, _C.base, literal(1).label("depth"))
+        .where(_C.pipeline == pipeline, _C.checkpoint_id == start)
+        .cte("chain", recursive=True)
+    )
+    older = select(_C.checkpoint_id, _C.base, chain.c.depth + 1).where(
+        _C.pipeline == pipeline,
+        _C.checkpoint_id == chain.c.base,
+        chain.c.base < chain.c.checkpoint_id,
+        chain.c.depth < MAX_LINEAGE,
+    )
+    chain = chain.union_all(older)
+    columns = (_C.checkpoint_id, _C.kind, _C.state, _C.interval_start_ms, _C.interval_end_ms, _C.completed_at_ms)
+    joined = select(*columns).join(chain, chain.c.checkpoint_id == _C.checkpoint_id)
+    return joined.where(_C.pipeline == pipeline).order_by(chain.c.depth)
+
+
+def _holders(connection: Connection, entry: Entry, uris: Sequence[str]) -> dict[str, Holders]:
+    own = (entry.pipeline, entry.checkpoint_id)
+    other = tuple_(REF.c.pipeline, REF.c.checkpoint_id) != tuple_(literal(own[0]), literal(own[1]))
+    living = (_C.pipeline == REF.c.pipeline) & (_C.checkpoint_id == REF.c.checkpoint_id) & _C.state.not_in(_GONE)
+    newest = ((REF.c.pipeline == own[0]).desc(), REF.c.checkpoint_id.desc())
+    ranked = (
+        select(
+            REF.c.file_id,
+            REF.c.pipeline,
+            REF.c.checkpoint_id,
+            func.count().over(partition_by=REF.c.file_id).label("total"),
+            func.row_number().over(partition_by=REF.c.file_id, order_by=newest).label("place"),
+        )
+        .join(CHECKPOINT, living)
+        .where(REF.c.file_id.in_(uris), other)
+        .subquery()
+    )
+    others: dict[str, list[CheckpointId]] = {}
+    totals: dict[str, int] = {}
+    for row in connection.execute(select(ranked).where(ranked.c.place <= MAX_HOLDERS)):
+        totals[row.file_id] = row.total
+        if row.pipeline == own[0]:
+            others.setdefault(row.file_id, []).append(CheckpointId(row.checkpoint_id))
+    created = connection.execute(select(FILE.c.file_id, FILE.c.created_by).where(FILE.c.file_id.in_(uris)))
+    return {
+        uri: Holders(CheckpointId(by), tuple(sorted(others.get(uri, ()), reverse=True)), totals.get(uri, 0))
+        for uri, by in created
+    }

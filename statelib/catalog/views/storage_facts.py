@@ -1,0 +1,82 @@
+"""What the catalog knows of the files on storage: for the orphan sweep, and to say why a file is there."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select, union
+
+from statelib.catalog.tables.row_checks import checked
+from statelib.catalog.tables.schema import ATTEMPT, CHECKPOINT, FILE, REF
+from statelib.coordinator.orphans import ATTEMPT_PREFIX, Known
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState, Owner
+
+_ENDED = ("WON", "LOST", "ABORTED")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A checkpoint that refers to a file."""
+
+    pipeline: PipelineName
+    checkpoint_id: CheckpointId
+    state: CheckpointState
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """The catalog's row of a file. ``state``: LIVE, CONDEMNED, DELETED."""
+
+    uri: str
+    pipeline: PipelineName
+    size_bytes: int
+    state: str
+    owner: Owner
+    created_by: CheckpointId
+    references: tuple[Reference, ...]
+
+
+def known(connection: Connection, pipeline: PipelineName) -> Known:
+    """What :func:`statelib.coordinator.orphans.classify` needs; all of it from one transaction."""
+    # Files and directories of every pipeline: one pipeline's checkpoint may refer to another's file. What a damaged row
+    # leaves open counts as needed: a file that is not DELETED or is referred to, an attempt that has not ended.
+    stored = select(FILE.c.file_id).where(FILE.c.state != "DELETED")
+    files = connection.execute(union(stored, select(REF.c.file_id))).scalars().all()
+    for own in connection.execute(select(ATTEMPT).where(ATTEMPT.c.pipeline == pipeline)).all():
+        checked(ATTEMPT, own)
+    attempts = [(str(a), state) for a, state in connection.execute(select(ATTEMPT.c.attempt, ATTEMPT.c.state)).all()]
+    rows = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.pipeline == pipeline)).all()
+    places = [checked(CHECKPOINT, row) for row in rows]
+    return Known(
+        files=frozenset(files),
+        open_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state not in _ENDED),
+        ended_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state in _ENDED),
+        checkpoints={
+            v["directory"].rstrip("/"): (CheckpointId(v["checkpoint_id"]), CheckpointState(v["state"])) for v in places
+        },
+    )
+
+
+def file_facts(connection: Connection, uri: str) -> FileFacts | None:
+    """The row of one file, and who refers to it; None where the catalog never recorded it."""
+    row = connection.execute(select(FILE).where(FILE.c.file_id == uri)).first()
+    if row is None:
+        return None
+    held = (
+        select(CHECKPOINT.c.pipeline, CHECKPOINT.c.checkpoint_id, CHECKPOINT.c.state)
+        .join(
+            CHECKPOINT,
+            (CHECKPOINT.c.pipeline == REF.c.pipeline) & (CHECKPOINT.c.checkpoint_id == REF.c.checkpoint_id),
+        )
+        .where(REF.c.file_id == uri)
+        .order_by(REF.c.pipeline, REF.c.checkpoint_id)
+    )
+    holders = [checked(CHECKPOINT, holder) for holder in connection.execute(held).all()]
+    references = tuple(
+        Reference(PipelineName(v["pipeline"]), CheckpointId(v["checkpoint_id"]), CheckpointState(v["state"]))
+        for v in holders
+    )
+    v = checked(FILE, row)
+    return FileFacts(
+        uri, PipelineName(v["pipeline"]), v["size_bytes"], v["state"], Owner(v["owner"]),
+        CheckpointId(v["created_by"]), references,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Snapshots as text for people and as JSON for machines."""

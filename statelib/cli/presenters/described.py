@@ -1,0 +1,280 @@
+"""What ``inspect`` and ``checkpoints show`` say of a snapshot, for machines and for people."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from statelib.cli.output import Column, count, line, size, table
+from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
+from statelib.flows.views.content import Entries, Stream, amounts_of, opaque_types, streams_of
+from statelib.model.amounts import amount
+from statelib.model.checkpoint import OperatorState
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    KeyedStateHandle,
+    SegmentFileStateHandle,
+    materialized_parts,
+)
+from statelib.model.operator_state import OperatorStateMode
+from statelib.model.state import KeyedStateSchema
+from statelib.model.types import VOID, Ttl
+from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.operator_content import left_out, operator_counts
+
+Json = dict[str, Any]
+DRAINED = "drained: its event-time timers have fired and its windows are closed"
+"""Said of a savepoint that stopped its pipeline at the end of event time."""
+
+
+def too_late(state: str, events: int) -> str:
+    """Return the sentence that says how many events of an interval a windowed state did not count."""
+    were = "was too late for its window" if events == 1 else "were too late for their windows"
+    return f"state {state}: {amount(events, 'event')} of this interval {were}"
+
+
+def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
+    """For machines. Of an operator whose state cannot be read, ``unreadable`` says why. ``counted``: read all
+    of it, to count the entries and keys of what has no manifest."""
+    parts = {part.selected: part for part in opened.each_operator()}
+    return {
+        "directory": opened.directory,
+        "checkpoint_id": opened.metadata.checkpoint_id,
+        "metadata_version": opened.metadata.version,
+        "written_by": opened.written_by,
+        "operators": [_operator(opened, o, parts.get(o.operator_id), counted) for o in opened.operators],
+        "left_out": left_out(opened),
+        "late_events": dict(opened.manifest.events.late) if opened.manifest else {},
+        "uploaded_bytes": opened.manifest.uploaded_bytes if opened.manifest else None,
+        "drained": opened.manifest.drained if opened.manifest else False,
+        "restored_from": list(opened.manifest.restored_from) if opened.manifest else [],
+        "files": [
+            {
+                "path": f.path,
+                "size_bytes": f.size_bytes,
+                "crc32c": f"{f.crc32c:08x}",
+                "xxh3": None if f.xxh3 is None else f"{f.xxh3:016x}",
+                "key_groups": str(f.key_group_range),
+                "segments": [{"start": s.start, "size_bytes": s.size_bytes} for s in f.segments],
+            }
+            for f in (opened.manifest.files if opened.manifest else ())
+        ],
+    }
+
+
+def is_damaged(described: Json) -> bool:
+    """Whether bytes of an operator of Flink's contradict themselves; the others are shown all the same."""
+    operators = described["operators"]
+    return any(part.get("damaged") for operator in operators for part in (operator, *operator["operator_states"]))
+
+
+def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | None, counted: bool) -> Json:
+    uid = opened.operator_name(operator)
+    told: Json = {
+        "operator_id": operator.operator_id.hex(),
+        "uid": None if uid == operator.operator_id.hex() else uid,
+        "parallelism": operator.parallelism,
+        "max_parallelism": operator.max_parallelism,
+        "subtasks": [_subtask(i, s.keyed) for i, s in operator.subtasks if s.keyed],
+        "entries_by_key_group": None,
+        "key_type": None,
+        "keys": None,
+        "states": [],
+        "operator_states": _operator_states(opened, operator),
+        "finished": operator.finished,
+        "finished_subtasks": sum(state.finished for _, state in operator.subtasks),
+    }
+    if part is None:
+        return told
+    try:
+        schema = part.schema()
+        found = amounts_of(part, counted=counted)
+    except (UnsupportedError, NotFoundError, InvalidRequestError) as error:  # also files that lie elsewhere now
+        return {**told, "unreadable": error.message}
+    except CorruptStateError as error:
+        if opened.manifest is not None:
+            raise
+        return {**told, "unreadable": error.message, "damaged": True}
+    if found.entries is not None:
+        _add_entries(told, operator, found.entries)
+    return {**told, "key_type": str(schema.key_type), "keys": found.keys, "states": _states(schema, found.entries)}
+
+
+def _subtask(index: int, handle: KeyedStateHandle) -> Json:
+    """``size_bytes``: of all streams, those included that others refer to as well."""
+    streams = list(streams_of(handle))
+    return {
+        "subtask": index,
+        "handle": type(handle).__name__,
+        "materialized": [type(part).__name__ for part in materialized_parts(handle)],
+        "key_groups": str(handle.key_group_range),
+        "size_bytes": sum(stream.handle.size_bytes for stream in streams),
+        "entries": None,
+        "streams": [_stream(stream) for stream in streams],
+    }
+
+
+def _stream(stream: Stream) -> Json:
+    """``start``: of a segment in its file; ``path`` is None for what lies in _metadata itself."""
+    handle = stream.handle
+    return {
+        "role": stream.role,
+        "path": None if isinstance(handle, ByteStreamStateHandle) else handle.path,
+        "size_bytes": handle.size_bytes,
+        "start": handle.start if isinstance(handle, SegmentFileStateHandle) else None,
+    }
+
+
+def _add_entries(told: Json, operator: OperatorState, entries: Entries) -> None:
+    by_group = entries.sum(axis=0)
+    told["entries_by_key_group"] = by_group.tolist()
+    ranges = {i: s.keyed.key_group_range for i, s in operator.subtasks if s.keyed}
+    for subtask in told["subtasks"]:
+        held = ranges[subtask["subtask"]]
+        subtask["entries"] = int(by_group[held.start : held.end + 1].sum())
+
+
+def _operator_states(opened: Checkpoint, operator: OperatorState) -> list[Json]:
+    """Without types and elements where a serializer is not known."""
+    try:
+        counts = operator_counts(opened, operator)
+    except (UnsupportedError, NotFoundError, InvalidRequestError, CorruptStateError) as error:
+        if isinstance(error, CorruptStateError) and opened.manifest is not None:
+            raise
+        modes = {name: mode for _, s in operator.subtasks if s.operator for name, mode, _ in s.operator.states}
+        return [
+            _operator_state(name, OperatorStateMode(mode))
+            | {"unreadable": error.message}
+            | ({"damaged": True} if isinstance(error, CorruptStateError) else {})
+            for name, mode in modes.items()
+        ]
+    return [
+        {
+            "name": descriptor.name,
+            "mode": descriptor.mode.name.lower(),
+            "key_type": str(descriptor.key_type) if descriptor.key_type else None,
+            "value_type": str(descriptor.value_type),
+            "elements": elements,
+            "opaque": [t.serializer for t in opaque_types((descriptor.key_type, descriptor.value_type))],
+        }
+        for descriptor, elements in counts
+    ]
+
+
+def _operator_state(name: str, mode: OperatorStateMode) -> Json:
+    told: Json = {"name": name, "mode": mode.name.lower(), "key_type": None, "value_type": None, "elements": None}
+    return told | {"opaque": []}
+
+
+def _states(schema: KeyedStateSchema, entries: Entries | None) -> list[Json]:
+    """``ttl``: whether each value has the time of its last access; ``opaque``: serializers that only Flink has."""
+    totals = None if entries is None else entries.sum(axis=1).tolist()
+    return [
+        {
+            "name": state.name,
+            "kind": state.kind.value,
+            "user_key_type": str(state.user_key_type) if state.user_key_type else None,
+            "value_type": str(state.value_type),
+            "namespace_type": None if state.namespace_type == VOID else str(state.namespace_type),
+            "entries": None if totals is None else totals[i],
+            "ttl": isinstance(state.value_type, Ttl),
+            "opaque": [t.serializer for t in opaque_types((schema.key_type, state.user_key_type, state.value_type))],
+        }
+        for i, state in enumerate(schema.states)
+    ]
+
+
+def print_snapshot(opened: Checkpoint) -> None:
+    """For people."""
+    told = describe(opened)
+    line(told["directory"])
+    line(
+        f"checkpoint {told['checkpoint_id']}, written by {told['written_by']}, "
+        f"_metadata version {told['metadata_version']}"
+    )
+    for operator in (o for o in told["operators"] if o["subtasks"]):
+        _print_operator(operator)
+    for operator in (o for o in told["operators"] if o["operator_states"]):
+        _print_operator_states(operator)
+    for state, events in told["late_events"].items():
+        line()
+        line(too_late(state, events))
+    if told["files"]:
+        columns = [Column("file"), Column("size", right=True), Column("crc32c"), Column("key groups")]
+        rows = [[f["path"], size(f["size_bytes"]), f["crc32c"], f["key_groups"]] for f in told["files"]]
+        table("Files", columns, rows)
+        if told["uploaded_bytes"] is not None:
+            line(f"written for this checkpoint: {size(told['uploaded_bytes'])}, the rest was there already")
+    if told["drained"]:
+        line(DRAINED)
+    if told["restored_from"]:
+        line(f"its subtasks restored from: {', '.join(told['restored_from'])}")
+    _print_the_rest(told)
+
+
+def _print_the_rest(told: Json) -> None:
+    rest = [f"{_title(o)}, no keyed state" for o in told["operators"] if not o["subtasks"]]
+    for operator in told["operators"]:
+        if operator["finished"] or operator["finished_subtasks"]:
+            finished = "all" if operator["finished"] else count(operator["finished_subtasks"])
+            rest.append(f"{_title(operator)}, {finished} of its subtasks had finished")
+    _print_block(rest)
+    if told["left_out"]:
+        _print_block(["no state that can be read:", *(f"  {text}" for text in told["left_out"])])
+
+
+def _print_block(texts: Sequence[str]) -> None:
+    """Lines of text below an empty one; nothing for none."""
+    for text in ["", *texts] if texts else []:
+        line(text)
+
+
+def _print_operator(operator: Json) -> None:
+    line()
+    line(f"{_title(operator)}, key {operator['key_type'] or 'unknown'}")
+    if operator["uid"]:
+        line(f"  id {operator['operator_id']}")
+    if operator["keys"] is not None:
+        line(f"  {amount(operator['keys'], 'key')}")
+    if "unreadable" in operator:
+        line(f"  states cannot be read: {operator['unreadable']}")
+    else:
+        spaces = any(s["namespace_type"] for s in operator["states"])  # most have none: no column for them
+        columns = [Column("state"), Column("kind"), *([Column("namespace")] if spaces else []), Column("user key")]
+        columns += [Column("value", wraps=True)]
+        rows = [
+            [
+                s["name"],
+                s["kind"],
+                *([s["namespace_type"] or "-"] if spaces else []),
+                s["user_key_type"] or "-",
+                s["value_type"],
+                count(s["entries"]),
+            ]
+            for s in operator["states"]
+        ]
+        table("States", [*columns, Column("entries", right=True)], rows)
+        for state in operator["states"]:
+            if state["opaque"]:
+                line(f"{state['name']}: exported as bytes, only {state['opaque']} and its classes can read them")
+    subtasks = [[str(s["subtask"]), s["key_groups"], s["handle"]] for s in operator["subtasks"]]
+    table("Subtasks", [Column("subtask", right=True), Column("key groups"), Column("handle")], subtasks)
+
+
+def _print_operator_states(operator: Json) -> None:
+    columns = [Column("operator state"), Column("mode"), Column("key"), Column("value", wraps=True)]
+    rows = [
+        [s["name"], s["mode"], s["key_type"] or "-", s["value_type"] or "unknown", count(s["elements"])]
+        for s in operator["operator_states"]
+    ]
+    table(
+        f"Operator state of {operator['uid'] or operator['operator_id']}",
+        [*columns, Column("elements", right=True)],
+        rows,
+    )
+    for state in operator["operator_states"]:
+        if state["opaque"]:
+            line(f"{state['name']}: exported as bytes, only {state['opaque']} and its classes can read them")
+
+
+def _title(operator: Json) -> str:
+    name = operator["uid"] or operator["operator_id"]
+    return f"Operator {name}: parallelism {operator['parallelism']} of {operator['max_parallelism']}"

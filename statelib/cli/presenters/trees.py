@@ -1,0 +1,167 @@
+"""A snapshot as a tree: operators, their states, subtasks and files, and how evenly the key groups are filled."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.measure import Measurement
+from rich.segment import Segments
+from rich.text import Text
+from rich.tree import Tree
+
+from statelib.cli.output import UNBOUNDED, count, line, out, size, width
+from statelib.cli.presenters.described import DRAINED, too_late
+from statelib.model.amounts import amount
+
+Json = dict[str, Any]
+_BARS = " ▁▂▃▄▅▆▇█"
+_BAR, _BUCKETS = 20, 32
+_SKEWED = 2.0
+"""A subtask with this many times the mean is pointed out."""
+_STREAMS = 8
+"""Streams of one subtask that are listed; RocksDB's may be hundreds."""
+
+
+def print_tree(told: Json) -> None:
+    """What :func:`~statelib.cli.presenters.described.describe` says of a snapshot; no word is ever cut."""
+    line(told["directory"])
+    tree = Tree(
+        f"checkpoint {told['checkpoint_id']}, written by {told['written_by']}, "
+        f"_metadata version {told['metadata_version']}"
+    )
+    for operator in told["operators"]:
+        _add_operator(tree, operator)
+    _add_files(tree, told)
+    for state, events in told["late_events"].items():
+        _add(tree, too_late(state, events))
+    if told["drained"]:
+        _add(tree, DRAINED)
+    if told["restored_from"]:
+        _add(tree, f"its subtasks restored from: {', '.join(told['restored_from'])}")
+    if told["left_out"]:
+        branch = _add(tree, "no state that can be read", "yellow")
+        for text in told["left_out"]:
+            _add(branch, text)
+    widths = Measurement.get(out, out.options.update(width=UNBOUNDED), tree)
+    options = out.options.update(width=max(min(width(), widths.maximum), widths.minimum))
+    out.print(Segments(out.render(tree, options)), crop=False, end="")
+
+
+def _add(tree: Tree, text: str, style: str = "") -> Tree:
+    return tree.add(Text(text, style))
+
+
+def _add_operator(tree: Tree, operator: Json) -> None:
+    """Keyed state first, then what is no key's."""
+    name = operator["uid"] or operator["operator_id"]
+    title = f"Operator {name}: parallelism {operator['parallelism']} of {operator['max_parallelism']}"
+    keyed = f", key {operator['key_type'] or 'unknown'}" if operator["subtasks"] else ", no keyed state"
+    branch = _add(tree, title + keyed, "bold")
+    if operator["uid"]:
+        _add(branch, f"id {operator['operator_id']}")
+    if operator["keys"] is not None:
+        _add(branch, amount(operator["keys"], "key"))
+    if operator["finished"] or operator["finished_subtasks"]:
+        finished = "all" if operator["finished"] else count(operator["finished_subtasks"])
+        _add(branch, f"{finished} of its subtasks had finished")
+    if "unreadable" in operator:
+        _add(branch, f"states cannot be read: {operator['unreadable']}", "yellow")
+    for state in operator["states"]:
+        _add_state(branch, state)
+    for state in operator["operator_states"]:
+        _add_operator_state(branch, state)
+    if operator["subtasks"]:
+        _add_subtasks(branch, operator)
+
+
+def _add_state(branch: Tree, state: Json) -> None:
+    entries = "" if state["entries"] is None else f", {amount(state['entries'], 'entry')}"
+    found = _add(branch, f"{state['name']}: {state['kind']}{entries}")
+    for label, key in (("namespace", "namespace_type"), ("user key", "user_key_type")):
+        if state[key]:
+            _add(found, f"{label} {state[key]}")
+    if state["kind"] != "timers":
+        _add(found, f"value {state['value_type']}")
+    if state["ttl"]:
+        _add(found, "expires: each value has the time of its last access")
+    for serializer in state["opaque"]:
+        _add(found, f"opaque: only a Flink job with {serializer} reads it; exported as its bytes", "yellow")
+
+
+def _add_operator_state(branch: Tree, state: Json) -> None:
+    elements = "" if state["elements"] is None else f", {amount(state['elements'], 'element')}"
+    found = _add(branch, f"{state['name']}: operator state, {state['mode']}{elements}")
+    if state["key_type"]:
+        _add(found, f"key {state['key_type']}")
+    _add(found, f"value {state['value_type'] or 'unknown'}")
+    for serializer in state["opaque"]:
+        _add(found, f"opaque: only a Flink job with {serializer} reads it; exported as its bytes", "yellow")
+    if "unreadable" in state:
+        _add(found, f"cannot be read: {state['unreadable']}", "yellow")
+
+
+def _add_subtasks(branch: Tree, operator: Json) -> None:
+    subtasks = operator["subtasks"]
+    counted = operator["entries_by_key_group"] is not None
+    weights = [s["entries"] if counted else s["size_bytes"] for s in subtasks]
+    mean = sum(weights) / operator["parallelism"]
+    title = f"subtasks, by {'entries' if counted else 'bytes'}"
+    if mean and max(weights) >= _SKEWED * mean:
+        title += f": the fullest has {max(weights) / mean:.1f} times the mean"
+    tree = _add(branch, title)
+    digits = len(str(max(s["subtask"] for s in subtasks)))
+    spread = max(len(s["key_groups"]) for s in subtasks)
+    for subtask, weight in zip(subtasks, weights, strict=True):
+        entries = f"{amount(subtask['entries'], 'entry')}, " if counted else ""
+        found = _add(
+            tree,
+            f"{subtask['subtask']:>{digits}} {subtask['key_groups']:<{spread}} {bar(weight, max(weights))} "
+            f"{entries}{size(subtask['size_bytes'])}",
+        )
+        below = ", ".join(subtask["materialized"])
+        _add(found, subtask["handle"] + (f" over {below}" if [subtask["handle"]] != subtask["materialized"] else ""))
+        _add_streams(found, subtask["streams"])
+    if counted:
+        groups = operator["entries_by_key_group"]
+        each = -(-len(groups) // _BUCKETS)
+        title = f"key groups 0-{len(groups) - 1}, {each} a bar, at most {amount(max(groups), 'entry')} in one"
+        _add(_add(branch, title), f"|{histogram(groups)}|")
+
+
+def _add_streams(tree: Tree, streams: Sequence[Json]) -> None:
+    for stream in streams[:_STREAMS]:
+        place = "inline in _metadata" if stream["path"] is None else stream["path"]
+        start = "" if stream["start"] is None else f" from {stream['start']:,}"
+        _add(tree, f"{stream['role']}, {size(stream['size_bytes'])}: {place}{start}")
+    if len(streams) > _STREAMS:
+        rest = streams[_STREAMS:]
+        _add(tree, f"{amount(len(rest), 'more stream')}, {size(sum(s['size_bytes'] for s in rest))}")
+
+
+def _add_files(tree: Tree, told: Json) -> None:
+    if not told["files"]:
+        return
+    total = size(sum(file["size_bytes"] for file in told["files"]))
+    branch = _add(tree, f"files: {len(told['files'])}, {total}", "bold")
+    for file in told["files"]:
+        found = _add(
+            branch, f"{file['path']}: {size(file['size_bytes'])}, crc32c {file['crc32c']}, {file['key_groups']}"
+        )
+        for segment in file["segments"]:
+            end = segment["start"] + segment["size_bytes"]
+            _add(found, f"segment {segment['start']:,} to {end:,}, {size(segment['size_bytes'])}")
+    if told["uploaded_bytes"] is not None:
+        _add(branch, f"written for this checkpoint: {size(told['uploaded_bytes'])}, the rest was there already")
+
+
+def bar(amount: int, most: int) -> str:
+    """``amount`` as a bar, ``most`` as a full one; what is there at all is seen."""
+    filled = 0 if not amount else max(1, round(_BAR * amount / most))
+    return "█" * filled + "·" * (_BAR - filled)
+
+
+def histogram(groups: Sequence[int]) -> str:
+    """One column for so many key groups that there are 32 at most, its height their share of the fullest."""
+    each = -(-len(groups) // _BUCKETS)
+    sums = [sum(groups[at : at + each]) for at in range(0, len(groups), each)]
+    most = max(sums) or 1
+    return "".join(_BARS[-(-s * (len(_BARS) - 1) // most)] for s in sums)

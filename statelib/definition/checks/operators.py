@@ -1,0 +1,41 @@
+"""Checks of the operator states of a pipeline file. Pure: finds problems, never raises."""
+
+from collections.abc import Iterator, Mapping
+
+from statelib.definition.checks.names import name_problems
+from statelib.definition.checks.states import check_type
+from statelib.definition.model import OperatorStateDefinition
+from statelib.definition.problems import Problem, Where
+from statelib.definition.types import KEY_TYPES
+from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
+
+MAX_STATES = 1000
+
+
+def check_operator_states(states: Mapping[str, OperatorStateDefinition], functions: bool) -> Iterator[Problem]:
+    """``functions``: whether any state has a user function; nobody else could use operator state."""
+    where = ("operator_states",)
+    if states and not functions:
+        yield Problem(where, "no state has a 'function', and nothing else can use operator state")
+    if len(states) > MAX_STATES:
+        yield Problem(where, f"expected at most {MAX_STATES}, found {len(states)}")
+    for name, state in states.items():
+        if not name or name.startswith(OWN_STATE_PREFIX):
+            yield Problem((*where, name), f"expected a name that does not start with {OWN_STATE_PREFIX!r}")
+        yield from name_problems(name, (*where, name))
+        yield from _check_members(state, (*where, name))
+
+
+def _check_members(state: OperatorStateDefinition, where: Where) -> Iterator[Problem]:
+    wanted = ("key", "value") if state.mode == "broadcast" else ("element",)
+    for member in ("element", "key", "value"):
+        text: str | None = getattr(state, member)
+        if member not in wanted:
+            if text is not None:
+                yield Problem((*where, member), f"a {state.mode} state has {' and '.join(wanted)} instead")
+        elif text is None:
+            yield Problem(where, f"a {state.mode} state needs {member!r}: a type")
+        elif member == "key" and text not in KEY_TYPES:
+            yield Problem((*where, member), f"expected one of {', '.join(KEY_TYPES)}, found {text!r}")
+        else:
+            yield from check_type(text, (*where, member))

@@ -1,0 +1,185 @@
+"""Checks of one state of a pipeline file. Pure: finds problems, never raises."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from statelib.definition.checks.names import name_problems
+from statelib.definition.checks.time import check_time, is_reference, not_declared
+from statelib.definition.model import FieldDefinition, StateDefinition
+from statelib.definition.problems import Problem, Where, did_you_mean
+from statelib.definition.types import KEY_TYPES, Columns, is_key_type, type_of, undeclarable
+from statelib.errors import StatelibError
+from statelib.functions.aggregates import AGGREGATES, Column, Nulls, accepts
+from statelib.model.types import VOID, Scalar
+
+AGGREGATES_OF_KIND = {"reducing": ("count", "sum", "min", "max"), "list": ("collect", "distinct")}
+"""Kinds that take only some aggregates: a reducing state holds what it reduces, a list its elements."""
+
+
+def check_state(name: str, state: StateDefinition, columns: Columns, key: Sequence[str]) -> Iterator[Problem]:
+    """Everything that one state can have wrong, in the order of the file's keys."""
+    where = ("states", name)
+    if name in ("", "default"):
+        yield Problem(where, "expected a state name other than '' and 'default' (RocksDB's own column family)")
+    elif name.startswith("_timer_state/"):
+        yield Problem(where, "names that begin with _timer_state/ are those of timers")
+    yield from name_problems(name, where)
+    for field_name in state.fields:
+        yield from name_problems(field_name, (*where, "fields", field_name), in_type=True)
+    yield from check_time(state, columns, key, where)
+    yield from _check_shape(state, where)
+    yield from _check_user_key(state, columns, where)
+    if state.function is not None:
+        yield from _check_function(state, key, where)
+        return
+    allowed = AGGREGATES_OF_KIND.get(state.kind, tuple(AGGREGATES))
+    for field_name, field in state.fields.items():
+        yield from _check_aggregate(field, columns, allowed, state.kind, (*where, "fields", field_name))
+    if state.value is not None:
+        yield from _check_aggregate(state.value, columns, allowed, state.kind, (*where, "value"))
+
+
+def _check_shape(state: StateDefinition, where: Where) -> Iterator[Problem]:
+    if state.value is not None and state.fields:
+        yield Problem(where, "expected either 'value' or 'fields', found both")
+    elif state.value is None and not state.fields:
+        wanted = "'value'" if state.kind in AGGREGATES_OF_KIND else "'value' or 'fields'"
+        yield Problem(where, f"expected {wanted}: what the state holds")
+    elif state.fields and state.kind in AGGREGATES_OF_KIND and state.function is None:
+        yield Problem((*where, "fields"), f"a {state.kind} state takes one 'value' instead of fields")
+
+
+def _check_user_key(state: StateDefinition, columns: Columns, where: Where) -> Iterator[Problem]:
+    if state.kind == "map" and state.user_key is None:
+        yield Problem(where, "a map state needs 'user_key': the column whose values are the map's keys")
+    if state.user_key is None:
+        return
+    where = (*where, "user_key")
+    if state.kind != "map":
+        yield Problem(where, f"only a map state has one, not a {state.kind} state")
+    elif state.user_key not in columns:
+        yield not_declared(state.user_key, columns, where)
+    elif not is_key_type(columns[state.user_key]):
+        yield Problem(where, key_type_text(state.user_key, columns))
+
+
+def _check_function(state: StateDefinition, key: Sequence[str], where: Where) -> Iterator[Problem]:
+    if not is_reference(state.function or ""):
+        yield Problem((*where, "function"), f"expected package.module:name, found {state.function!r}")
+    if state.kind != "value":
+        yield Problem((*where, "kind"), f"a function takes a value state, found a {state.kind} state")
+    if state.value is not None:
+        yield Problem((*where, "value"), "a state with a function has 'fields', each with its type")
+    for name, field in state.fields.items():
+        at = (*where, "fields", name)
+        if name in key:
+            yield Problem(at, "is also a key column: the function could not tell them apart")
+        if field.type is None or field.agg is not None:
+            yield Problem(at, "expected a type, as in 'flights: long': the function computes the field")
+        else:
+            yield from check_type(field.type, at)
+
+
+def _check_aggregate(
+    field: FieldDefinition, columns: Columns, allowed: Sequence[str], kind: str, where: Where
+) -> Iterator[Problem]:
+    if field.agg is None:
+        problem = "a type alone is for states with a function; " if field.type else ""
+        yield Problem(where, f"{problem}expected 'agg', one of {', '.join(allowed)}")
+    elif field.agg not in AGGREGATES:
+        meant = did_you_mean(field.agg, allowed)
+        text = f"unknown aggregate {field.agg!r}{meant}; known are {', '.join(allowed)}"
+        yield Problem((*where, "agg"), text)
+    elif field.agg not in allowed:
+        text = f"a {kind} state takes {', '.join(allowed)}, found {field.agg!r}"
+        yield Problem((*where, "agg"), text)
+    else:
+        if field.type is not None:
+            yield Problem((*where, "type"), "follows from the aggregate; leave it out")
+        yield from _check_of(field, field.agg, columns, where)
+        yield from _check_by(field, field.agg, columns, where)
+        yield from _check_nulls(field, field.agg, where)
+        yield from _check_bounds(field, field.agg, where)
+
+
+def _check_of(field: FieldDefinition, agg: str, columns: Columns, where: Where) -> Iterator[Problem]:
+    if field.of is None:
+        if AGGREGATES[agg].column is Column.REQUIRED:
+            yield Problem(where, f"{agg} needs 'of': the column it is computed from")
+        return
+    where = (*where, "of")
+    if field.together or not field.columns:
+        yield from _check_together(field, agg, where)
+    for name in field.columns:
+        if name not in columns:
+            yield not_declared(name, columns, where)
+            continue
+        type_ = columns[name]
+        if type_ is not None and not accepts(agg, type_):
+            takes = ", ".join(AGGREGATES[agg].inputs)
+            yield Problem(where, f"{agg} takes a column of type {takes}; {name} is {type_}")
+
+
+def _check_together(field: FieldDefinition, agg: str, where: Where) -> Iterator[Problem]:
+    """Several columns of one event."""
+    if not AGGREGATES[agg].takes_by:
+        yield Problem(where, f"{agg} takes one column; several columns of one event belong to first and last")
+    elif not field.together:
+        yield Problem(where, "expected a column, or several in brackets, found none")
+    elif len(set(field.together)) < len(field.together):
+        yield Problem(where, f"expected each column once, found {', '.join(field.together)}")
+
+
+def _check_nulls(field: FieldDefinition, agg: str, where: Where) -> Iterator[Problem]:
+    where = (*where, "nulls")
+    if field.nulls is not None and not AGGREGATES[agg].takes_by:
+        yield Problem(where, f"{agg} skips nulls; 'nulls' belongs to first and last")
+    elif field.nulls is Nulls.SKIP and field.together:
+        yield Problem(where, "several columns of one event keep their nulls; name one column in 'of' to skip them")
+
+
+def _check_by(field: FieldDefinition, agg: str, columns: Columns, where: Where) -> Iterator[Problem]:
+    where = (*where, "by")
+    if not AGGREGATES[agg].takes_by:
+        if field.by:
+            yield Problem(where, f"{agg} has no order; 'by' belongs to first and last")
+        return
+    if not field.by:
+        yield Problem(where[:-1], f"{agg} needs 'by': the columns that order the events")
+    if len(set(field.by)) < len(field.by):
+        yield Problem(where, f"expected each column once, found {', '.join(field.by)}")
+    for name in field.by:
+        if name not in columns:
+            yield not_declared(name, columns, where)
+        elif not _is_ordered(columns, name):
+            yield Problem(where, f"events are ordered by scalar columns; {name} is {columns[name]}")
+
+
+def _check_bounds(field: FieldDefinition, agg: str, where: Where) -> Iterator[Problem]:
+    if not AGGREGATES[agg].takes_bounds:
+        if field.bounds:
+            yield Problem((*where, "bounds"), f"{agg} has none; they belong to histogram")
+    elif not field.bounds:
+        yield Problem(where, f"{agg} needs 'bounds': ascending upper bounds, for example [0, 15, 60]")
+    elif any(a >= b for a, b in pairwise(field.bounds)):
+        found = ", ".join(f"{bound:g}" for bound in field.bounds)
+        yield Problem((*where, "bounds"), f"expected ascending numbers, found {found}")
+
+
+def check_type(text: str, where: Where) -> Iterator[Problem]:
+    """A type of which values can be written, restored and exported."""
+    try:
+        problem = undeclarable(type_of(text))
+    except StatelibError as error:
+        problem = error.message
+    if problem:
+        yield Problem(where, problem)
+
+
+def key_type_text(name: str, columns: Columns) -> str:
+    return f"column {name} is {columns[name]}, which cannot be a key; key types are {', '.join(KEY_TYPES)}"
+
+
+def _is_ordered(columns: Columns, name: str) -> bool:
+    type_ = columns[name]
+    return type_ is None or (isinstance(type_, Scalar) and type_ != VOID)

@@ -1,0 +1,91 @@
+"""What the parts of a pipeline file must mean together. Pure: finds problems, never raises."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from statelib.definition.checks.names import name_problems
+from statelib.definition.checks.operators import check_operator_states
+from statelib.definition.checks.quality import check_checks
+from statelib.definition.checks.renames import check_renames
+from statelib.definition.checks.source import check_source
+from statelib.definition.checks.states import check_state, key_type_text
+from statelib.definition.checks.time import not_declared
+from statelib.definition.model import Checkpoint
+from statelib.definition.problems import Problem, did_you_mean
+from statelib.definition.types import Columns, columns_of, is_key_type
+from statelib.errors import StatelibError
+from statelib.model.ids import pipeline_name
+
+if TYPE_CHECKING:
+    from statelib.definition.pipeline import Pipeline
+
+CHANGELOG = "changelog"
+STRATEGIES = {
+    "heap": ("canonical", "full", CHANGELOG),
+    "rocksdb": ("full", "incremental", "canonical", CHANGELOG),
+}
+"""By backend; the first is its default."""
+OF_CHANGELOG = ("materialize_after_bytes", "materialize_after_checkpoints")
+"""Settings that say nothing with another strategy."""
+MAX_KEY_COLUMNS = 25
+"""Flink's largest tuple."""
+
+
+def find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
+    """Every problem of a pipeline whose parts have the right form."""
+    found = list(_find_problems(pipeline))
+    # The columns of a state are known once the states are right.
+    yield from found or check_checks(pipeline)
+
+
+def _find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
+    columns = columns_of(pipeline.source.columns)
+    yield from _check_name(pipeline.name)
+    yield from name_problems(pipeline.uid, ("uid",))
+    yield from check_source(pipeline.source, pipeline.schedule)
+    yield from _check_key(pipeline.key, columns)
+    if not pipeline.states:
+        yield Problem(("states",), "expected at least one state")
+    for name, state in pipeline.states.items():
+        yield from check_state(name, state, columns, pipeline.key)
+    functions = any(state.function is not None for state in pipeline.states.values())
+    yield from check_operator_states(pipeline.operator_states, functions)
+    yield from check_renames(pipeline.states)
+    if pipeline.name in pipeline.renamed_from:
+        yield Problem(("renamed_from",), f"{pipeline.name!r} is the present name")
+    yield from _check_strategy(pipeline.backend, pipeline.checkpoint)
+    if pipeline.parallelism > pipeline.max_parallelism:
+        text = f"{pipeline.parallelism} is more than max_parallelism, {pipeline.max_parallelism}"
+        yield Problem(("parallelism",), text)
+
+
+def _check_name(name: str) -> Iterator[Problem]:
+    try:
+        pipeline_name(name)
+    except StatelibError as error:
+        yield Problem(("name",), error.message)
+
+
+def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:
+    if not 1 <= len(key) <= MAX_KEY_COLUMNS:
+        yield Problem(("key",), f"expected 1 to {MAX_KEY_COLUMNS} columns, found {len(key)}")
+    for i, name in enumerate(key):
+        if name in key[:i]:
+            yield Problem(("key", i), f"column {name!r} is given twice")
+        elif name not in columns:
+            yield not_declared(name, columns, ("key", i))
+        elif not is_key_type(columns[name]):
+            yield Problem(("key", i), key_type_text(name, columns))
+
+
+def _check_strategy(backend: str, checkpoint: Checkpoint) -> Iterator[Problem]:
+    known, strategy = STRATEGIES[backend], checkpoint.strategy
+    if strategy not in known:
+        meant = did_you_mean(strategy, known)
+        text = f"backend {backend} takes {', '.join(known)}, found {strategy!r}{meant}"
+        yield Problem(("checkpoint", "strategy"), text)
+    elif strategy != CHANGELOG:
+        defaults = Checkpoint()
+        for name in OF_CHANGELOG:
+            if getattr(checkpoint, name) != getattr(defaults, name):
+                yield Problem(("checkpoint", name), f"belongs to strategy: {CHANGELOG}, found {strategy}")

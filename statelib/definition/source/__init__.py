@@ -1,0 +1,1 @@
+"""Where the events of a data interval lie, and when they are complete."""

@@ -1,0 +1,151 @@
+"""How a pipeline, as it is defined now, goes on from an older snapshot: which operator of it is its own, and what
+becomes of each state."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError
+from statelib.flows.wiring import Deployment
+from statelib.formats.metadata.operator_id import operator_id
+from statelib.model.amounts import amount
+from statelib.model.checkpoint import OperatorState
+from statelib.model.operator_state import OperatorStateDescriptor
+from statelib.model.record import CheckpointState, PipelineHead
+from statelib.model.state import KeyCounts
+from statelib.restore.operator import OperatorEvolution, OperatorRestoreSource, evolve_operator
+from statelib.restore.plan import RestoreSource, check_backend
+from statelib.restore.schemas.evolution import Evolution, evolve
+from statelib.restore.schemas.matching import describe
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """``opened``: the snapshot with the pipeline's own operator selected; ``others``: operators with state
+    that no one restores, by name."""
+
+    opened: Checkpoint
+    backend: str
+    evolution: Evolution
+    others: tuple[str, ...]
+    allow_non_restored: bool
+    operator_states: tuple[OperatorStateDescriptor, ...] = ()
+
+    @cached_property
+    def operator_evolution(self) -> OperatorEvolution:
+        """What becomes of each operator state; the headers of the stored streams are read once."""
+        reader, subtasks = self.opened.reader(), self.opened.keyed_operator().subtasks
+        handles = (state.operator for _, state in subtasks if state.operator is not None)
+        streams = (OperatorRestoreSource(handle, reader).open() for handle in handles)
+        return evolve_operator(self.operator_states, streams)
+
+    def check(self) -> "Continuation":
+        """Return itself, once it is sure that all can be restored, or may be left out.
+
+        Raises InvalidRequestError: ``backend-changed``, ``state-schema-changed``, ``non-restored-state`` naming states
+        or operators."""
+        check_backend(self.backend, self.opened.handles(), self.opened.directory)
+        self.evolution.check(allow_non_restored=self.allow_non_restored)
+        self.operator_evolution.check(allow_non_restored=self.allow_non_restored)
+        if self.others and not self.allow_non_restored:
+            raise InvalidRequestError(
+                f"{self.opened.directory}: state of the operators {', '.join(self.others)} belongs to no state of the"
+                " pipeline",
+                kind="non-restored-state",
+                hint="'allow_non_restored_state: true' in the pipeline file leaves it out",
+            )
+        return self
+
+    def sources(self) -> tuple[RestoreSource, ...]:
+        """What to restore from, as :meth:`Checkpoint.sources`."""
+        return tuple(replace(s, allow_non_restored=self.allow_non_restored) for s in self.opened.sources())
+
+    def keys(self, counted: KeyCounts | None) -> KeyCounts | None:
+        """How many keys are restored: what the manifest tells, else ``counted``. None where neither is known, or where
+        states are left out that have entries: their keys may be in no other state."""
+        manifest = self.opened.manifest
+        if manifest is None:
+            return None
+        sizes = zip(self.evolution.found.states, manifest.statistics, strict=True)
+        lost = any(s.total_entries for state, s in sizes if state.name in self.evolution.non_restored)
+        return None if lost else manifest.keys or counted
+
+    def resolutions(self) -> tuple[str, ...]:
+        """Return one line per state of the pipeline."""
+        return (*map(str, self.evolution.resolutions), *self.operator_evolution.resolutions())
+
+    def non_restored(self) -> tuple[str, ...]:
+        """Return one line per state or operator that is left out, with its entries where they are known."""
+        schema, manifest = self.evolution.found, self.opened.manifest
+        entries = {} if manifest is None else {
+            d.name: f", {amount(s.total_entries, 'entry')}"
+            for d, s in zip(schema.states, manifest.statistics, strict=True)
+        }  # fmt: skip
+        states = (f"state {n!r} ({describe(schema.state(n))}){entries.get(n, '')}" for n in self.evolution.non_restored)
+        return (*states, *self.operator_evolution.non_restored(), *(f"operator {name}" for name in self.others))
+
+
+def continuation(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
+    """Match the snapshot with the pipeline; judges nothing but what concerns all states.
+
+    Raises InvalidRequestError: ``other-operator`` if none of the snapshot's operators is the pipeline's,
+    ``max-parallelism-changed``, ``state-schema-changed`` for another key type."""
+    own = _own_operator(pipeline, opened)
+    selected = replace(opened, selected=own.operator_id)
+    if own.max_parallelism != pipeline.max_parallelism:
+        raise InvalidRequestError(
+            f"{opened.directory} was written with max_parallelism {own.max_parallelism}, "
+            f"pipeline {pipeline.name} has {pipeline.max_parallelism}: key groups cannot be moved between the two",
+            kind="max-parallelism-changed",
+            hint="set max_parallelism back; it is fixed for the life of a state",
+        )
+    others = tuple(opened.operator_name(o) for o in opened.operators if o is not own and _has_state(o))
+    return Continuation(
+        selected,
+        pipeline.backend,
+        evolve(pipeline.schema(), selected.schema()),
+        others,
+        pipeline.allow_non_restored_state,
+        pipeline.operator_descriptors(),
+    )
+
+
+def continued_head(deployment: Deployment, pipeline: Pipeline, head: PipelineHead) -> Continuation | None:
+    """Return how the pipeline, as it is defined now, goes on from its head. None without a head, or with one that is
+    not COMPLETED: the catalog refuses to begin there, and says what to do.
+
+    Raises as :func:`continuation` and :meth:`Continuation.check`."""
+    record = None if head.head is None else deployment.catalog().get(head.pipeline, head.head)
+    if record is None or record.state is not CheckpointState.COMPLETED:
+        return None
+    opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+    return continuation(pipeline, opened).check()
+
+
+def own_operator_id(pipeline: Pipeline) -> bytes:
+    """The id under which the pipeline's state is written: ``uid_hash`` if given, else that of its uid."""
+    return bytes.fromhex(pipeline.uid_hash) or operator_id(own_uid(pipeline))
+
+
+def own_uid(pipeline: Pipeline) -> str:
+    return pipeline.uid or pipeline.name
+
+
+def _own_operator(pipeline: Pipeline, opened: Checkpoint) -> OperatorState:
+    former = (operator_id(name) for name in (own_uid(pipeline), *pipeline.renamed_from))
+    there = {operator.operator_id: operator for operator in opened.operators}
+    for known in (own_operator_id(pipeline), *former):
+        if known in there:
+            return there[known]
+    names = ", ".join(map(opened.operator_name, opened.operators)) or "none"
+    raise InvalidRequestError(
+        f"{opened.directory}: no operator has the uid {own_uid(pipeline)!r} of pipeline {pipeline.name}; there are"
+        f" {names}",
+        kind="other-operator",
+        hint="say in the pipeline file what it was: 'renamed_from' (a name or uid), or 'uid_hash' (an id)",
+    )
+
+
+def _has_state(operator: OperatorState) -> bool:
+    return any(state.keyed or state.operator or state.raw_keyed or state.raw_operator for _, state in operator.subtasks)

@@ -1,0 +1,207 @@
+"""What the pipeline's own ``checks`` need to know: collected once the checkpoint is known to be whole."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from statelib.definition.checks.quality import split_field
+from statelib.definition.expectations import EXPECTATIONS, class_name
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.quality import Drift
+from statelib.errors import StatelibError
+from statelib.flows.checkpoint.live_state import rehearse_subtask
+from statelib.flows.checkpoint.snapshot import lay_out
+from statelib.flows.checkpoint.state_sample import Chosen, choose, sample
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import CheckpointManifest, SnapshotKind
+from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.quality.facts import (
+    CheckpointFacts,
+    Comparison,
+    RehearsedRange,
+    StateSample,
+    Trend,
+    UserExpectation,
+)
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.storage.registry import new_attempt
+
+
+def with_checks(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    facts: CheckpointFacts,
+    opened: Checkpoint,
+    lineage: Sequence[CheckpointRecord],
+) -> CheckpointFacts:
+    """The facts, and what the pipeline's checks ask for besides. ``lineage``: as in ``collect_facts``.
+
+    A savepoint is a copy of a state that was judged when its checkpoint was registered: it is not judged again. Nor
+    is anything whose content is not what was recorded."""
+    manifest = facts.manifest
+    if facts.record.kind is SnapshotKind.SAVEPOINT or manifest is None or not _is_sound(facts, manifest):
+        return facts
+    checks = pipeline.checks
+    history = _history(lineage, checks.drift.history)
+    samples = dict(_samples(deployment, pipeline, opened, manifest))
+    return replace(
+        facts,
+        trends=tuple(_trends(deployment, checks.drift, history, opened, manifest)),
+        comparisons=tuple(_comparisons(deployment, pipeline, history[-1:], samples)),
+        samples=samples,
+        expectations=tuple(_expectations(pipeline)),
+        rehearsal=_rehearsal(deployment, pipeline, facts.record, opened, len(lineage)),
+    )
+
+
+def _is_sound(facts: CheckpointFacts, manifest: CheckpointManifest) -> bool:
+    """Whether it holds what it says it holds."""
+    read = facts.read_back
+    if read is None or not len(read) == len(manifest.statistics) == len(manifest.schema.states):
+        return False
+    return all(a.same_content(b) for a, b in zip(read, manifest.statistics, strict=True))
+
+
+def _history(lineage: Sequence[CheckpointRecord], length: int) -> list[CheckpointRecord]:
+    """The checkpoints it was built on that are still there, oldest first; savepoints hold the same state once more."""
+    there = [r for r in lineage if r.state is CheckpointState.COMPLETED]
+    return there[:length][::-1]
+
+
+def _trends(
+    deployment: Deployment,
+    drift: Drift,
+    history: list[CheckpointRecord],
+    opened: Checkpoint,
+    manifest: CheckpointManifest,
+) -> Iterator[Trend]:
+    size, entries = drift.size_bytes, drift.entries
+    if size is not None:
+        before = tuple(r.size_bytes for r in history if r.size_bytes is not None)
+        found = opened.metadata_size_bytes + sum(f.size_bytes for f in manifest.files)
+        yield Trend("size_bytes", "checkpoint", before, found, size.most, size.level)
+    if entries is not None:
+        past = [_entries_by_state(_open(deployment, r)) for r in history]
+        for state, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
+            names = (state.name, *state.renamed_from)
+            before = tuple(found[name] for found in past for name in names if name in found)
+            yield Trend("entries", state.name, before, statistics.total_entries, entries.most, entries.level)
+
+
+def _entries_by_state(opened: Checkpoint | None) -> dict[str, int]:
+    manifest = opened.manifest if opened else None
+    if manifest is None:
+        return {}
+    pairs = zip(manifest.schema.states, manifest.statistics, strict=True)
+    return {state.name: statistics.total_entries for state, statistics in pairs}
+
+
+def _open(deployment: Deployment, record: CheckpointRecord) -> Checkpoint | None:
+    """One that cannot be read is not what is judged here: ``statelib verify`` is for that."""
+    try:
+        return open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+    except StatelibError:
+        return None
+
+
+def _samples(
+    deployment: Deployment, pipeline: Pipeline, opened: Checkpoint, manifest: CheckpointManifest
+) -> Iterator[tuple[str, StateSample]]:
+    """Of the states that checks name."""
+    checks = pipeline.checks
+    wanted = {e.state for e in checks.expectations}
+    wanted |= {split_field(name, pipeline.states)[0] for name in (*checks.drift.null_rate, *checks.drift.distribution)}
+    for state, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
+        if state.name in wanted:
+            chosen = choose(statistics, checks.sample_rows)
+            yield state.name, sample(opened, state.name, pipeline.key, chosen, deployment.scratch())
+
+
+def _comparisons(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    last: list[CheckpointRecord],
+    samples: Mapping[str, StateSample],
+) -> Iterator[Comparison]:
+    drift = pipeline.checks.drift
+    rules = [("null_rate", name, rule.most, rule.level) for name, rule in drift.null_rate.items()]
+    rules += [("distribution", name, rule.psi, rule.level) for name, rule in drift.distribution.items()]
+    if not rules:
+        return
+    base = _open(deployment, last[0]) if last else None
+    before: dict[str, StateSample | None] = {}
+    for measure, name, most, level in rules:
+        state, column = split_field(name, pipeline.states)
+        now = samples.get(state)
+        if now is None or column not in now.table.column_names:  # the file has changed since it was taken
+            yield Comparison(measure, name, None, pa.chunked_array([], pa.null()), most, level)
+            continue
+        if state not in before:
+            before[state] = _base_sample(deployment, pipeline, base, now)
+        then = before[state]
+        there = then is not None and column in then.table.column_names
+        found = then.table[column] if then is not None and there else None
+        note = f"state {state}: {now.note}" if now.note else ""
+        yield Comparison(measure, name, found, now.table[column], most, level, note)
+
+
+def _base_sample(
+    deployment: Deployment, pipeline: Pipeline, base: Checkpoint | None, now: StateSample
+) -> StateSample | None:
+    """The base's entries of the same key groups; None where it has no such state, or cannot be read."""
+    if base is None or base.manifest is None:
+        return None
+    known = {descriptor.name for descriptor in base.manifest.schema.states}
+    names = [name for name in (now.state, *pipeline.states[now.state].renamed_from) if name in known]
+    if not names:
+        return None
+    chosen = Chosen(now.key_groups, pipeline.checks.sample_rows)
+    try:
+        return sample(base, names[0], pipeline.key, chosen, deployment.scratch())
+    except StatelibError:
+        return None
+
+
+def _expectations(pipeline: Pipeline) -> Iterator[UserExpectation]:
+    for wanted in pipeline.checks.expectations:
+        yield UserExpectation(
+            state=wanted.state,
+            library_name=class_name(wanted.expect),
+            said=wanted.describe(),
+            parameters=wanted.parameters,
+            severity=wanted.level,
+            needs_all_rows=EXPECTATIONS[wanted.expect].all_rows,
+        )
+
+
+def _rehearsal(
+    deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord, opened: Checkpoint, before: int
+) -> tuple[RehearsedRange, ...] | None:
+    """Restore it on trial if its turn has come; None if it has not. How many came ``before`` is counted in the history,
+    so that a repeated run of the gate decides the same."""
+    every = pipeline.checks.rehearse_every
+    if every is None or (before + 1) % every:
+        return None
+    return rehearse_here(deployment, pipeline, opened, record.parallelism)
+
+
+def rehearse_here(
+    deployment: Deployment, pipeline: Pipeline, opened: Checkpoint, parallelism: int
+) -> tuple[RehearsedRange, ...]:
+    """Restore it in this process, one subtask after the other, as the next run would; each is gone before the next."""
+    attempt = new_attempt()
+    try:
+        layout = lay_out(opened, parallelism, pipeline)
+    except StatelibError as error:
+        return (RehearsedRange(0, "all", 0, f"{error.kind}: {error.message}"),)
+    found = []
+    for subtask, key_groups in enumerate(layout.ranges):
+        problem, entries = "", 0
+        try:
+            read = rehearse_subtask(pipeline, deployment, layout, subtask, attempt)
+            entries = sum(statistics.total_entries for statistics in read)
+        except StatelibError as error:
+            problem = f"{error.kind}: {error.message}"
+        found.append(RehearsedRange(subtask, str(key_groups), entries, problem))
+    return tuple(found)

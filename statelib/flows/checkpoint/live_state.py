@@ -1,0 +1,51 @@
+"""Live state of one subtask, restored for a moment: by a task that goes on with it, or on trial."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.definition.pipeline import Pipeline
+from statelib.flows.checkpoint.snapshot import RestoreLayout
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import AttemptId
+from statelib.model.state import StateStatistics
+from statelib.restore.check import check_content
+from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.operator import restore_operator
+from statelib.storage.local.scratch import scratch_directory
+
+
+@contextmanager
+def live_backend(
+    pipeline: Pipeline, deployment: Deployment, layout: RestoreLayout, subtask: int, attempt: AttemptId
+) -> Iterator[KeyedStateBackend]:
+    """The subtask's state, restored into a scratch directory that is gone afterwards; what killed
+    tasks left on this host is removed."""
+    with scratch_directory(deployment.scratch(), f"{pipeline.name}-{attempt}") as directory:
+        backend = _restore(pipeline, layout, subtask, f"{directory}/db", attempt)
+        try:
+            yield backend
+        finally:
+            backend.close()
+
+
+def rehearse_subtask(
+    pipeline: Pipeline, deployment: Deployment, layout: RestoreLayout, subtask: int, attempt: AttemptId
+) -> tuple[StateStatistics, ...]:
+    """Restore a subtask's part, read all of it, and let go of it again; returns what was read.
+
+    Raises CorruptStateError (``restore-mismatch`` and those of the formats), InvalidRequestError
+    (``state-schema-changed``)."""
+    with live_backend(pipeline, deployment, layout, subtask, attempt) as backend:
+        check_content(backend)
+        restore_operator(layout.operator_states, layout.operator_sources[subtask])
+        return backend.statistics()
+
+
+def _restore(
+    pipeline: Pipeline, layout: RestoreLayout, subtask: int, directory: str, uid: AttemptId
+) -> KeyedStateBackend:
+    sources = layout.sources[subtask]
+    if pipeline.backend == "heap":
+        return restore_heap(layout.schema, layout.ranges[subtask], sources)
+    return restore_rocksdb(layout.schema, layout.ranges[subtask], sources, directory, uid)

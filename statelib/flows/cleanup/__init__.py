@@ -1,0 +1,1 @@
+"""Retention, deletion and the sweep of orphans."""

@@ -1,0 +1,1 @@
+"""A lost or outdated catalog is made again from what lies on storage."""

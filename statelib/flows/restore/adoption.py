@@ -1,0 +1,38 @@
+"""Bring a snapshot that lies on storage, but not in the catalog, into the catalog."""
+
+from statelib.errors import UnsupportedError
+from statelib.flows.checkpoint.steps import commit_facts
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointRecord
+from statelib.savepoints.held_files import check_files
+from statelib.savepoints.opened import Checkpoint
+
+
+def adopt_snapshot(deployment: Deployment, pipeline: PipelineName, opened: Checkpoint) -> CheckpointRecord:
+    """Register the snapshot under a new id. Its files stay its user's until a restore claims them.
+
+    Raises UnsupportedError (``foreign-snapshot``) for one that statelib did not write.
+    """
+    check_adoptable(pipeline, opened)
+    assert opened.manifest is not None
+    return deployment.catalog().import_savepoint(
+        pipeline,
+        directory=opened.directory,
+        strategy=opened.manifest.strategy,
+        parallelism=opened.keyed_operator().parallelism,
+        interval=opened.manifest.position.interval,
+        facts=commit_facts(opened, ""),
+    )
+
+
+def check_adoptable(pipeline: PipelineName, opened: Checkpoint) -> None:
+    """Raise UnsupportedError (``foreign-snapshot``), or as :func:`~statelib.savepoints.held_files.check_files` does,
+    for a snapshot that could not be registered."""
+    if opened.manifest is None:
+        raise UnsupportedError(
+            f"{opened.directory} has no statelib manifest: it cannot become the head of pipeline {pipeline}",
+            kind="foreign-snapshot",
+            hint="statelib inspect and statelib export read it",
+        )
+    check_files(opened)

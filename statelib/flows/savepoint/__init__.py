@@ -1,0 +1,1 @@
+"""Savepoints, forks, and first states that come from elsewhere."""

@@ -1,0 +1,211 @@
+"""The fork story: a new pipeline begins with the state of another one's checkpoint, without copying it.
+
+The fork gets a first checkpoint of its own: a ``_metadata`` whose handles name the other pipeline's files where they
+lie, and rows that refer to them, so that gc keeps them as long as the fork needs them, whatever becomes of the source.
+A pin holds the source until those rows are there. Whatever fails leaves a pending checkpoint, as any begin does.
+"""
+
+from dataclasses import fields, is_dataclass, replace
+from typing import TypeVar
+
+from statelib.catalog.catalog import Catalog
+from statelib.crash_points import crash_point
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
+from statelib.flows.checkpoint.continuation import own_operator_id, own_uid
+from statelib.flows.checkpoint.quarantine import check_not_quarantined
+from statelib.flows.checkpoint.snapshot import lay_out
+from statelib.flows.checkpoint.steps import commit_facts
+from statelib.flows.restore.steps import HOLD_MS, check_state
+from statelib.flows.views.inspection import verify
+from statelib.flows.wiring import Deployment, now_ms
+from statelib.formats.manifest.trailer import append_manifest
+from statelib.formats.metadata.metadata_file import encode_metadata
+from statelib.model.checkpoint import (
+    CheckpointManifest,
+    CheckpointMetadata,
+    DataInterval,
+    Origin,
+    SnapshotKind,
+)
+from statelib.model.handles import (
+    ChangelogStateBackendHandleImpl,
+    FileStateHandle,
+    IncrementalRemoteKeyedStateHandle,
+    RelativeFileStateHandle,
+    SegmentFileStateHandle,
+)
+from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState
+from statelib.savepoints.opened import Checkpoint, open_checkpoint, origin_directories
+from statelib.storage.placed_removal import is_below
+from statelib.storage.registry import PLACES, new_attempt
+from statelib.storage.views import StorageReference
+
+T = TypeVar("T")
+
+
+def fork(
+    deployment: Deployment, pipeline: Pipeline, source: CheckpointRecord, owner: str, *, read_data: bool = True
+) -> CheckpointRecord:
+    """Let ``pipeline``, which has no history yet, begin with the state of a COMPLETED checkpoint of another one.
+
+    Returns its first checkpoint; the next run builds on it. ``read_data``: prove the state by reading all of it.
+    Raises InvalidRequestError (``not-completed``, ``same-pipeline``, ``nothing-to-fork``, ``outside-root``, and what a
+    restore raises about schema and backend), ConflictError (``has-history``, ``head-moved``, ``fenced``),
+    UnsupportedError (``foreign-snapshot``), CorruptStateError (``damaged-snapshot``).
+    """
+    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    stood = catalog.head(name)
+    interval, opened = _check(deployment, pipeline, source)
+    holder = f"fork:{name}"
+    catalog.cleanup.pin(source.pipeline, source.checkpoint_id, holder, HOLD_MS)
+    try:
+        request = BeginRequest(
+            pipeline=name,
+            kind=SnapshotKind.CHECKPOINT,
+            interval=interval,
+            strategy=source.strategy,
+            parallelism=opened.keyed_operator().parallelism,
+            owner=owner,
+            key=f"{holder}:{source.pipeline}/{source.checkpoint_id}",
+            note=f"fork of {source.pipeline}/{source.checkpoint_id}",
+            decided_at=stood,
+        )
+        storage = deployment.storage(pipeline)
+        record = catalog.begin(request, lambda number: storage.initialize_location(number).directory)
+        _check_new(name, record.checkpoint_id if record.state is CheckpointState.COMPLETED else None)
+        try:
+            return _complete(deployment, pipeline, opened, record, read_data)
+        except StatelibError as error:
+            catalog.abort(name, record.checkpoint_id, error.message)
+            raise
+    finally:
+        catalog.cleanup.unpin(source.pipeline, holder)
+
+
+def _check(deployment: Deployment, pipeline: Pipeline, source: CheckpointRecord) -> tuple[DataInterval, Checkpoint]:
+    name, called = PipelineName(pipeline.name), f"{source.pipeline}/{source.checkpoint_id}"
+    if name == source.pipeline:
+        raise InvalidRequestError(
+            f"{called} is of {name} itself: expected another pipeline", kind="same-pipeline", hint="statelib restore"
+        )
+    _check_new(name, deployment.catalog().head(name).head)
+    check_not_quarantined(source)
+    if source.state is not CheckpointState.COMPLETED:
+        raise InvalidRequestError(
+            f"{called} is {source.state}: only a COMPLETED checkpoint can be forked", kind="not-completed"
+        )
+    opened = open_checkpoint(source.directory, own=True, storage_root=deployment.storage_root)
+    opened = _as_own(pipeline, opened)
+    check_state(pipeline, opened)
+    lay_out(opened, pipeline.parallelism, pipeline)
+    _check_files(deployment, opened)
+    position = opened.position()
+    if position is None or position.interval is None:
+        raise InvalidRequestError(f"{called} holds the state of no interval yet", kind="nothing-to-fork")
+    return position.interval, opened
+
+
+def _as_own(pipeline: Pipeline, source: Checkpoint) -> Checkpoint:
+    """The source as if the fork had taken it: its state under the fork's own operator."""
+    operator = source.keyed_operator()
+    own = replace(operator, operator_id=own_operator_id(pipeline), uid=own_uid(pipeline))
+    operators = tuple(own if o is operator else o for o in source.operators)
+    return replace(source, metadata=replace(source.metadata, operators=operators))
+
+
+def _check_files(deployment: Deployment, source: Checkpoint) -> None:
+    """The system can keep only what lies in its own storage."""
+    assert source.manifest is not None
+    allowed = origin_directories(deployment.root_uri(), _origins(source.manifest))
+    uris = [PLACES.file_uri(source.directory, f.path) for f in source.manifest.files]
+    elsewhere = [uri for uri in uris if not is_below(uri, allowed)]
+    if elsewhere:
+        raise InvalidRequestError(
+            f"{source.directory} has files outside the checkpoint storage, such as {elsewhere[0]}: "
+            "a fork could lose them",
+            kind="outside-root",
+            hint="fork a checkpoint, or a savepoint that lies in the storage's own savepoints directory",
+        )
+
+
+def _origins(source: CheckpointManifest) -> tuple[Origin, ...]:
+    return (Origin(source.pipeline, source.checkpoint_id), *source.origins)
+
+
+def _check_new(name: PipelineName, head: CheckpointId | None) -> None:
+    if head is not None:
+        raise ConflictError(
+            f"pipeline {name} has a history already, it stands on {name}/{head}: expected a new pipeline",
+            kind="has-history",
+            hint="give the fork a pipeline file with a name of its own",
+        )
+
+
+def _complete(
+    deployment: Deployment, pipeline: Pipeline, source: Checkpoint, record: CheckpointRecord, read_data: bool
+) -> CheckpointRecord:
+    catalog: Catalog = deployment.catalog()
+    attempt = new_attempt()
+    catalog.record_attempt(record.pipeline, record.checkpoint_id, attempt)
+    metadata, manifest = _forked(source, record, attempt)
+    data = append_manifest(encode_metadata(metadata), manifest)
+    there = deployment.storage(pipeline).publish_metadata(StorageReference(record.directory), data)
+    crash_point("fork: published")
+    opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+    problems = verify(opened, read_data=read_data, scratch=deployment.scratch()).problems
+    if problems or there != data:
+        reason = problems[0] if problems else "another attempt published first"
+        raise CorruptStateError(
+            f"fork {record.pipeline}/{record.checkpoint_id} of {source.directory}: {reason}", kind="damaged-snapshot"
+        )
+    return catalog.commit(record.pipeline, record.checkpoint_id, record.epoch, commit_facts(opened, ""))
+
+
+def _forked(
+    source: Checkpoint, record: CheckpointRecord, attempt: AttemptId
+) -> tuple[CheckpointMetadata, CheckpointManifest]:
+    """The source's metadata and manifest, as those of the fork's checkpoint."""
+    old = source.manifest
+    assert old is not None
+    files = tuple(replace(f, path=PLACES.file_uri(source.directory, f.path)) for f in old.files)
+    operator = _absolute(source.keyed_operator(), source.directory, record.checkpoint_id)
+    manifest = replace(
+        old,
+        pipeline=record.pipeline,
+        checkpoint_id=record.checkpoint_id,
+        kind=record.kind,
+        epoch=record.epoch,
+        attempt=attempt,
+        generation=record.generation,
+        base=None,
+        created_at_ms=now_ms(),
+        files=files,
+        origins=_origins(old),
+        sync_ms=0,
+        async_ms=0,
+        upload_ms=0,
+        uploaded_bytes=0,
+        keys_changed=None,
+        restored_from=(),
+        restores=(),
+        uid=operator.uid,
+    )
+    return CheckpointMetadata(record.checkpoint_id, (operator,)), manifest
+
+
+def _absolute(value: T, directory: str, checkpoint_id: CheckpointId) -> T:
+    """A copy of handles, of whatever kind, in which every file has its absolute URI."""
+    if isinstance(value, RelativeFileStateHandle):
+        return FileStateHandle(PLACES.file_uri(directory, value.path), value.size_bytes)  # type: ignore[return-value]
+    if isinstance(value, FileStateHandle | SegmentFileStateHandle):
+        return replace(value, path=PLACES.file_uri(directory, value.path))
+    if isinstance(value, tuple):
+        return tuple(_absolute(item, directory, checkpoint_id) for item in value)  # type: ignore[return-value]
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    found = {f.name: _absolute(getattr(value, f.name), directory, checkpoint_id) for f in fields(value) if f.init}
+    if isinstance(value, IncrementalRemoteKeyedStateHandle | ChangelogStateBackendHandleImpl):
+        found["checkpoint_id"] = checkpoint_id
+    return replace(value, **found)

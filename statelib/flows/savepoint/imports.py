@@ -1,0 +1,63 @@
+"""The import story: the first state of a pipeline comes from elsewhere, as a savepoint without a base."""
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import ConflictError, UnsupportedError
+from statelib.flows.checkpoint.steps import Begun
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import PipelineName
+from statelib.model.record import BeginRequest, CheckpointState
+from statelib.model.state import StateDescriptor, StateKind
+from statelib.model.types import VOID, Row
+
+PLAIN = (StateKind.VALUE, StateKind.LIST, StateKind.MAP, StateKind.REDUCING, StateKind.AGGREGATING)
+
+
+def begin_import(deployment: Deployment, pipeline: Pipeline, source: str, owner: str) -> Begun:
+    """Allocate the savepoint that takes in ``source``; the same import again is the same savepoint.
+
+    Raises ConflictError (``has-state``): an import is not merged into what a pipeline holds."""
+    catalog, name = deployment.catalog(), PipelineName(pipeline.name)
+    head = catalog.head(name)
+    if head.head is not None:
+        raise ConflictError(
+            f"pipeline {name} stands on checkpoint {head.head} already: expected a pipeline without state",
+            kind="has-state",
+            hint="import into a pipeline of another name",
+        )
+    request = BeginRequest(
+        pipeline=name,
+        kind=SnapshotKind.SAVEPOINT,
+        interval=None,
+        strategy="canonical",
+        parallelism=pipeline.parallelism,
+        owner=owner,
+        key=f"import:{source}",
+        note=f"imported from {source}",
+        timeout_ms=pipeline.checkpoint.timeout_s * 1000,
+        decided_at=head,
+    )
+    storage = deployment.storage(pipeline)
+    record = catalog.begin(request, lambda number: storage.initialize_savepoint_location(number, None).directory)
+    return Begun(record.checkpoint_id, record.state is CheckpointState.COMPLETED)
+
+
+def importable(pipeline: Pipeline, state: str) -> StateDescriptor:
+    """The state of that name; InvalidRequestError (``unknown-state``), UnsupportedError (``no-import``) for one
+    with windows, timers or a time to live, of which a foreign store says nothing."""
+    descriptor = pipeline.schema().state(state)
+    if descriptor.kind not in PLAIN or descriptor.namespace_type != VOID or state in pipeline.ttl():
+        raise UnsupportedError(
+            f"{pipeline.name}: state {state!r} has windows, timers or a time to live, of which entries from elsewhere"
+            " say nothing",
+            kind="no-import",
+            hint="import into a state without them, and fill this one from events",
+        )
+    return descriptor
+
+
+def value_fields(descriptor: StateDescriptor) -> tuple[str, ...]:
+    """The fields of an entry's value, which can be filled one by one; none where it is taken as a whole."""
+    if isinstance(descriptor.value_type, Row) and descriptor.kind is not StateKind.LIST:
+        return tuple(part.name for part in descriptor.value_type.fields)
+    return ()

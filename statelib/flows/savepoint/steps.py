@@ -1,0 +1,74 @@
+"""The savepoint story: the head's state, written once more, to where its user wants it, and theirs to delete."""
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.checkpoint.continuation import continued_head
+from statelib.flows.checkpoint.steps import Begun
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.ids import PipelineName
+from statelib.model.record import BeginRequest, CheckpointState
+from statelib.model.termination import StopMode
+
+FORMATS = ("canonical", "native")
+NATIVE = "full"
+"""The strategy of a native savepoint: each backend's own form."""
+
+
+def stop_mode(text: str | None) -> StopMode | None:
+    """Return the mode that ``suspend`` or ``drain`` names, None for ``no``, '' and None.
+
+    Raises InvalidRequestError (``bad-stop``)."""
+    if text in (None, "", "no"):
+        return None
+    try:
+        return StopMode(str(text).upper())
+    except ValueError:
+        raise InvalidRequestError(f"stop {text!r}: expected no, suspend or drain", kind="bad-stop") from None
+
+
+def begin_savepoint(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    *,
+    format: str,  # noqa: A002 - Flink's word for it, and the DAG's param
+    target: str | None,
+    note: str,
+    owner: str,
+    key: str,
+    stop: StopMode | None = None,
+) -> Begun:
+    """Allocate a savepoint of the pipeline's head. ``key`` makes a repeated request the same savepoint.
+
+    ``stop``: the pipeline begins no checkpoint from now on, in the same transaction, as ``flink stop`` does; it goes
+    on if the savepoint fails. Raises InvalidRequestError (``bad-format``, ``pipeline-cancelled``, and what
+    :func:`~statelib.flows.checkpoint.continuation.continued_head` raises), NotFoundError (``no-head``).
+    """
+    if format not in FORMATS:
+        raise InvalidRequestError(f"savepoint format {format!r}: expected one of {FORMATS}", kind="bad-format")
+    catalog = deployment.catalog()
+    name = PipelineName(pipeline.name)
+    head = catalog.head(name)
+    if head.head is None:
+        raise NotFoundError(
+            f"pipeline {name} has no completed checkpoint, hence no state to save",
+            kind="no-head",
+            hint=f"run {name}.checkpoint first",
+        )
+    continued_head(deployment, pipeline, head)
+    request = BeginRequest(
+        pipeline=name,
+        kind=SnapshotKind.SAVEPOINT,
+        interval=None,
+        strategy="canonical" if format == "canonical" else NATIVE,
+        parallelism=head.parallelism or pipeline.parallelism,
+        owner=owner,
+        key=f"savepoint:{key}",
+        target=target,
+        note=note,
+        timeout_ms=pipeline.checkpoint.timeout_s * 1000,
+        stop=stop,
+    )
+    storage = deployment.storage(pipeline)
+    record = catalog.begin(request, lambda number: storage.initialize_savepoint_location(number, target).directory)
+    return Begun(record.checkpoint_id, record.state is CheckpointState.COMPLETED)

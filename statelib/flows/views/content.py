@@ -1,0 +1,79 @@
+"""What a snapshot's keyed state consists of: its streams by what they are, and entries by key group."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from statelib.flows.checkpoint.stored_facts import read_content
+from statelib.model.handles import (
+    ChangelogStateBackendHandleImpl,
+    IncrementalRemoteKeyedStateHandle,
+    KeyedStateHandle,
+    KeyGroupsSavepointStateHandle,
+    StreamStateHandle,
+    log_streams,
+    materialized_parts,
+)
+from statelib.model.types import Opaque
+from statelib.savepoints.opened import Checkpoint
+
+Entries = npt.NDArray[np.int64]
+"""How many entries each state (row) has in each key group (column)."""
+
+
+@dataclass(frozen=True)
+class Amounts:
+    """How much keyed state an operator has; ``keys``: distinct ones. Each is None where nothing tells."""
+
+    entries: Entries | None
+    keys: int | None
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One stream that a handle refers to. ``role``: what it holds."""
+
+    role: str
+    handle: StreamStateHandle
+
+
+def amounts_of(part: Checkpoint, *, counted: bool = False, scratch: str | None = None) -> Amounts:
+    """Return how much the selected operator has: recorded in the manifest, or ``counted`` by reading all of it."""
+    statistics, keys = None, None
+    if counted:
+        content = read_content(part, scratch)
+        statistics, keys = content.statistics, content.keys.total
+    elif part.manifest:
+        statistics, keys = part.manifest.statistics, part.manifest.total_keys
+    if not statistics:
+        return Amounts(None, keys)
+    return Amounts(np.stack([s.entries for s in statistics]).astype(np.int64), keys)
+
+
+def streams_of(handle: KeyedStateHandle) -> Iterator[Stream]:
+    """Every stream of a handle, in the order in which a reader needs them."""
+    for part in materialized_parts(handle):
+        if isinstance(part, IncrementalRemoteKeyedStateHandle):
+            yield Stream("RocksDB meta", part.meta)
+            yield from (Stream(f"RocksDB shared {name}", stream) for name, stream in part.shared)
+            yield from (Stream(f"RocksDB private {name}", stream) for name, stream in part.private)
+        elif isinstance(part, KeyGroupsSavepointStateHandle):
+            yield Stream("canonical", part.stream)
+        else:
+            yield Stream("heap", part.stream)
+    if isinstance(handle, ChangelogStateBackendHandleImpl):
+        yield from (Stream("change log", stream) for stream in log_streams(handle))
+
+
+def opaque_types(type_: object) -> Iterator[Opaque]:
+    """The types within a type whose values only a user's code can read."""
+    if isinstance(type_, Opaque):
+        yield type_
+    elif isinstance(type_, tuple):
+        for item in type_:
+            yield from opaque_types(item)
+    elif is_dataclass(type_):
+        for field in fields(type_):
+            yield from opaque_types(getattr(type_, field.name))

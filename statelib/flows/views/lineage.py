@@ -1,0 +1,113 @@
+"""Where a checkpoint's state came from and what it is: datasets as OpenLineage names them, as plain values."""
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.source.parts import source_parts
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import CheckpointManifest, DataInterval, SnapshotKind
+from statelib.model.moments import moment_of
+from statelib.model.record import CheckpointRecord
+from statelib.model.types import Row, StateType
+from statelib.savepoints.opened import open_checkpoint
+from statelib.telemetry.logs import hidden
+
+
+@dataclass(frozen=True)
+class LineageField:
+    """A column, or a state with the fields of its rows."""
+
+    name: str
+    type: str
+    about: str = ""
+    fields: tuple["LineageField", ...] = ()
+
+
+@dataclass(frozen=True)
+class LineageDataset:
+    """``version``: the checkpoint's id, '' for data without versions. ``rows``: distinct keys of the whole dataset,
+    ``rows_by_field``: entries of each state;
+    ``touched``: events that were read of it, or keys that were changed in it. None: not known."""
+
+    namespace: str
+    name: str
+    fields: tuple[LineageField, ...] = ()
+    version: str = ""
+    rows: int | None = None
+    size_bytes: int | None = None
+    files: int | None = None
+    rows_by_field: tuple[tuple[str, int], ...] = ()
+    touched: int | None = None
+    written_bytes: int | None = None
+    updated_at: str = ""
+
+
+@dataclass(frozen=True)
+class Lineage:
+    inputs: tuple[LineageDataset, ...]
+    outputs: tuple[LineageDataset, ...]
+
+
+def lineage_of(deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord) -> Lineage:
+    """Of a registered checkpoint: the source of its interval, and the state of its base, became this state. A
+    savepoint reads the state only, and writes it to a place of its own.
+
+    Raises what opening the checkpoint raises."""
+    manifest = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root).manifest
+    inputs = [] if record.interval is None else _sources(deployment, pipeline, record, record.interval)
+    if record.base is not None:
+        inputs.append(LineageDataset(*state_name(pipeline.name), version=str(record.base)))
+    return Lineage(tuple(inputs), (_state(pipeline, record, manifest),))
+
+
+def state_name(pipeline: str) -> tuple[str, str]:
+    """Namespace and name; joined, the URI of the asset that the DAG's runs update."""
+    return f"statelib://{pipeline}", "state"
+
+
+def _sources(
+    deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord, interval: DataInterval
+) -> list[LineageDataset]:
+    """A dataset for each path that the interval's events lay under. How many each had is known where it is one."""
+    parts = source_parts(pipeline, deployment.data, interval)
+    columns = tuple(LineageField(name, str(kind)) for name, kind in pipeline.source.columns.items())
+    read = record.events.read if record.events and len(parts) == 1 else None
+    return [LineageDataset(*dataset_name(part.path), fields=columns, touched=read) for part in parts]
+
+
+def dataset_name(path: str) -> tuple[str, str]:
+    """Namespace and name of a path or URI, by OpenLineage's rules: ``file`` and the absolute path, ``s3://bucket`` and
+    the key. Passwords are hidden."""
+    parts = urlsplit(hidden(path))
+    if parts.scheme in ("", "file"):
+        return "file", parts.path
+    scheme = "s3" if parts.scheme in ("s3a", "s3n") else parts.scheme
+    return f"{scheme}://{parts.netloc}", parts.path.lstrip("/") or "/"
+
+
+def _state(pipeline: Pipeline, record: CheckpointRecord, manifest: CheckpointManifest | None) -> LineageDataset:
+    schema, cost = pipeline.schema(), record.measured
+    key = LineageField("key", str(schema.key_type), f"key: {', '.join(pipeline.key)}")
+    states = [LineageField(d.name, str(d.value_type), f"{d.kind} state", _fields(d.value_type)) for d in schema.states]
+    entries = () if manifest is None else zip(manifest.schema.states, manifest.statistics, strict=True)
+    done_ms = record.completed_at_ms
+    own_place = record.kind is SnapshotKind.SAVEPOINT
+    return LineageDataset(
+        *(dataset_name(record.directory) if own_place else state_name(pipeline.name)),
+        fields=(key, *states),
+        version=str(record.checkpoint_id),
+        rows=record.keys,
+        size_bytes=record.size_bytes,
+        files=None if manifest is None else len(manifest.files),
+        rows_by_field=tuple((d.name, s.total_entries) for d, s in entries),
+        touched=cost.keys_changed if cost else None,
+        written_bytes=cost.uploaded_bytes if cost else None,
+        updated_at="" if done_ms is None else moment_of(done_ms).isoformat(),
+    )
+
+
+def _fields(value_type: StateType) -> tuple[LineageField, ...]:
+    if not isinstance(value_type, Row):
+        return ()
+    return tuple(LineageField(f.name, str(f.type), fields=_fields(f.type)) for f in value_type.fields)

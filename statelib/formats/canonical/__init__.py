@@ -1,0 +1,1 @@
+"""The canonical savepoint stream, which belongs to no backend."""

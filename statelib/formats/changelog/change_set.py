@@ -1,0 +1,223 @@
+"""Streams of state changes, as Flink's change log has them: read from anyone, written by ``change_set_encoder``.
+
+A stream is ``u8 compressed``, then change sets; a handle's offset leads to one of them, counted in
+decompressed bytes behind that first one. A set: ``i32 groups``, each ``i32 changes, i32 key group (-1 =
+metadata, always first)`` and the changes, each ``i32 length, bytes``. Only finding the boundaries of
+changes takes a loop, over integers. Source: flink-formats.md section 9 (StateChangeFormat).
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.formats import snappy_framing
+from statelib.formats.keyed.header import MetaKind, header_state, read_meta_info, stored_value_type, timers_key_type
+from statelib.model.amounts import number_of
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import StateDescriptor, StateKind
+from statelib.model.types import StateType
+from statelib.serializers.registry import codec_of
+from statelib.wire.java_objects import read_object
+from statelib.wire.ragged import Bytes, Ragged, gather
+from statelib.wire.reader import Reader
+
+METADATA_GROUP = -1
+META_INFO_VERSIONS = (6, 7)
+_U32 = struct.Struct(">I")
+_OP_AND_STATE = 3
+"""Bytes of the operation and of the state id in front of each change."""
+
+
+class Op(IntEnum):
+    """StateChangeOperation by code."""
+
+    CLEAR = 0
+    SET = 1
+    SET_INTERNAL = 2
+    ADD = 3
+    MERGE_NS = 4
+    ADD_ELEMENT = 5
+    ADD_OR_UPDATE_ELEMENT = 6
+    REMOVE_ELEMENT = 7
+    METADATA = 8
+
+
+@dataclass(frozen=True, eq=False)
+class ChangeSet:
+    """``metadata``: records that bind state ids. Change ``i``, of key group ``key_groups[i]``, is
+    ``data[starts[i]:ends[i]]``."""
+
+    metadata: tuple[memoryview, ...]
+    data: Bytes
+    key_groups: npt.NDArray[np.int32]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ChangeRecords:
+    """Changes of one state in their order: ``ops[i]`` was done to key ``keys[i]`` with ``arguments[i]``."""
+
+    ops: npt.NDArray[np.uint8]
+    key_groups: npt.NDArray[np.int32]
+    keys: Ragged
+    namespaces: Ragged
+    arguments: Ragged
+
+
+def decode_stream(raw: memoryview, what: str) -> Bytes:
+    """The change sets of a stream, decompressed. Raises CorruptStateError (``corrupt-changelog``, and the
+    kinds of Snappy's framing)."""
+    if not len(raw) or raw[0] > 1:
+        raise _corrupt(what, f"expected 0 or 1 in the first byte, found {bytes(raw[:1]).hex() or 'no byte'}")
+    if not raw[0]:
+        return np.frombuffer(raw[1:], np.uint8)
+    data, end = snappy_framing.decompress(raw[1:], what)
+    if end != len(raw) - 1:
+        raise _corrupt(what, f"the compressed changes end at offset {end + 1} of {len(raw)}")
+    return data
+
+
+def decode_change_set(data: Bytes, offset: int, wanted: KeyGroupRange, what: str) -> ChangeSet:
+    """The set at ``offset``, its changes of other key groups left out. Raises CorruptStateError
+    (``corrupt-changelog``) for a set that does not end within the data."""
+    metadata: list[memoryview] = []
+    groups: list[tuple[int, list[int], int]] = []
+    raw = data.data
+    reader = Reader(raw[min(offset, len(data)) :], what)
+    try:
+        for group, count, bounds in read_groups(reader, raw, offset):
+            if group == METADATA_GROUP:
+                metadata += [raw[a + 4 : b] for a, b in pairwise(bounds)]
+            elif group in wanted:
+                groups.append((group, bounds, count))
+    except CorruptStateError as error:
+        raise _corrupt(
+            what, f"the change set at offset {offset} reaches beyond {number_of(len(data), 'byte')} ({error})"
+        ) from error
+    return ChangeSet(
+        tuple(metadata),
+        data,
+        np.repeat(np.array([g for g, _, _ in groups], np.int32), [n for _, _, n in groups]),
+        _joined(bounds[:-1] for _, bounds, _ in groups) + 4,
+        _joined(bounds[1:] for _, bounds, _ in groups),
+    )
+
+
+def change_set_of(changes: Iterable[tuple[int, bytes]], wanted: KeyGroupRange) -> ChangeSet:
+    """As :func:`decode_change_set`, of changes that were kept in memory: (key group or -1, bytes)."""
+    pairs = list(changes)
+    own = [(group, change) for group, change in pairs if group in wanted]
+    lengths = np.array([len(change) for _, change in own], np.int64)
+    ends = np.cumsum(lengths)
+    return ChangeSet(
+        tuple(memoryview(change) for group, change in pairs if group == METADATA_GROUP),
+        np.frombuffer(b"".join(change for _, change in own), np.uint8),
+        np.array([group for group, _ in own], np.int32),
+        ends - lengths,
+        ends,
+    )
+
+
+def read_groups(reader: Reader, raw: memoryview, base: int) -> Iterator[tuple[int, int, list[int]]]:
+    """The groups of the set that the reader stands at: (key group or -1, number of changes, where in ``raw`` each
+    begins and the last ends). ``base``: where in ``raw`` the reader's bytes begin."""
+    for number in range(reader.count(8, "groups")):
+        with reader.part(f"group {number}"):
+            count, group = reader.count(4, "changes"), reader.i32("key group")
+            bounds = _follow(raw, base + reader.offset, count, reader.what)
+            reader.take(bounds[-1] - base - reader.offset, "metadata" if group == METADATA_GROUP else "content")
+        yield group, count, bounds
+
+
+@dataclass(frozen=True)
+class Binding:
+    """The state that a number stands for. ``key_type`` is known from timers only."""
+
+    number: int
+    descriptor: StateDescriptor
+    key_type: StateType | None
+
+
+def read_binding(record: memoryview, what: str) -> Binding:
+    """Of a metadata record: the changes that follow name the state by its number.
+
+    Raises UnsupportedError (``changelog-version`` and what the serializers raise)."""
+    reader = Reader(record, what)
+    if reader.u8() != Op.METADATA:
+        raise _corrupt(what, f"expected metadata, found operation {record[0]}")
+    version = reader.i32()
+    if version not in META_INFO_VERSIONS:
+        raise UnsupportedError(f"{what}: version {version} of a state's metadata", kind="changelog-version")
+    info = read_meta_info(reader)
+    state = header_state(info, None, what)
+    if state.kind is not StateKind.TIMERS:
+        if reader.bool():
+            read_object(reader)  # how its entries expire
+        if reader.bool():
+            reader.take(_size_of(stored_value_type(state), record, reader.offset))
+    number, code = reader.i16(), reader.u8()
+    if reader.remaining or code not in (MetaKind.KEY_VALUE, MetaKind.PRIORITY_QUEUE, 10):
+        raise _corrupt(what, f"state {state.name!r} of type {code}, {reader.remaining} bytes behind its metadata")
+    return Binding(number, state, timers_key_type(info))
+
+
+def state_ids(changes: ChangeSet, what: str) -> npt.NDArray[np.int16]:
+    """The id of the state that each change is about."""
+    if len(changes.starts) and int((changes.ends - changes.starts).min()) < _OP_AND_STATE:
+        raise _corrupt(what, "a change without operation and state")
+    high, low = (changes.data[changes.starts + at].astype(np.int16) for at in (1, 2))
+    return (high << np.int16(8)) | low
+
+
+def records_of(
+    changes: ChangeSet, rows: npt.NDArray[np.int64], key: StateType, descriptor: StateDescriptor
+) -> ChangeRecords:
+    """Those of the changes, all of one state, cut into key, namespace and the rest; of timers, which are keys
+    themselves, all is the rest."""
+    data, starts, ends = changes.data, changes.starts[rows], changes.ends[rows]
+    namespace_at = rest = starts + _OP_AND_STATE
+    if descriptor.kind is not StateKind.TIMERS:
+        namespace_at = codec_of(key).skip(data, starts + _OP_AND_STATE, ends)
+        rest = codec_of(descriptor.namespace_type).skip(data, namespace_at, ends)
+    return ChangeRecords(
+        data[starts],
+        changes.key_groups[rows],
+        gather(data, starts + _OP_AND_STATE, namespace_at - starts - _OP_AND_STATE),
+        gather(data, namespace_at, rest - namespace_at),
+        gather(data, rest, ends - rest),
+    )
+
+
+def _follow(raw: memoryview, at: int, count: int, what: str) -> list[int]:
+    """Where each of ``count`` changes begins, and where the last ends. A negative length points beyond the end.
+
+    Raises CorruptStateError (``corrupt-changelog``)."""
+    bounds = [at]
+    append, unpack = bounds.append, _U32.unpack_from
+    try:
+        for _ in range(count):
+            at += 4 + unpack(raw, at)[0]
+            append(at)
+    except struct.error as error:
+        raise _corrupt(what, f"a change at offset {at} reaches beyond {number_of(len(raw), 'byte')}") from error
+    return bounds
+
+
+def _joined(parts: Iterable[list[int]]) -> npt.NDArray[np.int64]:
+    return np.array([number for part in parts for number in part], np.int64)
+
+
+def _size_of(type_: StateType, record: memoryview, at: int) -> int:
+    data = np.frombuffer(record, np.uint8)
+    return int(codec_of(type_).skip(data, np.array([at]), np.array([len(data)]))[0]) - at
+
+
+def _corrupt(what: str, problem: str) -> CorruptStateError:
+    return CorruptStateError(f"{what}: {problem}", kind="corrupt-changelog", hint="restore an older checkpoint")

@@ -1,0 +1,152 @@
+"""Writing a stream with one change set: the last change of each key of an interval, in Flink's own records.
+
+A changed map entry is an entry of its own there, so only what changed is written; a null in a map,
+which Flink's records of single entries cannot say, is a map with that one entry.
+Source: flink-formats.md section 9 (StateChangeFormat, KvStateChangeLoggerImpl).
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from statelib.formats import snappy_framing
+from statelib.formats.changelog.change_set import META_INFO_VERSIONS, METADATA_GROUP, Op
+from statelib.formats.keyed.header import MetaKind, meta_info_of, stored_value_type, write_meta_info
+from statelib.model.key_groups import prefix_width
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.serializers.containers import SequenceCodec
+from statelib.serializers.heap_values import lists_to_heap
+from statelib.serializers.keys import split_keys
+from statelib.serializers.registry import codec_of
+from statelib.serializers.rows import StateRows, key_groups_of, windows
+from statelib.serializers.spans import fixed, spread
+from statelib.wire.ragged import Ragged, concat, from_fixed, gather, join, offsets_of
+from statelib.wire.writer import Writer
+
+COMPRESSED = b"\1"
+_GROUP = struct.Struct(">ii")
+_COUNT = struct.Struct(">i")
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class ChangedRows:
+    """What the keys of one state became, in ascending key order: ``kept`` is there with its new value, of
+    the keys ``removed`` nothing is left."""
+
+    kept: StateRows
+    removed: Ragged
+
+    def __len__(self) -> int:
+        return len(self.kept) + len(self.removed)
+
+
+def encode_changes(schema: KeyedStateSchema, states: Sequence[ChangedRows]) -> bytes:
+    """The whole stream, compressed; ``states`` in the order of the schema. b'' where nothing changed."""
+    blocks: dict[int, list[tuple[int, memoryview]]] = {}
+    metadata = []
+    for number, (_, changed) in enumerate(zip(schema.states, states, strict=True)):
+        if not len(changed):
+            continue
+        metadata.append(_metadata(schema, number))
+        for removed, rows in ((False, changed.kept), (True, _without_values(changed.removed))):
+            for window in windows(rows):
+                for group, count, block in _blocks(schema, number, window, removed):
+                    blocks.setdefault(group, []).append((count, block))
+    if not metadata:
+        return b""
+    return b"".join((COMPRESSED, *snappy_framing.compress_pieces(_pieces(metadata, blocks))))
+
+
+def _pieces(metadata: Sequence[bytes], blocks: dict[int, list[tuple[int, memoryview]]]) -> Iterator[bytes | memoryview]:
+    """The change set; what has been handed out is let go of."""
+    yield _COUNT.pack(len(blocks) + 1) + _GROUP.pack(len(metadata), METADATA_GROUP)
+    for record in metadata:
+        yield _COUNT.pack(len(record)) + record
+    for group in sorted(blocks):
+        of_group = blocks.pop(group)
+        yield _GROUP.pack(sum(count for count, _ in of_group), group)
+        for _, block in of_group:
+            yield block
+
+
+def _metadata(schema: KeyedStateSchema, number: int) -> bytes:
+    descriptor = schema.states[number]
+    timers = descriptor.kind is StateKind.TIMERS
+    writer = Writer()
+    writer.u8(Op.METADATA)
+    writer.i32(META_INFO_VERSIONS[0])
+    write_meta_info(writer, meta_info_of(descriptor, schema.key_type))
+    if not timers:
+        writer.bool(False)  # no time to live: it is in the serializer
+        writer.bool(False)
+    writer.i16(number)
+    writer.u8(MetaKind.PRIORITY_QUEUE if timers else MetaKind.KEY_VALUE)
+    return writer.getvalue()
+
+
+def _blocks(schema: KeyedStateSchema, number: int, rows: StateRows, removed: bool) -> list[tuple[int, int, memoryview]]:
+    """(key group, number of changes, their bytes) for each key group that has any."""
+    if not len(rows):
+        return []
+    descriptor = schema.states[number]
+    ops, arguments = _changes(schema, descriptor, rows, removed)
+    heads = np.empty((len(rows), 3), np.uint8)
+    heads[:, 0], heads[:, 1], heads[:, 2] = ops, number >> 8, number & 0xFF
+    records = join([from_fixed(heads), *arguments])
+    framed = join([fixed(records.lengths.astype("i4")), records])
+    groups = key_groups_of(rows.keys, prefix_width(schema.max_parallelism))
+    found, firsts, counts = np.unique(groups, return_index=True, return_counts=True)
+    view = framed.data.data
+    starts, stops = framed.offsets[firsts].tolist(), framed.offsets[firsts + counts].tolist()
+    return [
+        (group, count, view[start:stop])
+        for group, count, start, stop in zip(found.tolist(), counts.tolist(), starts, stops, strict=True)
+    ]
+
+
+def _changes(
+    schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows, removed: bool
+) -> tuple[npt.NDArray[np.uint8] | int, list[Ragged]]:
+    """The operation on each row, and what follows its state id."""
+    if descriptor.kind is not StateKind.TIMERS:
+        keys = split_keys(schema, descriptor, rows.keys)
+        ops, arguments = _arguments(descriptor, rows, keys.user_keys, removed)
+        return ops, [keys.keys, keys.namespaces, *arguments]
+    width = prefix_width(schema.max_parallelism)
+    timers = gather(rows.keys.data, rows.keys.starts + width, rows.keys.lengths - width)
+    if removed:
+        return Op.REMOVE_ELEMENT, [timers]
+    return Op.ADD_ELEMENT, [fixed(np.ones(len(rows), "i4")), timers]
+
+
+def _arguments(
+    descriptor: StateDescriptor, rows: StateRows, user_keys: Ragged | None, removed: bool
+) -> tuple[npt.NDArray[np.uint8] | int, list[Ragged]]:
+    """The operation on each row, and what follows its key and namespace."""
+    if user_keys is not None:
+        return (Op.REMOVE_ELEMENT, [user_keys]) if removed else _map_arguments(rows, user_keys)
+    if removed:
+        return Op.CLEAR, []
+    if descriptor.kind is StateKind.LIST:
+        codec = codec_of(stored_value_type(descriptor))
+        assert isinstance(codec, SequenceCodec)
+        return Op.SET, [lists_to_heap(codec, rows.values)]
+    return Op.SET, [rows.values]
+
+
+def _map_arguments(rows: StateRows, user_keys: Ragged) -> tuple[npt.NDArray[np.uint8], list[Ragged]]:
+    values = rows.values
+    null: Mask = values.data[values.starts] != 0
+    nulls = int(null.sum())
+    one = spread(fixed(np.ones(nulls, "i4")), null)
+    flag = spread(from_fixed(np.ones((nulls, 1), np.uint8)), null)
+    bare = gather(values.data, values.starts + 1, np.where(null, 0, values.lengths - 1))
+    return np.where(null, Op.ADD, Op.ADD_OR_UPDATE_ELEMENT).astype(np.uint8), [one, user_keys, flag, bare]
+
+
+def _without_values(keys: Ragged) -> StateRows:
+    return StateRows(keys, Ragged(concat([]).data, offsets_of(np.zeros(len(keys), np.int64))))

@@ -1,0 +1,1 @@
+"""The stream of Flink's heap backend."""

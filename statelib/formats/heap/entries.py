@@ -1,0 +1,156 @@
+"""Entries between the heap stream (namespace, key, whole value) and StateRows, column by column.
+
+Source: flink-formats.md sections 2.1, 2.2 and 3.2.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from statelib.errors import CorruptStateError
+from statelib.formats.keyed.header import stored_value_type
+from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.serializers.codec import Cursor
+from statelib.serializers.containers import MapCodec, SequenceCodec
+from statelib.serializers.heap_values import (
+    MapEntries,
+    lists_from_heap,
+    lists_to_heap,
+    maps_from_heap,
+    maps_to_heap,
+)
+from statelib.serializers.keys import KeyParts, join_keys, split_keys
+from statelib.serializers.registry import codec_of
+from statelib.serializers.rows import NO_ROWS, StateRows, key_groups_of
+from statelib.serializers.spans import big_endian
+from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, gather, join, offsets_of
+
+
+@dataclass(frozen=True, eq=False)
+class HeapEntries:
+    """Entry ``i`` of key group ``key_groups[i]`` is ``data[starts[i]:ends[i]]``."""
+
+    data: Bytes
+    key_groups: npt.NDArray[np.int32]
+    starts: Cursor
+    ends: Cursor
+
+
+def rows_of(schema: KeyedStateSchema, descriptor: StateDescriptor, entries: HeapEntries, what: str) -> StateRows:
+    """The rows that the entries stand for: one a user key for map state, none for an empty list.
+
+    Raises CorruptStateError (``bad-entry``, and what the codecs raise)."""
+    data, ends = entries.data, entries.ends
+    if descriptor.kind is StateKind.TIMERS:
+        return _timers_of(schema, entries)
+    key_at = codec_of(descriptor.namespace_type).skip(data, entries.starts, ends)
+    value_at = codec_of(schema.key_type).skip(data, key_at, ends)
+    namespaces = gather(data, entries.starts, key_at - entries.starts)
+    keys = KeyParts(entries.key_groups, gather(data, key_at, value_at - key_at), namespaces)
+    codec = codec_of(stored_value_type(descriptor))
+    _check_ends(codec.skip(data, value_at, ends), ends, what)
+    if descriptor.user_key_type is not None:
+        assert isinstance(codec, MapCodec)
+        maps = maps_from_heap(codec, data, value_at, ends)
+        keys = replace(_repeated(keys, maps.counts), user_keys=maps.user_keys)
+        return StateRows(join_keys(schema, descriptor, keys), maps.values)
+    if descriptor.kind is not StateKind.LIST:
+        return StateRows(join_keys(schema, descriptor, keys), gather(data, value_at, ends - value_at))
+    assert isinstance(codec, SequenceCodec)
+    values, counts = lists_from_heap(codec, data, value_at, ends)
+    rows = StateRows(join_keys(schema, descriptor, keys), values)
+    return rows if counts.all() else rows.take(np.flatnonzero(counts))
+
+
+def entries_of(
+    schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows, bounds: npt.NDArray[np.int64]
+) -> tuple[Ragged, npt.NDArray[np.int64]]:
+    """The inverse of :func:`rows_of` for rows in key order: serialized entries, and for each of
+    ``bounds`` (row numbers where key groups begin) the entry that the row belongs to."""
+    if descriptor.kind is StateKind.TIMERS:
+        width = prefix_width(schema.max_parallelism)
+        return gather(rows.keys.data, rows.keys.starts + width, rows.keys.lengths - width), bounds
+    keys = split_keys(schema, descriptor, rows.keys)
+    codec = codec_of(stored_value_type(descriptor))
+    if descriptor.kind is StateKind.LIST:
+        assert isinstance(codec, SequenceCodec)
+        return join([keys.namespaces, keys.keys, lists_to_heap(codec, rows.values)]), bounds
+    if keys.user_keys is None:
+        return join([keys.namespaces, keys.keys, rows.values]), bounds
+    firsts = np.flatnonzero(~_same_as_before(_owners(rows, keys.user_keys)))
+    counts = np.diff(np.append(firsts, len(rows)))
+    maps = maps_to_heap(MapEntries(counts, keys.user_keys, rows.values))
+    entries = join([keys.namespaces.take(firsts), keys.keys.take(firsts), maps])
+    return entries, np.searchsorted(firsts, bounds).astype(np.int64)
+
+
+def _timers_of(schema: KeyedStateSchema, entries: HeapEntries) -> StateRows:
+    """A timer is the same bytes here as in a key, but for the key group; decoding checks it."""
+    timers = gather(entries.data, entries.starts, entries.ends - entries.starts)
+    prefix = big_endian(entries.key_groups.astype(f"u{prefix_width(schema.max_parallelism)}"))
+    keys = join([from_fixed(prefix), timers])
+    return StateRows(keys, from_fixed(np.empty((len(keys), 0), np.uint8)))
+
+
+def count_entries(
+    schema: KeyedStateSchema, descriptor: StateDescriptor, batches: Iterable[StateRows], key_group_range: KeyGroupRange
+) -> npt.NDArray[np.int64]:
+    """How many serialized entries the rows, in key order, make in each key group."""
+    counts = np.zeros(len(key_group_range), np.int64)
+    before = NO_ROWS
+    for rows in batches:
+        if not len(rows):
+            continue
+        both = StateRows(concat([before.keys, rows.keys]), concat([before.values, rows.values]))
+        firsts = _firsts(schema, descriptor, both)
+        groups = key_groups_of(both.keys, prefix_width(schema.max_parallelism))[firsts[firsts >= len(before)]]
+        counts += np.bincount(groups - key_group_range.start, minlength=len(counts))
+        before = StateRows(rows.keys.slice(len(rows) - 1, len(rows)), rows.values.slice(len(rows) - 1, len(rows)))
+    return counts
+
+
+def last_entry(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> int:
+    """The row where the last entry begins that may go on in rows still to come; their number, if none may."""
+    return int(_firsts(schema, descriptor, rows)[-1]) if descriptor.user_key_type is not None else len(rows)
+
+
+def _firsts(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> npt.NDArray[np.int64]:
+    """The rows at which a serialized entry begins."""
+    if descriptor.user_key_type is None:
+        return np.arange(len(rows))
+    user_keys = split_keys(schema, descriptor, rows.keys).user_keys
+    assert user_keys is not None
+    return np.flatnonzero(~_same_as_before(_owners(rows, user_keys)))
+
+
+def _owners(rows: StateRows, user_keys: Ragged) -> Ragged:
+    return gather(rows.keys.data, rows.keys.starts, rows.keys.lengths - user_keys.lengths)
+
+
+def _check_ends(found: Cursor, ends: Cursor, what: str) -> None:
+    wrong = np.flatnonzero(found != ends)
+    if len(wrong):
+        row = int(wrong[0])
+        raise CorruptStateError(
+            f"{what}: entry {row} ends at offset {found[row]}, expected it to fill the bytes up to {ends[row]}",
+            kind="bad-entry",
+        )
+
+
+def _repeated(keys: KeyParts, counts: npt.NDArray[np.int64]) -> KeyParts:
+    rows = np.repeat(np.arange(len(counts)), counts)
+    return KeyParts(keys.key_groups[rows], keys.keys.take(rows), keys.namespaces.take(rows))
+
+
+def _same_as_before(rows: Ragged) -> npt.NDArray[np.bool_]:
+    """Which rows equal the row before them."""
+    same = np.zeros(len(rows), np.bool_)
+    lengths = rows.lengths
+    alike = np.flatnonzero(lengths[1:] == lengths[:-1])
+    before, after = rows.take(alike), rows.take(alike + 1)
+    differing = offsets_of((before.data != after.data).view(np.uint8))
+    same[alike + 1] = np.diff(differing[after.offsets]) == 0
+    return same

@@ -1,0 +1,158 @@
+"""From entry to entry through a key group of the heap stream (its layout: ``formats.heap.reading``).
+
+A key group that is too large to be held is walked piece by piece.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.errors import CorruptStateError
+from statelib.formats import snappy_framing
+from statelib.formats.heap.entries import HeapEntries
+from statelib.formats.keyed.group_spans import Buffered, GroupSpan
+from statelib.model.amounts import number_of
+from statelib.serializers.codec import Codec
+from statelib.serializers.jumps import Jump, jump_over, width_of
+
+KEY_GROUP = struct.Struct(">i")
+STATE = struct.Struct(">Hi")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What one entry of a state consists of. ``key_groups``: of decoded keys; None for timers."""
+
+    codecs: tuple[Codec, ...]
+    key_groups: Callable[[pa.Array], npt.NDArray[np.int32]] | None = None
+
+    @cached_property
+    def width(self) -> int:
+        return width_of(self.codecs)
+
+    @cached_property
+    def jump(self) -> Jump:
+        return jump_over(self.codecs)
+
+    @property
+    def least(self) -> int:
+        """Bytes that the smallest entry takes."""
+        return sum(max(codec.width, 1) for codec in self.codecs)
+
+
+def entry_starts(
+    raw: bytes, span: tuple[int, int], count: int, layout: Layout, what: str
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Where ``count`` entries begin from ``span[0]`` on, and where the last one ends."""
+    at, end = span
+    if not 0 <= count * layout.least <= end - at:
+        raise CorruptStateError(f"{what}: {count} entries in {end - at} bytes", kind="bad-count")
+    starts, stop = whole_entries(raw, span, count, layout)
+    if len(starts) < count:
+        raise _beyond(what, len(starts), count, end)
+    return starts, stop
+
+
+def whole_entries(raw: bytes, span: tuple[int, int], count: int, layout: Layout) -> tuple[npt.NDArray[np.int64], int]:
+    """As :func:`entry_starts`, of as many of the entries as are there whole."""
+    at, end = span
+    if layout.width > 0:
+        count = min(count, (end - at) // layout.width)
+        return at + np.arange(count, dtype=np.int64) * layout.width, at + count * layout.width
+    starts: list[int] = []
+    append, jump = starts.append, layout.jump
+    try:
+        for _ in range(count):
+            append(at)
+            at = jump(raw, at)
+    except (struct.error, IndexError, CorruptStateError) as error:
+        if isinstance(error, CorruptStateError) and error.kind != "truncated-value":
+            raise
+        at = starts.pop()
+    while starts and at > end:
+        at = starts.pop()
+    return np.array(starts, np.int64), at
+
+
+def large_group(
+    parts: Iterator[memoryview], group: GroupSpan, compressed: bool, layouts: Sequence[Layout], what: str
+) -> Iterator[tuple[int, HeapEntries]]:
+    """(state id, entries) of one key group, those that arrived together at a time."""
+    first = next(parts)
+    check_key_group(first, group, what)
+    parts = chain([first[KEY_GROUP.size :]], parts)
+    what = f"{what}, key group {group.key_group}"
+    content = (
+        snappy_framing.decompress_pieces(parts, what, several=True)
+        if compressed
+        else (np.frombuffer(part, np.uint8) for part in parts)
+    )
+    missing = set(range(len(layouts)))
+    state_id = left = 0
+    buffered = Buffered(content)
+    for data in buffered:
+        raw, at = data.tobytes(), 0
+        while left or (missing and at + STATE.size <= len(raw)):
+            if not left:
+                state_id, left = next_state(raw, at, missing, what)
+                at += STATE.size
+                continue
+            starts, stop = whole_entries(raw, (at, len(raw)), left, layouts[state_id])
+            if not len(starts):
+                break
+            groups = np.full(len(starts), group.key_group, np.int32)
+            yield state_id, HeapEntries(data, groups, starts, np.append(starts[1:], stop))
+            at, left = stop, left - len(starts)
+        buffered.rest = data[at:]
+    if left or missing:
+        raise CorruptStateError(
+            f"{what}: expected {number_of(left, 'more entry')} and {number_of(len(missing), 'more state')},"
+            " found its end",
+            kind="truncated-group",
+        )
+    if len(buffered.rest):
+        raise CorruptStateError(
+            f"{what}: {number_of(len(buffered.rest), 'byte')} behind its last state", kind="trailing-bytes"
+        )
+
+
+def next_state(raw: bytes, at: int, missing: set[int], what: str) -> tuple[int, int]:
+    """(state id, number of its entries) at ``at``; the state is not missing any more."""
+    state_id, count = STATE.unpack_from(raw, at)
+    if state_id not in missing:
+        raise CorruptStateError(
+            f"{what}: state id {state_id} at offset {at}, expected one of {sorted(missing)}",
+            kind="unknown-state-id",
+            hint="is this a heap stream at all?",
+        )
+    if count < 0:
+        raise CorruptStateError(f"{what}, state id {state_id}: {count} entries", kind="bad-count")
+    missing.remove(state_id)
+    return state_id, count
+
+
+def check_key_group(data: memoryview, span: GroupSpan, what: str) -> None:
+    """Raise CorruptStateError (``unexpected-key-group``) unless the group begins with its number."""
+    (found,) = KEY_GROUP.unpack_from(data)
+    if found != span.key_group:
+        raise unexpected(what, span.key_group, f"found {found} at offset {span.start}")
+
+
+def _beyond(what: str, entry: int, count: int, end: int) -> CorruptStateError:
+    return CorruptStateError(
+        f"{what}: entry {entry} of {count} reaches beyond the end at offset {end}", kind="truncated-group"
+    )
+
+
+def unexpected(what: str, key_group: int, found: str) -> CorruptStateError:
+    return CorruptStateError(
+        f"{what}: Unexpected key-group in restore: expected key group {key_group}, {found}",
+        kind="unexpected-key-group",
+        hint="the handle says heap stream, the bytes do not: was it written as a canonical savepoint?",
+    )

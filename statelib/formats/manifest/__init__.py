@@ -1,0 +1,1 @@
+"""statelib's manifest behind Flink's bytes in ``_metadata``."""

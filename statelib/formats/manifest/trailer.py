@@ -1,0 +1,130 @@
+"""statelib's manifest behind Flink's bytes in ``_metadata``; Flink stops reading before it.
+
+Layout, big-endian, E = where Flink's version-3 part ends::
+
+    E   8 bytes  "STATELIB"
+        u32      version = 1
+        u32      length of the body
+        body     UTF-8 JSON (``formats.manifest.manifest_json``)
+        u32      CRC-32C of every byte before this field, Flink's part included
+        u32      length of the trailer, from E to the end of the file
+        8 bytes  "BILETATS"
+
+No single damaged bit and no cut goes unnoticed: the CRC covers all but the last 12 bytes, and
+those must point back at E. Source: acceptance experiment T08 (Flink accepts trailing bytes).
+"""
+
+import json
+
+from statelib.errors import CorruptStateError, StatelibError, UnsupportedError
+from statelib.formats.manifest.manifest_json import manifest_from_json, manifest_to_json
+from statelib.formats.metadata.metadata_file import decode_metadata
+from statelib.model.amounts import number_of
+from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata
+from statelib.wire.checksum import crc32c
+from statelib.wire.reader import Reader
+from statelib.wire.writer import Writer
+
+MANIFEST_VERSION = 1
+OWN_STATE_PREFIX = "statelib."
+"""Operator states with such names are only written together with a manifest."""
+_START, MANIFEST_END = b"STATELIB", b"BILETATS"
+_HEAD_BYTES, FOOT_BYTES = 16, 16
+SIGNATURE = b"\0written:STATELIB"
+"""The end of ``_metadata`` of a savepoint that statelib wrote for Flink, which has no manifest. It only says who wrote
+the file: one without it is read alike."""
+
+
+def append_manifest(metadata: bytes, manifest: CheckpointManifest) -> bytes:
+    """Flink's bytes of version 3 (``encode_metadata``) plus the trailer: the whole file."""
+    body = json.dumps(manifest_to_json(manifest), separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+    writer = Writer()
+    writer.put(metadata)
+    writer.put(_START)
+    writer.u32(MANIFEST_VERSION)
+    writer.u32(len(body))
+    writer.put(body)
+    writer.u32(crc32c(writer.getvalue()))
+    writer.u32(_HEAD_BYTES + len(body) + FOOT_BYTES)
+    writer.put(MANIFEST_END)
+    return writer.getvalue()
+
+
+def read_checkpoint_file(
+    data: bytes | memoryview, what: str = "_metadata", expect_manifest: bool = False
+) -> tuple[CheckpointMetadata, CheckpointManifest | None]:
+    """Read a whole ``_metadata`` file; the manifest is None for a file of Flink's own.
+
+    ``expect_manifest``: the caller knows that statelib wrote it. Raises CorruptStateError (kind
+    ``corrupt-metadata`` or what the damaged part raises) naming ``what``; UnsupportedError for
+    versions and handles that cannot be read.
+    """
+    view = memoryview(data).cast("B")
+    if bytes(view[-len(MANIFEST_END) :]) == MANIFEST_END:
+        return _read_own(view, what)
+    metadata, end = decode_metadata(view, what)
+    if end != len(view) and bytes(view[end:]) != SIGNATURE:
+        raise _corrupt(what, f"{len(view) - end} unknown bytes behind Flink's part, which ends at offset {end}")
+    if expect_manifest or _has_own_state(metadata):
+        raise _corrupt(what, f"statelib's manifest is missing at offset {end}: the file was cut short")
+    return metadata, None
+
+
+def _read_own(view: memoryview, what: str) -> tuple[CheckpointMetadata, CheckpointManifest]:
+    if len(view) < _HEAD_BYTES + FOOT_BYTES:
+        raise _corrupt(what, f"{number_of(len(view), 'byte')} cannot hold a manifest")
+    crc_at = len(view) - FOOT_BYTES
+    stored, size = read_foot(Reader(view[crc_at:], what))
+    found = crc32c(view[:crc_at])
+    if stored != found:
+        raise _corrupt(what, f"CRC-32C is {found:08x}, expected {stored:08x}")
+    metadata, end = decode_metadata(view, what)
+    if end + size != len(view):
+        raise _corrupt(what, f"the manifest starts at offset {len(view) - size}, expected {end}")
+    inner = Reader(view[end:crc_at], f"{what}, manifest")
+    return metadata, _manifest(read_body(inner, inner.remaining), inner.what)
+
+
+def read_foot(reader: Reader) -> tuple[int, int]:
+    """What ends the file: (CRC-32C, size of statelib's part)."""
+    found = reader.u32("CRC-32C"), reader.u32("size of the manifest")
+    reader.take(len(MANIFEST_END), "end")
+    return found
+
+
+def read_body(reader: Reader, size_bytes: int) -> memoryview:
+    """The manifest's JSON, which ends ``size_bytes`` behind where the reader stands.
+
+    Raises CorruptStateError, UnsupportedError (``manifest-version``)."""
+    end = reader.offset + size_bytes
+    start = bytes(reader.take(len(_START), "start"))
+    if start != _START:
+        raise _corrupt(reader.what, f"starts with {start!r}, expected {_START!r}")
+    version, length = reader.u32("version"), reader.u32("length")
+    if version != MANIFEST_VERSION:
+        raise UnsupportedError(
+            f"{reader.what}: version {version}, can be read: {MANIFEST_VERSION}",
+            kind="manifest-version",
+            hint="a newer statelib wrote it",
+        )
+    if length != end - reader.offset:
+        raise _corrupt(reader.what, f"body of {length} bytes, found {end - reader.offset}")
+    return reader.take(length, "body")
+
+
+def _manifest(body: memoryview, what: str) -> CheckpointManifest:
+    try:
+        return manifest_from_json(json.loads(bytes(body)))
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise _corrupt(what, f"the body is not what statelib writes: {error}") from error
+    except StatelibError as error:
+        raise _corrupt(what, f"the body is not what statelib writes: {error.message}") from error
+
+
+def _has_own_state(metadata: CheckpointMetadata) -> bool:
+    handles = (state.operator for operator in metadata.operators for _, state in operator.subtasks)
+    return any(name.startswith(OWN_STATE_PREFIX) for handle in handles if handle for name, _, _ in handle.states)
+
+
+def _corrupt(what: str, problem: str) -> CorruptStateError:
+    return CorruptStateError(f"{what}: {problem}", kind="corrupt-metadata")

@@ -1,0 +1,1 @@
+"""Flink's ``_metadata`` file and the handles in it."""

@@ -1,0 +1,1 @@
+"""RocksDB's sorted table files."""

@@ -1,0 +1,264 @@
+"""RocksDB's sorted files (SST, the block-based table), read in columns: no object per entry.
+
+Source: flink-formats.md section 8.2; RocksDB's documentation of the block-based table. Read is what Flink and statelib
+write unless told otherwise; of anything else this is known before an entry is read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from statelib.errors import CorruptStateError
+from statelib.formats.sst.table_blocks import TRAILING, BlockEntries, entries_of
+from statelib.serializers.spans import read_varlen
+from statelib.wire.checksum import crc32c, xxh3, xxh64
+from statelib.wire.ragged import gather
+
+ReadAt = Callable[[int, int], bytes]
+"""(offset, length) to the bytes there, fewer where the file ends before."""
+
+_FOOTER = 53
+_MAGIC = 0x88E241B785F4CFF7
+_FORMATS = range(2, 6)
+"""From 6 on checksums depend on where a block lies."""
+_TRAILER = 5
+"""Behind each block: how it is compressed, and its checksum."""
+_NONE, _SNAPPY = 0, 1
+_CRC32C, _XXH64, _XXH3 = 1, 3, 4
+_BINARY, _TWO_LEVELS = 0, 2
+_PROPERTIES = b"rocksdb.properties"
+_FOREIGN = (b"rocksdb.range_del", b"rocksdb.compression_dict")
+"""Meta blocks of tables that are not read here."""
+_COMPRESSIONS = (b"NoCompression", b"Snappy")
+_COMPARATOR = b"leveldb.BytewiseComparator"
+_FAMILY = b"rocksdb.column.family.name"
+_LEVELS = b"rocksdb.block.based.table.index.type"
+_GLOBAL_SEQUENCE = b"rocksdb.external_sst_file.global_seqno"
+_ABSENT = (b"rocksdb.merge.operands", b"rocksdb.num.range-deletions")
+"""Properties that count what is not read here."""
+
+
+class Block(NamedTuple):
+    """``offset`` and ``length``: where its bytes lie, without the trailer. ``last``: a user key at or above its
+    last one, and below the first one of the next block."""
+
+    last: bytes
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """``family``: the column family it was written for. ``readable``: whether it holds nothing but keys that are put
+    and deleted, in blocks that are read here. ``expansion``: bytes of keys and values for each byte that is stored."""
+
+    name: str
+    family: str
+    readable: bool
+    expansion: float
+    _checksum: int
+    _read: ReadAt = field(repr=False)
+    blocks: Callable[[], Iterator[Block]] = field(repr=False)
+    """In key order, read anew from its index."""
+
+    def read(self, blocks: Sequence[Block]) -> BlockEntries:
+        """The entries of blocks in a row, one at least. Raises CorruptStateError (``corrupt-rocksdb``)."""
+        first, last = blocks[0], blocks[-1]
+        end = last.offset + last.length + _TRAILER
+        raw = memoryview(self._read(first.offset, end - first.offset))
+        contents = [
+            _content(raw[b.offset - first.offset :], b.offset, b.length, self._checksum, self.name) for b in blocks
+        ]
+        return entries_of(contents, self.name)
+
+
+def open_table(read: ReadAt, size: int, name: str) -> Table | None:
+    """The table of ``size`` bytes; None where not even this is known of it: a table of another kind or age.
+
+    ``name`` names it in errors. Raises CorruptStateError (``corrupt-rocksdb``)."""
+    footer = read(max(size - _FOOTER, 0), _FOOTER)
+    if len(footer) < _FOOTER or int.from_bytes(footer[-8:], "little") != _MAGIC:
+        return None
+    checksum = footer[0]
+    if int.from_bytes(footer[-12:-8], "little") not in _FORMATS or checksum not in {_CRC32C, _XXH64, _XXH3}:
+        return None
+
+    def block(offset: int, length: int) -> bytes:
+        return bytes(_content(memoryview(read(offset, length + _TRAILER)), offset, length, checksum, name))
+
+    meta_offset, at = _number(footer, 1)
+    meta_length, at = _number(footer, at)
+    index_offset, at = _number(footer, at)
+    index_length, at = _number(footer, at)
+    meta = dict(_pairs(block(meta_offset, meta_length)))
+    if _PROPERTIES not in meta:
+        return None
+    offset, at = _number(meta[_PROPERTIES], 0)
+    length, at = _number(meta[_PROPERTIES], at)
+    properties = dict(_pairs(block(offset, length)))
+    if not properties.keys() >= {_FAMILY, _LEVELS, *_ABSENT}:
+        return None
+    trailing = 0 if _count(properties, b"rocksdb.index.key.is.user.key") else TRAILING
+    index = _Index(block, bool(_count(properties, b"rocksdb.index.value.is.delta.encoded")), trailing)
+    kind = int.from_bytes(properties[_LEVELS], "little")
+    return Table(
+        name,
+        properties[_FAMILY].decode(),
+        kind in {_BINARY, _TWO_LEVELS} and _is_plain(properties) and not any(name in meta for name in _FOREIGN),
+        (_count(properties, b"rocksdb.raw.key.size") + _count(properties, b"rocksdb.raw.value.size"))
+        / max(_count(properties, b"rocksdb.data.size"), 1),
+        checksum,
+        read,
+        partial(index.blocks, index_offset, index_length, kind // _TWO_LEVELS),
+    )
+
+
+def _is_plain(properties: dict[bytes, bytes]) -> bool:
+    return (
+        properties.get(b"rocksdb.comparator") == _COMPARATOR
+        and properties.get(b"rocksdb.compression") in _COMPRESSIONS
+        and _GLOBAL_SEQUENCE not in properties
+        and not any(_count(properties, name) for name in _ABSENT)
+    )
+
+
+def _count(properties: dict[bytes, bytes], name: bytes) -> int:
+    return _number(properties[name], 0)[0] if name in properties else 0
+
+
+@dataclass(frozen=True)
+class _Index:
+    """``deltas``: lengths of neighbours are differences. ``trailing``: bytes behind the user key of an entry."""
+
+    block: Callable[[int, int], bytes]
+    deltas: bool
+    trailing: int
+
+    def blocks(self, offset: int, length: int, levels: int) -> Iterator[Block]:
+        for key, at, size in self._entries(self.block(offset, length)):
+            if levels:
+                yield from self.blocks(at, size, levels - 1)
+            else:
+                yield Block(key[: len(key) - self.trailing], at, size)
+
+    def _entries(self, content: bytes) -> Iterator[tuple[bytes, int, int]]:
+        if not self.deltas:
+            for key, value in _pairs(content):
+                offset, at = _number(value, 0)
+                yield key, offset, _number(value, at)[0]
+            return
+        yield from _whole_entries(content) or _entries_with_deltas(content)
+
+
+def _whole_entries(content: bytes) -> list[tuple[bytes, int, int]] | None:
+    """(Key, offset, length) of the blocks, by columns; None where entries go on from the ones before them."""
+    data, end = np.frombuffer(content, np.uint8), _end_of_entries(content)
+    if end < 0:
+        return None
+    starts = np.frombuffer(content, "<u4", -1, end)[:-1].astype(np.int64)
+    stops = np.append(starts[1:], end)
+    try:
+        shared, at = read_varlen(data, starts, stops, "index")
+        fresh, key = read_varlen(data, at, stops, "index")
+        offsets, at = read_varlen(data, key + fresh, stops, "index")
+        lengths, at = read_varlen(data, at, stops, "index")
+        keys = gather(data, key, fresh).to_list()
+    except (CorruptStateError, IndexError, ValueError):
+        return None
+    if shared.any() or bool((at != stops).any()):
+        return None
+    return list(zip(keys, offsets.tolist(), lengths.tolist(), strict=True))
+
+
+def _entries_with_deltas(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    at, end, key, offset, size = 0, _end_of_entries(content), b"", 0, 0
+    while at < end:
+        shared, at = _number(content, at)
+        fresh, at = _number(content, at)
+        key = key[:shared] + content[at : at + fresh]
+        at += fresh
+        if shared:
+            offset += size + _TRAILER
+            zigzag, at = _number(content, at)
+            size += (zigzag >> 1) ^ -(zigzag & 1)
+        else:
+            offset, at = _number(content, at)
+            size, at = _number(content, at)
+        yield key, offset, size
+
+
+def _pairs(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Keys and values of a small block."""
+    at, end, key = 0, _end_of_entries(content), b""
+    while at < end:
+        shared, at = _number(content, at)
+        fresh, at = _number(content, at)
+        size, at = _number(content, at)
+        key = key[:shared] + content[at : at + fresh]
+        at += fresh
+        yield key, content[at : at + size]
+        at += size
+
+
+def _end_of_entries(content: bytes) -> int:
+    return len(content) - 4 - 4 * int.from_bytes(content[-4:], "little")
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """The number of seven bits a byte, low ones first, and where it ends."""
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1
+    value = shift = 0
+    while True:
+        if at >= len(data) or shift > 63:
+            raise CorruptStateError(
+                f"RocksDB's table: expected a number at byte {at} of a block", kind="corrupt-rocksdb"
+            )
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+def _content(raw: memoryview, offset: int, length: int, checksum: int, name: str) -> memoryview | bytes:
+    """What a block holds; ``raw`` begins with it."""
+    if len(raw) < length + _TRAILER:
+        raise CorruptStateError(
+            f"RocksDB's table {name}: expected a block of {length} bytes at byte {offset}, the file ends before",
+            kind="corrupt-rocksdb",
+        )
+    stored = int.from_bytes(raw[length + 1 : length + _TRAILER], "little")
+    if stored != _checksum(checksum, bytes(raw[: length + 1])):
+        raise CorruptStateError(
+            f"RocksDB's table {name}, block at byte {offset}: its checksum does not match", kind="corrupt-rocksdb"
+        )
+    compression, body = raw[length], raw[:length]
+    if compression == _NONE:
+        return body
+    if compression != _SNAPPY:
+        raise CorruptStateError(
+            f"RocksDB's table {name}, block at byte {offset}: expected it plain or by Snappy, found {compression}",
+            kind="corrupt-rocksdb",
+        )
+    size, _ = _number(bytes(body[:10]), 0)
+    try:
+        return bytes(pa.decompress(body, size, "snappy", asbytes=True))
+    except (OSError, pa.ArrowException, MemoryError) as error:
+        raise CorruptStateError(
+            f"RocksDB's table {name}, block at byte {offset}: {error}", kind="corrupt-rocksdb"
+        ) from error
+
+
+def _checksum(kind: int, data: bytes) -> int:
+    """Of a block and the byte that says how it is compressed."""
+    if kind == _CRC32C:
+        crc = crc32c(data)
+        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    if kind == _XXH64:
+        return xxh64(data) & 0xFFFFFFFF
+    return (xxh3(data[:-1]) & 0xFFFFFFFF) ^ (data[-1] * 0x6B9083D9 & 0xFFFFFFFF)

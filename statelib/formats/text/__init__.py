@@ -1,0 +1,1 @@
+"""Entries and files as text, for people and for other programs."""

@@ -1,0 +1,132 @@
+"""Plain JSON lines: entries as people and other programs expect JSON, at the price of the exact types.
+
+``{"operator", "state", "key_group", "key"[, "namespace"][, "user_key"], "value"}``, with ``"timestamp"`` (epoch ms) in
+place of the value for a timer. Numbers are numbers (those that JSON lacks are text, as are decimals), times are ISO
+8601, bytes are base64, a map is an object where its keys are plain and a list of pairs elsewhere, a row is an object
+of its fields' names, or a list where nothing names them.
+"""
+
+import base64
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from statelib.formats.text.typed_json import Json, operator_members, state_members
+from statelib.model.operator_state import OperatorStateDescriptor
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import Field, Like, Row, StateType, Ttl
+from statelib.serializers.exact_scalars import date_text
+from statelib.serializers.rows import StateRows
+from statelib.wire.json_text import json_text
+
+_NANOS = 1_000_000_000
+
+
+def entry_lines(operator: str, schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> Iterator[str]:
+    """One line an entry; a list state's elements are one list. Raises as typed_json's."""
+    for head, members in state_members(operator, schema, descriptor, rows):
+        line = {"operator": head["op"], "state": head["state"], "key_group": head["kg"]}
+        line["key"] = natural(head["key"], schema.key_type)
+        if head["ns"] is not None:
+            line["namespace"] = natural(head["ns"])
+        if descriptor.user_key_type is not None:
+            line["user_key"] = natural(head["uk"], descriptor.user_key_type)
+        values = [natural(member["value"], descriptor.value_type) for member in members if "value" in member]
+        if descriptor.kind is StateKind.TIMERS:
+            yield json_text({**line, "domain": head["kind"].removesuffix("Timer"), "timestamp": head["ts"]})
+        else:
+            yield json_text({**line, "value": values if descriptor.kind is StateKind.LIST else values[0]})
+
+
+def operator_lines(operator: str, descriptor: OperatorStateDescriptor, parts: Iterable[bytes]) -> Iterator[str]:
+    """One line an element, or an entry of broadcast state; a map that cannot be divided is one, without a key."""
+    for members in operator_members(operator, descriptor, parts):
+        line: Json = {"operator": members["op"], "state": members["state"]}
+        if descriptor.key_type is not None and "uk" in members:
+            line["user_key"] = natural(members["uk"], descriptor.key_type)
+        yield json_text({**line, "value": natural(members["value"], descriptor.value_type)})
+
+
+def natural(typed: Json, kind: StateType | None = None) -> Any:
+    """Plain JSON of typed JSON; ``kind``: its type, where that names the fields of rows."""
+    name = typed["type"]
+    if isinstance(kind, Like):
+        kind = kind.form
+    if name == "row":
+        return _row(typed["v"], kind.value if isinstance(kind, Ttl) else kind)
+    if name in _FORMS:
+        return _FORMS[name](typed)
+    value = typed["v"]
+    return [natural(item) for item in value] if isinstance(value, list) else value
+
+
+def _number(text: str) -> float | str:
+    """JSON has no infinity and no NaN."""
+    return text if text.lstrip("-") in ("NaN", "Infinity") else float(text)
+
+
+def _map(pairs: list[list[Json]]) -> Any:
+    found = [(natural(key), natural(value)) for key, value in pairs]
+    if all(isinstance(key, str | int | float) for key, _ in found):
+        return {key if isinstance(key, str) else json_text(key): value for key, value in found}
+    return [list(pair) for pair in found]
+
+
+def _row(values: list[Json], kind: StateType | None) -> Any:
+    if not isinstance(kind, Row) or _unnamed(kind.fields):
+        return [natural(value) for value in values]
+    return {f.name: natural(value, f.type) for f, value in zip(kind.fields, values, strict=True)}
+
+
+def _unnamed(fields: tuple[Field, ...]) -> bool:
+    return all(field.name == f"f{i}" for i, field in enumerate(fields))
+
+
+def _decimal(typed: Json) -> str:
+    unscaled, scale = typed["unscaled"], typed["scale"]
+    sign, digits = ("-", unscaled[1:]) if unscaled.startswith("-") else ("", unscaled)
+    if scale <= 0:
+        return f"{sign}{digits}" + (f"E{-scale}" if scale else "")
+    digits = digits.rjust(scale + 1, "0") if scale < 1000 else digits
+    return f"{sign}{digits[:-scale]}.{digits[-scale:]}" if scale < 1000 else f"{sign}{digits}E-{scale}"
+
+
+def _time(nanos: int) -> str:
+    seconds, fraction = divmod(nanos, _NANOS)
+    text = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{text}.{fraction:09d}".rstrip("0") if fraction else text
+
+
+def _moment(seconds: int, nanos: int) -> str:
+    days, rest = divmod(seconds, 86_400)
+    return f"{date_text(days)}T{_time(rest * _NANOS + nanos)}"
+
+
+def _timestamp(typed: Json) -> str:
+    seconds, millis = divmod(typed["v"], 1000)
+    return _moment(seconds, typed.get("nanos", millis * 1_000_000))
+
+
+_FORMS: dict[str, Callable[[Json], Any]] = {
+    "null": lambda _: None,
+    "void": lambda _: None,
+    "globalwindow": lambda _: None,
+    "float": lambda typed: _number(typed["v"]),
+    "double": lambda typed: _number(typed["v"]),
+    "char": lambda typed: chr(typed["v"]),
+    "bytes": lambda typed: base64.b64encode(bytes.fromhex(typed["hex"])).decode("ascii"),
+    "bigint": lambda typed: int(typed["v"]),
+    "bigdecimal": _decimal,
+    "instant": lambda typed: _moment(typed["sec"], typed["nano"]) + "Z",
+    "localtime": lambda typed: _time(typed["nanoOfDay"]),
+    "localdatetime": lambda typed: f"{typed['date']}T{_time(typed['nanoOfDay'])}",
+    "javadate": lambda typed: _timestamp(typed) + "Z",
+    "sqltimestamp": lambda typed: _timestamp(typed) + "Z",
+    "timewindow": lambda typed: {"start": typed["start"], "end": typed["end"]},
+    "pojo": lambda typed: {name: natural(field) for name, field in typed["v"].items()},
+    "map": lambda typed: _map(typed["v"]),
+    "either": lambda typed: natural(typed["v"]),
+    "oneof": lambda typed: natural(typed["v"]),
+    "decoded": lambda typed: typed["v"],
+    "raw": lambda typed: {"class": typed["class"], "hex": typed["hex"]},
+    "opaque": lambda typed: {name: member for name, member in typed.items() if name != "type"},
+}

@@ -1,0 +1,1 @@
+"""The change log over materialised state, read and replayed."""

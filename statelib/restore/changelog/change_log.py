@@ -1,0 +1,270 @@
+"""The log over materialised state: read once, then laid over the entries that come from below.
+
+In memory is the log alone, whose size the strategy bounds; the entries below pass by in batches, and each
+meets only the changes of its own key groups. Source: requirements R65 to R67; flink-formats.md section 9.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from statelib.backends.key_order import as_arrow, byte_order
+from statelib.errors import CorruptStateError
+from statelib.formats.changelog.change_set import (
+    Binding,
+    ChangeRecords,
+    ChangeSet,
+    change_set_of,
+    decode_change_set,
+    decode_stream,
+    read_binding,
+    records_of,
+    state_ids,
+)
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    ChangeFileStateHandle,
+    ChangelogStateBackendHandleImpl,
+    ChangelogStateHandle,
+    ChangelogStateHandleStreamImpl,
+    FileStateHandle,
+    InMemoryChangelogStateHandle,
+    KeyedStateHandle,
+    StreamStateHandle,
+)
+from statelib.model.key_groups import KeyGroupRange, prefix_width
+from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.restore.changelog.state_changes import StateChanges, changes_of
+from statelib.restore.plan import RestoreSource
+from statelib.restore.schemas.matching import check_same_state
+from statelib.serializers.keys import join_keys, split_keys
+from statelib.serializers.rows import StateRows, key_groups_of, windows
+from statelib.serializers.walks import SEPARATOR
+from statelib.storage.views import StateReader
+from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, from_list, join
+
+Mask = npt.NDArray[np.bool_]
+
+
+class ChangeLog:
+    """The changes of a changelog handle in some key groups, by state: what the logged states came to."""
+
+    def __init__(self, schema: KeyedStateSchema, changes: Mapping[int, StateChanges]) -> None:
+        self._schema = schema
+        self.changes = changes
+
+    def over(self, key_groups: KeyGroupRange) -> "Overlay":
+        """To be laid over entries of these key groups, once."""
+        return Overlay(self._schema, key_groups, self.changes)
+
+
+class Overlay:
+    """All batches from below go through :meth:`covered`, then :meth:`rest` gives what the log adds."""
+
+    def __init__(
+        self, schema: KeyedStateSchema, key_groups: KeyGroupRange, changes: Mapping[int, StateChanges]
+    ) -> None:
+        self._layers = {
+            index: _Layer(schema, index, _within(schema, key_groups, of_state)) for index, of_state in changes.items()
+        }
+
+    def covered(self, index: int, rows: StateRows) -> StateRows:
+        """What is left of entries from below, with elements appended where the log says so."""
+        layer = self._layers.get(index)
+        return rows if layer is None or not len(rows) else layer.covered(rows)
+
+    def rest(self) -> Iterator[tuple[int, StateRows]]:
+        """(state, entries) that are the log's own."""
+        for index, layer in self._layers.items():
+            for rows in windows(layer.rest()):
+                yield index, rows
+
+
+class _Layer:
+    """The changes of one state, sorted by key so that a batch meets only those of its key groups."""
+
+    def __init__(self, schema: KeyedStateSchema, index: int, changes: StateChanges) -> None:
+        self._schema = schema
+        self._descriptor = schema.states[index]
+        self._width = prefix_width(schema.max_parallelism)
+        self._put = changes.put
+        self._hidden = _Sorted(concat([changes.put.keys, changes.gone]), schema)
+        self._appended = _Sorted(changes.appended.keys, schema)
+        self._values = changes.appended.values.take(self._appended.order)
+        self._cleared = _Sorted(changes.cleared, schema)
+        self._left = np.ones(len(self._values), np.bool_)
+        self._moved = changes.moved
+        below = sorted({key for moved in changes.moved for lies_below, key in moved.parts if lies_below})
+        self._below = _Sorted(from_list(below), schema)
+        self._found: dict[bytes, bytes] = {}
+
+    def covered(self, rows: StateRows) -> StateRows:
+        groups = key_groups_of(rows.keys, self._width)
+        if self._moved:
+            found = rows.take(np.flatnonzero(self._below.find(rows.keys, groups) >= 0))
+            self._found.update(zip(found.keys.to_list(), found.values.to_list(), strict=True))
+        kept = self._hidden.find(rows.keys, groups) < 0
+        if len(self._cleared.keys):
+            parts = replace(split_keys(self._schema, self._descriptor, rows.keys), user_keys=None)
+            kept &= self._cleared.find(join_keys(self._schema, self._descriptor, parts), groups) < 0
+        if not kept.all():
+            rows, groups = rows.take(np.flatnonzero(kept)), groups[kept]
+        return self._with_elements(rows, groups) if len(self._values) and len(rows) else rows
+
+    def _with_elements(self, rows: StateRows, groups: npt.NDArray[np.int32]) -> StateRows:
+        at = self._appended.find(rows.keys, groups)
+        longer = np.flatnonzero(at >= 0)
+        if not len(longer):
+            return rows
+        self._left[at[longer]] = False
+        comma = from_fixed(np.full((len(longer), 1), SEPARATOR, np.uint8))
+        values = join([rows.values.take(longer), comma, self._values.take(at[longer])])
+        same = np.flatnonzero(at < 0)
+        return StateRows(
+            concat([rows.keys.take(same), rows.keys.take(longer)]), concat([rows.values.take(same), values])
+        )
+
+    def rest(self) -> StateRows:
+        new = np.flatnonzero(self._left)
+        moved = {moved.target: moved.value(self._descriptor, self._found) for moved in self._moved}
+        there = {target: value for target, value in moved.items() if value is not None}
+        keys = concat([self._put.keys, self._appended.keys.take(new), from_list(list(there))])
+        return StateRows(keys, concat([self._put.values, self._values.take(new), from_list(list(there.values()))]))
+
+
+class _Sorted:
+    """Keys in ascending order. ``order``: which of the given ones each was."""
+
+    def __init__(self, keys: Ragged, schema: KeyedStateSchema) -> None:
+        self.order = byte_order(keys)
+        self.keys = keys.take(self.order)
+        groups = key_groups_of(self.keys, prefix_width(schema.max_parallelism)) if len(keys) else np.empty(0, np.int32)
+        self._bounds = np.searchsorted(groups, np.arange(schema.max_parallelism + 1))
+
+    def find(self, keys: Ragged, groups: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """The place of each key, which lies in the key group beside it; -1 where it is not there."""
+        first, stop = int(self._bounds[groups.min()]), int(self._bounds[groups.max() + 1])
+        if first == stop:
+            return np.full(len(keys), -1, np.int64)
+        found = pc.index_in(as_arrow(keys), value_set=as_arrow(self.keys.slice(first, stop)))
+        at = np.asarray(pc.fill_null(found, -1), np.int64)
+        return np.where(at < 0, at, at + first)
+
+
+@dataclass
+class _Bound:
+    """The states that ids of the log stand for so far, and the changes of each."""
+
+    source: RestoreSource
+    states: dict[int, StateDescriptor]
+    records: dict[int, list[ChangeRecords]]
+
+    def add(self, changes: ChangeSet, what: str) -> None:
+        for record in changes.metadata:
+            binding = read_binding(record, what)
+            self.states[binding.number] = binding.descriptor
+        ids = state_ids(changes, what)
+        schema = self.source.schema
+        for number in np.unique(ids).tolist():
+            if number not in self.states:
+                raise CorruptStateError(
+                    f"{what}: changes of a state {number} without metadata", kind="corrupt-changelog"
+                )
+            descriptor = self.states[number]
+            index = check_same_state(schema, descriptor)
+            records = records_of(changes, np.flatnonzero(ids == number), schema.key_type, descriptor)
+            self.records.setdefault(index, []).append(records)
+
+
+def read_change_log(source: RestoreSource, handle: ChangelogStateBackendHandleImpl, wanted: KeyGroupRange) -> ChangeLog:
+    """All changes of the key groups that the log holds, oldest first.
+
+    Raises CorruptStateError (``corrupt-changelog``, what the reader and the codecs raise), UnsupportedError
+    (``merging-windows``), InvalidRequestError (``state-schema-changed``)."""
+    bound = _Bound(source, {}, {})
+    for part in handle.log:
+        for changes, what in _change_sets(source.reader, part, wanted):
+            bound.add(changes, what)
+    schema, over_nothing = source.schema, not handle.materialized
+    found = bound.records.items()
+    return ChangeLog(
+        schema, {i: changes_of(schema, schema.states[i], of, over_nothing=over_nothing) for i, of in found}
+    )
+
+
+def log_bindings(reader: StateReader, handle: ChangelogStateBackendHandleImpl) -> tuple[Binding, ...]:
+    """The states that the log names, each once, as the newest metadata of its number has it. Their key types are known
+    only of timers."""
+    found: dict[int, Binding] = {}
+    for part in handle.log:
+        for changes, what in _change_sets(reader, part, KeyGroupRange(0, -1)):
+            found.update((b.number, b) for b in (read_binding(record, what) for record in changes.metadata))
+    return tuple(found[number] for number in sorted(found))
+
+
+def with_whole_files(handle: KeyedStateHandle) -> KeyedStateHandle:
+    """The handle of a snapshot of Flink's own. What it says of the size of its log's files is what they hold: they
+    have one byte more, or are compressed."""
+    if not isinstance(handle, ChangelogStateBackendHandleImpl):
+        return handle
+    return replace(handle, log=tuple(map(_with_whole_files, handle.log)))
+
+
+def _with_whole_files(part: ChangelogStateHandle) -> ChangelogStateHandle:
+    if isinstance(part, InMemoryChangelogStateHandle):
+        return part
+    return replace(part, segments=tuple((_whole(stream), at) for stream, at in part.segments))
+
+
+def _whole(stream: StreamStateHandle) -> StreamStateHandle:
+    return ChangeFileStateHandle(stream.path, stream.size_bytes) if isinstance(stream, FileStateHandle) else stream
+
+
+def _change_sets(
+    reader: StateReader, part: ChangelogStateHandle, wanted: KeyGroupRange
+) -> Iterator[tuple[ChangeSet, str]]:
+    if isinstance(part, InMemoryChangelogStateHandle):
+        yield change_set_of(part.changes, wanted), "changes in the metadata"
+        return
+    assert isinstance(part, ChangelogStateHandleStreamImpl)
+    for stream, offset in part.segments:
+        what = f"change log {_name(stream)}"
+        yield decode_change_set(_log_content(reader, stream, what), offset, wanted, what), what
+
+
+def check_log_file(reader: StateReader, stream: StreamStateHandle) -> None:
+    """Read a file of a change log whole. Raises CorruptStateError (``corrupt-changelog`` where it is cut, and what
+    reading it raises), NotFoundError (``missing-file``)."""
+    _log_content(reader, stream, f"change log {_name(stream)}")
+
+
+def _log_content(reader: StateReader, stream: StreamStateHandle, what: str) -> Bytes:
+    data = decode_stream(reader.read(stream), what)
+    if isinstance(stream, ChangeFileStateHandle) and len(data) != stream.size_bytes:
+        raise CorruptStateError(
+            f"{what}: expected {stream.size_bytes} bytes of changes, found {len(data)}", kind="corrupt-changelog"
+        )
+    return data
+
+
+def _name(stream: StreamStateHandle) -> str:
+    return stream.name if isinstance(stream, ByteStreamStateHandle) else stream.path
+
+
+def _within(schema: KeyedStateSchema, key_groups: KeyGroupRange, changes: StateChanges) -> StateChanges:
+    width = prefix_width(schema.max_parallelism)
+
+    def inside(keys: Ragged) -> npt.NDArray[np.int64]:
+        groups = key_groups_of(keys, width) if len(keys) else np.empty(0, np.int32)
+        return np.flatnonzero((groups >= key_groups.start) & (groups <= key_groups.end))
+
+    return StateChanges(
+        changes.put.take(inside(changes.put.keys)),
+        changes.gone.take(inside(changes.gone)),
+        changes.appended.take(inside(changes.appended.keys)),
+        changes.cleared.take(inside(changes.cleared)),
+        tuple(moved for moved in changes.moved if int.from_bytes(moved.target[:width], "big") in key_groups),
+    )

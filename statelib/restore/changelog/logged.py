@@ -1,0 +1,128 @@
+"""A RocksDB backend from a changelog checkpoint that is its own range: the database as it is, the log over it.
+
+At any other range, or after a change of the definition, entries are loaded as from every other handle.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend, database_directory
+from statelib.backends.rocksdb.stored import scan_stored
+from statelib.backends.rocksdb.takeover import TakenOver, check_states
+from statelib.errors import CorruptStateError
+from statelib.model.handles import ChangelogStateBackendHandleImpl, IncrementalRemoteKeyedStateHandle
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import KeyedStateSchema, StateStatistics
+from statelib.restore.changelog.change_log import ChangeLog, read_change_log
+from statelib.restore.check import Tally, expected_statistics
+from statelib.restore.entries import rocksdb_header
+from statelib.restore.plan import RestoreSource
+from statelib.restore.rocksdb_files import materialise
+from statelib.restore.schemas.evolution import evolution_of
+from statelib.restore.schemas.matching import check_same_schema
+from statelib.storage.local.file_identity import KnownFile
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A source whose database can be opened as it is, and the handle of its files."""
+
+    source: RestoreSource
+    handle: ChangelogStateBackendHandleImpl
+    files: IncrementalRemoteKeyedStateHandle
+
+
+def restored_log(
+    schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
+) -> ChangelogStateBackendHandleImpl | None:
+    """The changelog handle that is exactly what a backend is restored from; None if there is no such."""
+    if len(sources) != 1 or sources[0].handle.key_group_range != key_group_range or sources[0].statistics is None:
+        return None
+    handle = sources[0].handle
+    if not isinstance(handle, ChangelogStateBackendHandleImpl):
+        return None
+    evolution = evolution_of(schema, sources[0])
+    as_it_was = not evolution.rewrites and not evolution.non_restored and all(r.stored for r in evolution.resolutions)
+    return handle if as_it_was else None
+
+
+def logged_database(
+    schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
+) -> Logged | None:
+    """The one source, if its files are those of a database of exactly this range."""
+    handle = restored_log(schema, key_group_range, sources)
+    if handle is None or len(handle.materialized) != 1:
+        return None
+    (files,) = handle.materialized
+    if not isinstance(files, IncrementalRemoteKeyedStateHandle) or files.key_group_range != key_group_range:
+        return None
+    return Logged(sources[0], handle, files)
+
+
+def restore_logged(
+    schema: KeyedStateSchema, logged: Logged, directory: str, backend_uid: str
+) -> RocksDBKeyedStateBackend:
+    """The backend, its log replayed. Raises CorruptStateError, and then the directory is gone."""
+    log = _log_of(logged)
+    statistics, known = _copied(schema, logged, directory, log)
+    key_groups = logged.files.key_group_range
+    backend = RocksDBKeyedStateBackend.open_existing(
+        schema, key_groups, directory, backend_uid, statistics, known=known
+    )
+    try:
+        for index, changes in log.changes.items():
+            backend.replay(logged.source.schema.states[index].name, changes.put, changes.gone)
+        backend.check_key_groups()
+    except BaseException:
+        backend.close()
+        raise
+    return backend
+
+
+def _log_of(logged: Logged) -> ChangeLog:
+    log = read_change_log(logged.source, logged.handle, logged.handle.key_group_range)
+    if not all(changes.plain for changes in log.changes.values()):
+        raise CorruptStateError(
+            "the change log adds to lists or clears maps, which no log of statelib's does", kind="corrupt-changelog"
+        )
+    return log
+
+
+def _copied(
+    schema: KeyedStateSchema, logged: Logged, directory: str, log: ChangeLog
+) -> tuple[tuple[StateStatistics, ...], dict[str, KnownFile]]:
+    """Copy the database to where a backend in ``directory`` opens it. The source's statistics in the order of
+    ``schema``, which are those of the database with the log replayed; and the files it is made of. Where nothing else
+    proves the files, all of it is read and compared with them."""
+    source, files = logged.source, logged.files
+    order = check_same_schema(schema, source.schema)
+    check_same_schema(source.schema, rocksdb_header(files, source.reader, schema.max_parallelism).schema)
+    database = database_directory(directory)
+    expected = expected_statistics(source, files.key_group_range)
+    assert expected is not None, "restored_log takes no source without statistics"
+    names = tuple(d.name for d in source.schema.states)
+    try:
+        known = materialise(files, source.reader, database, with_options=False)
+        if source.checksummed:
+            check_states(TakenOver(str(database), names, None, files.key_group_range, schema.max_parallelism))
+        else:
+            _read_whole(logged, database, log)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    statistics = tuple(expected[order.index(i)] for i in range(len(order)))
+    return statistics, known if source.checksummed else {}
+
+
+def _read_whole(logged: Logged, database: Path, log: ChangeLog) -> None:
+    """Compare every entry of the copied database and of the log over it with the source's statistics."""
+    schema, key_groups = logged.source.schema, logged.files.key_group_range
+    tally, overlay = Tally(logged.source, key_groups), log.over(key_groups)
+    names = [d.name for d in schema.states]
+    for index, rows in scan_stored(str(database), names, None, schema.max_parallelism):
+        tally.add(index, overlay.covered(index, rows))
+    for index, rows in overlay.rest():
+        tally.add(index, rows)
+    tally.check()

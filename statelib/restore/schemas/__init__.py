@@ -1,0 +1,1 @@
+"""Schemas of stored states: united, matched with the wanted ones, and migrated to them."""

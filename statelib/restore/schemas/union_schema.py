@@ -1,0 +1,112 @@
+"""The schema of an operator of Flink's: the union of what the headers of all its handles name.
+
+Flink registers a state when its code first uses it, so the headers of an operator's subtasks differ; a stream that does
+not name a state has no entries of it. Source: flink-formats.md sections 3.3 and 9.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from statelib.errors import InvalidRequestError, UnsupportedError
+from statelib.formats.canonical.reading import read_header
+from statelib.formats.keyed.header import decode_keyed_header
+from statelib.model.handles import (
+    ChangelogStateBackendHandleImpl,
+    IncrementalRemoteKeyedStateHandle,
+    KeyedStateHandle,
+    MaterializedStateHandle,
+    materialized_parts,
+)
+from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.model.types import StateType
+from statelib.restore.changelog.change_log import log_bindings
+from statelib.restore.schemas.joined_states import join_states, join_types
+from statelib.restore.schemas.matching import describe, without_field_names
+from statelib.storage.views import StateReader
+
+
+@dataclass
+class _Union:
+    """What the headers named so far. ``what``: the operator, for messages."""
+
+    what: str
+    key_type: StateType | None = None
+    states: dict[str, StateDescriptor] = field(default_factory=dict)
+
+    def add_key(self, found: StateType, where: str) -> None:
+        joined = join_types(self.key_type or found, found)
+        if joined is None:
+            raise _mixed(f"{self.what}: the key", str(self.key_type), str(found), where)
+        self.key_type = joined
+
+    def add(self, found: StateDescriptor, where: str) -> None:
+        known = self.states.get(found.name, found)
+        joined = join_states(known, found)
+        if joined is None:
+            raise _mixed(f"{self.what}: state {found.name!r}", describe(known), describe(found), where)
+        self.states[found.name] = joined
+
+
+def union_schema(
+    reader: StateReader,
+    handles: Mapping[int, KeyedStateHandle],
+    max_parallelism: int,
+    what: str,
+    key_type: StateType | None = None,
+) -> KeyedStateSchema:
+    """The key and all states that the handles (by subtask) name, in the order in which they first appear.
+    ``key_type``: of the keys of change logs over nothing materialised, which need not say it.
+
+    Raises UnsupportedError (``mixed-serializers`` where two handles contradict each other, ``unknown-key-type``, and
+    what reading a header raises), InvalidRequestError (``other-key-type``)."""
+    union = _Union(what)
+    for subtask, handle in handles.items():
+        where = f"{what}, subtask {subtask}"
+        for part in materialized_parts(handle):
+            schema = header_of(reader, part, max_parallelism, where)
+            union.add_key(schema.key_type, where)
+            for state in schema.states:
+                union.add(state, where)
+        for binding in log_bindings(reader, handle) if isinstance(handle, ChangelogStateBackendHandleImpl) else ():
+            if binding.key_type is not None:
+                union.add_key(binding.key_type, where)
+            union.add(binding.descriptor, where)
+    if not any(map(materialized_parts, handles.values())):
+        union.key_type = _logged_key_type(union, key_type)
+    assert union.key_type is not None, "every header names the type of its keys"
+    return KeyedStateSchema(union.key_type, max_parallelism, tuple(union.states.values()))
+
+
+def header_of(
+    reader: StateReader, handle: MaterializedStateHandle, max_parallelism: int, what: str
+) -> KeyedStateSchema:
+    """The schema in the header of one stream, or of one database's meta stream."""
+    if isinstance(handle, IncrementalRemoteKeyedStateHandle):
+        return decode_keyed_header(reader.read(handle.meta), max_parallelism, what).schema
+    return read_header(partial(reader.read_range, handle.stream), handle, max_parallelism, what).schema
+
+
+def _logged_key_type(union: _Union, wanted: StateType | None) -> StateType:
+    """Of change logs alone, which name it only where there are timers."""
+    found = union.key_type
+    if found is not None and wanted is not None and without_field_names(found) != without_field_names(wanted):
+        raise InvalidRequestError(
+            f"keys of type {wanted} were asked for, {union.what} has keys of type {found}", kind="other-key-type"
+        )
+    key_type = found or wanted
+    if key_type is None:
+        raise UnsupportedError(
+            f"{union.what}: a change log over nothing materialised does not say of what type the key is",
+            kind="unknown-key-type",
+            hint="say it: --key-type long; or take a canonical savepoint with Flink",
+        )
+    return key_type
+
+
+def _mixed(what: str, known: str, found: str, where: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{what}: earlier subtasks have {known}, {where.rpartition(', ')[2]} has {found}",
+        kind="mixed-serializers",
+        hint="Flink migrates a state when its code next uses it: take a savepoint after every subtask has used it",
+    )

@@ -1,0 +1,1 @@
+"""Compare two snapshots state by state."""

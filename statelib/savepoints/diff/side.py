@@ -1,0 +1,166 @@
+"""One of the two snapshots of a diff: what is known of it without reading, and its entries, window by window."""
+
+import numpy as np
+import numpy.typing as npt
+
+from statelib.backends.entries import check_loaded_rows
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    ChangelogStateBackendHandleImpl,
+    IncrementalRemoteKeyedStateHandle,
+    KeyedStateHandle,
+    StreamStateHandle,
+    checksum_key,
+    log_streams,
+    stream_handles,
+)
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
+from statelib.model.state import StateDescriptor, StateKind, StateStatistics
+from statelib.restore.check import check_statistics, cut_statistics
+from statelib.restore.entries import EntryReader
+from statelib.savepoints.opened import Checkpoint, located
+from statelib.serializers.rows import StateRows, key_groups_of, statistics_of
+from statelib.serializers.spans import require
+from statelib.storage.registry import PLACES
+from statelib.wire.ragged import Ragged, concat, gather
+
+Mask = npt.NDArray[np.bool_]
+"""One element a key group of 0..max_parallelism-1."""
+
+
+class Side:
+    """``scratch``: a directory for what must be copied to be read. Entries are proved against the manifest,
+    where there is one, before they are handed out."""
+
+    def __init__(self, opened: Checkpoint, scratch: str) -> None:
+        self.opened = opened
+        with located(opened.directory):
+            self.schema = opened.schema()
+            self.sources = opened.sources()
+        self.index = {d.name: i for i, d in enumerate(self.schema.states)}
+        self.whole = all_key_groups(self.schema.max_parallelism)
+        self.statistics = opened.statistics(self.whole)
+        self._scratch = scratch
+        self._readers: dict[int, EntryReader] = {}
+        self._counted = np.zeros(len(self.schema.states), np.int64)
+        self._read = np.zeros(len(self.whole), np.bool_)
+
+    def recorded(self, name: str) -> StateStatistics | None:
+        """The manifest's statistics of a state; None without a manifest, or without the state."""
+        return self.statistics[self.index[name]] if self.statistics and name in self.index else None
+
+    def entries(self, name: str) -> int | None:
+        """How many entries a state has: recorded, or counted if all of them were read; None where nothing tells."""
+        if name not in self.index:
+            return 0
+        recorded = self.recorded(name)
+        if recorded is not None:
+            return recorded.total_entries
+        return int(self._counted[self.index[name]]) if bool(self._read[self.held()].all()) else None
+
+    def held(self) -> Mask:
+        """The key groups that there is state of at all."""
+        mask = np.zeros(len(self.whole), np.bool_)
+        for source in self.sources:
+            mask[source.handle.key_group_range.start : source.handle.key_group_range.end + 1] = True
+        return mask
+
+    def weights(self) -> npt.NDArray[np.float64]:
+        """About how many stored bytes each key group has."""
+        found = np.zeros(len(self.whole))
+        for source in self.sources:
+            held = source.handle.key_group_range
+            if len(held):
+                size_bytes = sum(stream.size_bytes for stream in stream_handles(source.handle))
+                found[held.start : held.end + 1] += size_bytes / len(held)
+        return found
+
+    def contents(self) -> dict[object, KeyGroupRange]:
+        """Where each handle's bytes lie: equal for two handles only if what they hold is equal."""
+        return {_content(self.opened.directory, s.handle): s.handle.key_group_range for s in self.sources}
+
+    def read(self, window: Mask) -> list[StateRows]:
+        """For each state the entries of the key groups in ``window``; raises CorruptStateError
+        (``restore-mismatch``) where they are not those that the manifest tells of."""
+        with located(self.opened.directory):
+            return self._proved(window)
+
+    def _proved(self, window: Mask) -> list[StateRows]:
+        runs = runs_of(window)
+        batches: list[list[StateRows]] = [[] for _ in self.schema.states]
+        for number, source in enumerate(self.sources):
+            meeting = [run for run in runs if len(run.intersection(source.handle.key_group_range))]
+            if not meeting:
+                continue
+            reader = self._readers.setdefault(number, EntryReader(source, f"{self._scratch}/{number}"))
+            for index, rows in reader.read(meeting):
+                check_loaded_rows(self.schema.states[index].name, rows, self.schema, source.handle.key_group_range)
+                batches[index].append(self._within(rows, window))
+            if source.handle.key_group_range.end <= runs[-1].end:
+                self._readers.pop(number).close()
+        self._read |= window
+        states = [_joined(of_state) for of_state in batches]
+        self._counted += [len(rows) for rows in states]
+        self._check(states, runs, window)
+        return [_without_padding(d, rows) for d, rows in zip(self.schema.states, states, strict=True)]
+
+    def _within(self, rows: StateRows, window: Mask) -> StateRows:
+        if not len(rows):
+            return rows
+        inside = window[key_groups_of(rows.keys, prefix_width(self.schema.max_parallelism))]
+        return rows if bool(inside.all()) else rows.take(np.flatnonzero(inside))
+
+    def _check(self, states: list[StateRows], runs: list[KeyGroupRange], window: Mask) -> None:
+        if self.statistics is None:
+            return
+        hull = KeyGroupRange(runs[0].start, runs[-1].end)
+        inside = window[hull.start : hull.end + 1]
+        width = prefix_width(self.schema.max_parallelism)
+        cut = [cut_statistics(statistics, hull) for statistics in self.statistics]
+        expected = tuple(StateStatistics(hull, s.entries * inside, s.digests * inside) for s in cut)
+        check_statistics(self.schema, expected, tuple(statistics_of(rows, width, hull) for rows in states))
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+
+
+def runs_of(window: Mask) -> list[KeyGroupRange]:
+    """The ranges that a mask of key groups consists of, in ascending order."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], window, [False]]).astype(np.int8)))
+    return [KeyGroupRange(int(start), int(stop) - 1) for start, stop in edges.reshape(-1, 2)]
+
+
+def _content(directory: str, handle: KeyedStateHandle) -> object:
+    def place(stream: StreamStateHandle) -> bytes | str:
+        if isinstance(stream, ByteStreamStateHandle):
+            return stream.data
+        return PLACES.file_uri(directory, checksum_key(stream))
+
+    if isinstance(handle, IncrementalRemoteKeyedStateHandle):
+        files = frozenset((name, place(stream)) for name, stream in handle.shared + handle.private)
+        return handle.key_group_range, place(handle.meta), files
+    if isinstance(handle, ChangelogStateBackendHandleImpl):
+        below = tuple(_content(directory, part) for part in handle.materialized)
+        return handle.key_group_range, below, tuple(map(place, log_streams(handle))), handle.log
+    return type(handle), handle.key_group_range, handle.offsets, place(handle.stream)
+
+
+def _joined(batches: list[StateRows]) -> StateRows:
+    if len(batches) == 1:
+        return batches[0]
+    return StateRows(concat([b.keys for b in batches]), concat([b.values for b in batches]))
+
+
+def _without_padding(descriptor: StateDescriptor, rows: StateRows) -> StateRows:
+    """Null values of a map state cut to their flag: what Flink's heap writer adds behind it says nothing."""
+    if descriptor.kind is not StateKind.MAP or not len(rows):
+        return rows
+    values = rows.values
+    require(values.starts, 1, values.offsets[1:], f"value of state {descriptor.name!r}")
+    null = values.data[values.starts] != 0
+    if not bool((null & (values.lengths > 1)).any()):
+        return rows
+    cut: Ragged = gather(values.data, values.starts, np.where(null, 1, values.lengths))
+    return StateRows(rows.keys, cut)

@@ -1,0 +1,245 @@
+"""Compare two snapshots, state by state, whatever backend, strategy or parallelism they were taken with.
+
+Key groups whose counts and digests are equal in both manifests are not read, nor are handles whose files both
+snapshots share. The rest is read in windows of key groups, so that memory does not grow with the state.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from statelib.errors import InvalidRequestError
+from statelib.model.key_groups import prefix_width
+from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.restore.changes import WORDS, Change, Changes, compare_rows
+from statelib.restore.schemas.matching import describe, without_field_names
+from statelib.savepoints.diff.side import Mask, Side
+from statelib.savepoints.opened import Checkpoint
+from statelib.serializers.keys import decode_keys
+from statelib.serializers.rows import NO_ROWS, StateRows, key_groups_of
+from statelib.serializers.values import decode_values
+from statelib.storage.local.scratch import scratch_directory
+
+WINDOW_BYTES = 64 * 1024 * 1024
+"""Stored bytes of both snapshots that are in memory at a time; a single key group is never split."""
+
+Each = Callable[[str, pa.Table], None]
+
+
+@dataclass(frozen=True)
+class StateDiff:
+    """What became of one state. ``incomparable``: why its entries were not compared, else ''; then the three
+    counts are None. Entries are None where nothing tells without reading what both snapshots share.
+    ``key_groups_read``: those that were compared entry by entry; the others are known to be equal."""
+
+    name: str
+    before_type: str | None
+    after_type: str | None
+    entries_before: int | None
+    entries_after: int | None
+    added: int | None
+    removed: int | None
+    changed: int | None
+    key_groups_read: int
+    key_groups_skipped: int
+    incomparable: str = ""
+
+    @property
+    def different(self) -> bool:
+        one_sided = self.before_type is None or self.after_type is None
+        return one_sided or bool(self.incomparable or self.added or self.removed or self.changed)
+
+
+class Diff:
+    """From one opened snapshot to another. Nothing is read before it is asked for.
+
+    Raises what opening the state of a snapshot raises; CorruptStateError (``restore-mismatch``) for
+    entries that are not those of the manifest."""
+
+    def __init__(
+        self, before: Checkpoint, after: Checkpoint, scratch: str | None = None, window_bytes: int = WINDOW_BYTES
+    ) -> None:
+        self.before = before
+        self.after = after
+        self._scratch = scratch
+        self._window_bytes = window_bytes
+
+    @property
+    def keys(self) -> tuple[int | None, int | None]:
+        """How many distinct keys each snapshot has state of, over all states; None where no manifest tells."""
+        before, after = (s.manifest.total_keys if s.manifest else None for s in (self.before, self.after))
+        return before, after
+
+    @cached_property
+    def states(self) -> tuple[StateDiff, ...]:
+        """Every state of either snapshot."""
+        return self.read()
+
+    def to_arrow(self, state: str) -> pa.Table:
+        """The entries of a state that differ, in key order: ``key_group, key[, user_key], change, before, after``.
+
+        Raises InvalidRequestError (``unknown-state``, ``incomparable-state``)."""
+        tables: list[pa.Table] = []
+        (found,) = self.read((state,), lambda _, table: tables.append(table))
+        if found.incomparable:
+            raise InvalidRequestError(
+                f"state {state!r} cannot be compared entry by entry: {found.incomparable}", kind="incomparable-state"
+            )
+        return pa.concat_tables(tables)
+
+    def read(self, states: Collection[str] = (), each: Each | None = None) -> tuple[StateDiff, ...]:
+        """Compare all states, or those named, and hand the entries that differ to ``each``: first an empty table
+        of every state that can be compared, then batch by batch in key order."""
+        with scratch_directory(self._scratch, "diff") as directory:
+            before, after = Side(self.before, f"{directory}/a"), Side(self.after, f"{directory}/b")
+            try:
+                return _Pass(before, after, states, self._window_bytes).run(each)
+            finally:
+                before.close()
+                after.close()
+
+
+@dataclass
+class _Pair:
+    """One state as both sides have it, and what was found of it. ``differs``: the key groups to compare."""
+
+    name: str
+    before: StateDescriptor | None
+    after: StateDescriptor | None
+    incomparable: str
+    differs: Mask
+    counts: list[int]
+
+
+class _Pass:
+    """One reading of both sides."""
+
+    def __init__(self, before: Side, after: Side, states: Collection[str], window_bytes: int) -> None:
+        self._before = before
+        self._after = after
+        self._window_bytes = window_bytes
+        names = list(before.index) + [name for name in after.index if name not in before.index]
+        for name in states:
+            if name not in names:
+                after.schema.state(name)
+        self._obstacle = _obstacle(before.schema, after.schema)
+        self._shared = _shared(before, after)
+        self._pairs = [self._pair(name) for name in names if not states or name in states]
+
+    def _pair(self, name: str) -> _Pair:
+        before, after = (
+            side.schema.states[side.index[name]] if name in side.index else None for side in (self._before, self._after)
+        )
+        incomparable = self._obstacle
+        if not incomparable and before and after and describe(before, names=False) != describe(after, names=False):
+            incomparable = f"type: {describe(before)} before, {describe(after)} after"
+        differs = np.zeros(len(self._before.whole), np.bool_) if incomparable else self._differs(name)
+        return _Pair(name, before, after, incomparable, differs, [0, 0, 0])
+
+    def _differs(self, name: str) -> Mask:
+        """The key groups of which nothing proves that they are equal."""
+        sides = (self._before, self._after)
+        if any(side.statistics is None for side in sides):
+            return (self._before.held() | self._after.held()) & ~self._shared
+        old, new = (side.recorded(name) for side in sides)
+        if old is None or new is None:
+            present = old or new
+            assert present is not None
+            return np.asarray(present.entries > 0, np.bool_)
+        return np.asarray((old.entries != new.entries) | (old.digests != new.digests), np.bool_)
+
+    def run(self, each: Each | None) -> tuple[StateDiff, ...]:
+        comparable = [pair for pair in self._pairs if not pair.incomparable]
+        if each:
+            for pair in comparable:
+                each(pair.name, self._table(pair, compare_rows(NO_ROWS, NO_ROWS)))
+        for window in self._windows(comparable):
+            old, new = self._before.read(window), self._after.read(window)
+            for pair in comparable:
+                wanted = pair.differs & window
+                rows = [
+                    self._cut(side, read, pair.name, wanted) for side, read in ((self._before, old), (self._after, new))
+                ]
+                changes = compare_rows(*rows)
+                pair.counts = [n + changes.count(change) for n, change in zip(pair.counts, Change, strict=True)]
+                if each and len(changes):
+                    each(pair.name, self._table(pair, changes))
+        return tuple(map(self._told, self._pairs))
+
+    def _windows(self, pairs: list[_Pair]) -> Iterator[Mask]:
+        """The key groups to read, in ascending order, about ``window_bytes`` of them at a time."""
+        nothing = np.zeros(len(self._before.whole), np.bool_)
+        needed = np.logical_or.reduce([nothing, *(pair.differs for pair in pairs)])
+        if not needed.any():
+            return
+        weights = self._before.weights() + self._after.weights()
+        window, held = nothing.copy(), 0.0
+        for group in np.flatnonzero(needed).tolist():
+            if held and held + weights[group] > self._window_bytes:
+                yield window
+                window, held = nothing.copy(), 0.0
+            window[group] = True
+            held += weights[group]
+        yield window
+
+    def _cut(self, side: Side, read: list[StateRows], name: str, wanted: Mask) -> StateRows:
+        rows = read[side.index[name]] if name in side.index else NO_ROWS
+        if not len(rows):
+            return rows
+        inside = wanted[key_groups_of(rows.keys, prefix_width(side.schema.max_parallelism))]
+        return rows if bool(inside.all()) else rows.take(np.flatnonzero(inside))
+
+    def _table(self, pair: _Pair, changes: Changes) -> pa.Table:
+        schema = self._after.schema if pair.after else self._before.schema
+        before, after = pair.before or pair.after, pair.after or pair.before
+        assert before is not None
+        assert after is not None
+        columns = decode_keys(schema, after, changes.keys).columns()
+        columns["change"] = pa.array(WORDS).take(pa.array(changes.kinds))
+        columns["before"] = _spread(decode_values(before, changes.before), changes.kinds != Change.ADDED)
+        columns["after"] = _spread(decode_values(after, changes.after), changes.kinds != Change.REMOVED)
+        return pa.table(columns)
+
+    def _told(self, pair: _Pair) -> StateDiff:
+        read = int(pair.differs.sum())
+        added, removed, changed = (None, None, None) if pair.incomparable else pair.counts
+        return StateDiff(
+            name=pair.name,
+            before_type=describe(pair.before) if pair.before else None,
+            after_type=describe(pair.after) if pair.after else None,
+            entries_before=self._before.entries(pair.name),
+            entries_after=self._after.entries(pair.name),
+            added=added,
+            removed=removed,
+            changed=changed,
+            key_groups_read=read,
+            key_groups_skipped=0 if pair.incomparable else len(pair.differs) - read,
+            incomparable=pair.incomparable,
+        )
+
+
+def _obstacle(before: KeyedStateSchema, after: KeyedStateSchema) -> str:
+    """Why no entry of one side has a counterpart on the other; '' if it may have one."""
+    if before.max_parallelism != after.max_parallelism:
+        return f"max_parallelism: {before.max_parallelism} before, {after.max_parallelism} after"
+    if without_field_names(before.key_type) != without_field_names(after.key_type):
+        return f"key: {before.key_type} before, {after.key_type} after"
+    return ""
+
+
+def _shared(before: Side, after: Side) -> Mask:
+    """The key groups whose bytes are the same in both, because the files are."""
+    mask = np.zeros(len(before.whole), np.bool_)
+    theirs = after.contents()
+    for content, held in before.contents().items():
+        if content in theirs:
+            mask[held.start : held.end + 1] = True
+    return mask
+
+
+def _spread(values: pa.Array, present: Mask) -> pa.Array:
+    """One value a row: the next one where ``present``, null elsewhere."""
+    return values.take(pa.array(np.cumsum(present) - 1, mask=~present))

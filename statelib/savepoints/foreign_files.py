@@ -1,0 +1,91 @@
+"""The files of a snapshot of Flink's own: every one that any handle of any operator names, there and of its size.
+
+Flink records no checksums, so that a file that is there with its size can only be read to see whether it can be.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from statelib.errors import CorruptStateError, NotFoundError
+from statelib.model.checkpoint import FileRecord
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    ChangeFileStateHandle,
+    FilePart,
+    SegmentFileStateHandle,
+    StreamStateHandle,
+)
+from statelib.model.key_groups import KeyGroupRange
+from statelib.restore.changelog.change_log import check_log_file
+from statelib.restore.proof import prove
+from statelib.savepoints.opened import Checkpoint
+from statelib.storage.filesystem.inventory import FileFinding
+from statelib.storage.registry import PLACES
+from statelib.storage.views import StateReader
+
+_NO_KEY_GROUPS = KeyGroupRange(0, -1)
+
+
+@dataclass(frozen=True)
+class ForeignFiles:
+    """The physical files that handles name, what they hold for this snapshot, and what is wrong with them."""
+
+    count: int
+    size_bytes: int
+    problems: tuple[str, ...]
+
+
+def check_files(opened: Checkpoint, *, read_data: bool) -> ForeignFiles:
+    """Look at every file; with ``read_data``, read those that hold no managed keyed state, whose entries prove theirs.
+
+    Raises InvalidRequestError (``outside-root``) before anything is read."""
+    streams, reader = opened.streams(), opened.reader()
+    parts = [stream for stream in streams if not isinstance(stream, ByteStreamStateHandle)]
+    plain = [part for part in parts if not isinstance(part, SegmentFileStateHandle | ChangeFileStateHandle)]
+    problems = _wrong_sizes(opened, plain)
+    problems += _failures(_reach(reader, part) for part in parts if part not in set(plain))
+    if read_data and not problems:
+        problems += _failures(_read(reader, stream) for stream in opened.state_streams(keyed=False))
+    paths = {part.path for part in parts}
+    return ForeignFiles(len(paths), sum(part.size_bytes for part in parts), tuple(problems))
+
+
+def _wrong_sizes(opened: Checkpoint, parts: Sequence[FilePart]) -> list[str]:
+    records = [FileRecord(part.path, part.size_bytes, 0, 0, _NO_KEY_GROUPS) for part in parts]
+    kind = PLACES.kind(opened.directory)
+    findings = kind.verify_files(opened.directory, records, read_data=False, allowed_root=opened.allowed_root)
+    return [_problem(opened, finding) for finding in findings if finding.problem]
+
+
+def _problem(opened: Checkpoint, finding: FileFinding) -> str:
+    found = "no file" if finding.problem == "missing" else f"{finding.actual_size}"
+    place = PLACES.file_uri(opened.directory, finding.path)
+    shown = PLACES.kind(place).shown(place)
+    return f"{shown}: expected {finding.expected_size} bytes, found {found}"
+
+
+def _reach(reader: StateReader, part: FilePart) -> str:
+    """What is wrong with a segment of a shared file, or with a file of a change log, whose size nothing records: it is
+    read."""
+    try:
+        if isinstance(part, ChangeFileStateHandle):
+            check_log_file(reader, part)
+        elif part.size_bytes:
+            reader.read_range(part, part.size_bytes - 1, part.size_bytes)
+        else:
+            reader.locate(part)
+    except (CorruptStateError, NotFoundError) as error:
+        return error.message
+    return ""
+
+
+def _read(reader: StateReader, stream: StreamStateHandle) -> str:
+    try:
+        prove(reader, [stream])
+    except (CorruptStateError, NotFoundError) as error:
+        return error.message
+    return ""
+
+
+def _failures(messages: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(filter(None, messages)))

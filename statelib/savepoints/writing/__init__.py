@@ -1,0 +1,1 @@
+"""Write savepoints that a Flink job starts from."""

@@ -1,0 +1,300 @@
+"""A savepoint with one thing changed: what is not touched goes over byte for byte.
+
+Source: flink-formats.md section 11. The original stays as it is.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.formats.canonical.chunks import Chunk
+from statelib.formats.canonical.reading import iter_canonical, read_header
+from statelib.formats.keyed.header import KeyedHeader
+from statelib.formats.keyed.header_parts import HeaderParts, encode_header_with, header_parts
+from statelib.formats.metadata.operator_id import operator_id
+from statelib.model.checkpoint import OperatorState
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    KeyedStateHandle,
+    KeyGroupsSavepointStateHandle,
+    KeyGroupsStateHandle,
+    OperatorStreamStateHandle,
+    StreamStateHandle,
+)
+from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width, subtask_range
+from statelib.model.key_hash import FieldsHash
+from statelib.model.savepoint import KeyedOperator
+from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.restore.proof import ProvenStream, prove
+from statelib.savepoints.opened import Checkpoint, located
+from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter, cut_rows
+from statelib.serializers.entry_columns import encode_entries
+from statelib.serializers.rows import NO_ROWS, StateRows, join_rows
+from statelib.snapshots.keyed_writer import chunk_of, write_subtask
+from statelib.storage.views import StateReader
+
+WINDOW_BYTES = 32 * 1024 * 1024
+_MASTER_STATES_AT = 16
+
+
+@dataclass(frozen=True)
+class OperatorChange:
+    """What becomes of one operator's keyed state. ``put``: states that get new entries, present ones or new ones, with
+    the columns that ``export`` writes (a present one keeps its serializer if its type stays). ``key_hash``: for keys
+    of a user's class; without it the columns must hold ``key_group``."""
+
+    drop: frozenset[str] = frozenset()
+    put: Mapping[StateDescriptor, pa.Table] = field(default_factory=dict)
+    key_hash: FieldsHash | None = None
+
+
+def rewrite(
+    source: Checkpoint,
+    place: NewSavepoint,
+    *,
+    drop_operators: Sequence[str] = (),
+    changes: Mapping[str, OperatorChange] | None = None,
+    renamed: Mapping[str, str] | None = None,
+) -> str:
+    """Write ``source``, without some operators, with others changed or ``renamed`` to another uid (each by its uid or
+    hex id), to a new place; its URI.
+
+    Raises NotFoundError (``no-operator``), InvalidRequestError (``unknown-state``, ``not-canonical``,
+    ``master-state``, ``bad-change``, ``duplicate-operator``), and what writing raises; then nothing is left of it."""
+    dropped = {_operator(source, name).operator_id for name in drop_operators}
+    changed = {_operator(source, name).operator_id: change for name, change in (changes or {}).items()}
+    uids = {_operator(source, name).operator_id: uid for name, uid in (renamed or {}).items()}
+    if dropped & {*changed, *uids}:
+        raise InvalidRequestError("an operator is to be dropped and to be changed", kind="bad-change")
+    _check_uids(uids)
+    _check_master_states(source)
+    with located(source.directory), SavepointWriter(place, source.metadata) as writer:
+        copied: Copied = {}
+        for operator in source.operators:
+            if operator.operator_id in dropped:
+                continue
+            part = _Part.of(source, operator)
+            if operator.operator_id in changed:
+                written = _changed(part, changed[operator.operator_id], writer, copied)
+            else:
+                written = _carried(part.reader, part.operator, writer, copied)
+            uid = uids.get(operator.operator_id)
+            named = written if uid is None else replace(written, operator_id=operator_id(uid), uid=uid)
+            lacking = {index for index, state in named.subtasks if state.keyed is None} & part.unregistered
+            writer.put(named, lacking)
+        return writer.publish()
+
+
+def _check_uids(uids: Mapping[bytes, str]) -> None:
+    if not all(uids.values()):
+        raise InvalidRequestError("an operator's new uid is empty", kind="bad-change")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An operator to be written again: its keyed handles are what their bytes show them to be."""
+
+    source: Checkpoint
+    operator: OperatorState
+
+    @classmethod
+    def of(cls, source: Checkpoint, operator: OperatorState) -> "_Part":
+        selected = replace(source, selected=operator.operator_id)
+        handles = selected.keyed_handles if any(state.keyed for _, state in operator.subtasks) else {}
+        subtasks = tuple((i, replace(state, keyed=handles.get(i))) for i, state in operator.subtasks)
+        return cls(selected, replace(operator, subtasks=subtasks))
+
+    @property
+    def reader(self) -> StateReader:
+        return self.source.reader()
+
+    @property
+    def unregistered(self) -> set[int]:
+        """The subtasks that took part in the snapshot without any keyed state."""
+        return {index for index, state in self.operator.subtasks if state.keyed is None and not state.finished}
+
+    @property
+    def name(self) -> str:
+        return self.source.operator_name(self.operator)
+
+
+def _operator(source: Checkpoint, name: str) -> OperatorState:
+    for operator in source.operators:
+        if name in (source.operator_name(operator), operator.operator_id.hex()) or operator.operator_id == operator_id(
+            name
+        ):
+            return operator
+    known = ", ".join(map(source.operator_name, source.operators)) or "none"
+    raise NotFoundError(f"{source.directory}: no operator {name!r}: there are {known}", kind="no-operator")
+
+
+def _check_master_states(source: Checkpoint) -> None:
+    """State of a job's master hooks is not read, hence it could only be lost."""
+    count = int.from_bytes(source.metadata_bytes[_MASTER_STATES_AT : _MASTER_STATES_AT + 4], "big")
+    if count:
+        raise InvalidRequestError(
+            f"{source.directory}: it holds the state of {count} master hooks, which would be lost", kind="master-state"
+        )
+
+
+Copied = dict[StreamStateHandle, StreamStateHandle]
+
+
+def _carried(reader: StateReader, operator: OperatorState, writer: SavepointWriter, copied: Copied) -> OperatorState:
+    """The same operator, its files copied."""
+
+    def copy(stream: StreamStateHandle) -> StreamStateHandle:
+        if isinstance(stream, ByteStreamStateHandle):
+            return stream
+        if stream not in copied:
+            copied[stream] = writer.copies.write_pieces(ProvenStream(reader, stream).blocks()).handle
+        return copied[stream]
+
+    subtasks = tuple(
+        (
+            index,
+            replace(
+                state,
+                keyed=_moved(state.keyed, copy),
+                operator=_moved_operator(state.operator, copy),
+                raw_keyed=_moved(state.raw_keyed, copy),
+                raw_operator=_moved_operator(state.raw_operator, copy),
+            ),
+        )
+        for index, state in operator.subtasks
+    )
+    coordinator = None if operator.coordinator is None else copy(operator.coordinator)
+    return replace(operator, subtasks=subtasks, coordinator=coordinator)
+
+
+Copy = Callable[[StreamStateHandle], StreamStateHandle]
+
+
+def _moved(handle: KeyedStateHandle | None, copy: Copy) -> KeyedStateHandle | None:
+    if handle is None:
+        return None
+    if isinstance(handle, KeyGroupsSavepointStateHandle | KeyGroupsStateHandle):
+        return replace(handle, stream=copy(handle.stream))
+    raise InvalidRequestError(
+        f"state in a {type(handle).__name__} is tied to its backend",
+        kind="not-canonical",
+        hint="take a canonical savepoint of the job",
+    )
+
+
+def _moved_operator(handle: OperatorStreamStateHandle | None, copy: Copy) -> OperatorStreamStateHandle | None:
+    return None if handle is None else replace(handle, stream=copy(handle.stream))
+
+
+def _changed(part: _Part, change: OperatorChange, writer: SavepointWriter, copied: Copied) -> OperatorState:
+    reader, operator = part.reader, part.operator
+    handles = {i: _canonical(state.keyed) for i, state in operator.subtasks if state.keyed is not None}
+    present = part.source.managed_schema
+    if present is None or not handles:
+        raise InvalidRequestError(f"operator {part.name} has no keyed state", kind="bad-change")
+    schema = _new_schema(present, change)
+    target = KeyedOperator(part.name, schema, operator.parallelism, change.key_hash)
+    put = {d.name: _encoded(schema, d, table, change.key_hash) for d, table in change.put.items()}
+    kept = [d.name for d in schema.states if d in present.states]
+    # What is not the changed state of a subtask is carried as that of any other operator.
+    rest = replace(operator, subtasks=tuple((i, replace(state, keyed=None)) for i, state in operator.subtasks))
+    subtasks = dict(_carried(reader, rest, writer, copied).subtasks)
+    prove(reader, [handle.stream for handle in handles.values()])
+    streams = {index: _Stream(reader, handle, operator.max_parallelism) for index, handle in handles.items()}
+    parts = _joined_parts(streams.values())
+    for index, subtask_chunks in _chunks(part, streams, schema, put):
+        own = streams[index].parts if index in streams else parts
+        header = encode_header_with(
+            HeaderParts(own.key, {**parts.states, **own.states}), schema, writer.compressed, kept
+        )
+        written, _ = write_subtask(
+            writer.uploads, target, index, subtask_chunks, compressed=writer.compressed, header=header
+        )
+        subtasks[index] = replace(subtasks[index], keyed=written)
+    coordinator = _carried(reader, replace(operator, subtasks=()), writer, copied).coordinator
+    return replace(operator, subtasks=tuple(subtasks.items()), coordinator=coordinator)
+
+
+def _joined_parts(streams: Iterable["_Stream"]) -> HeaderParts:
+    """The parts of all headers: a subtask's header names only the states that its code had registered."""
+    keys, states = [stream.parts.key for stream in streams], [stream.parts.states for stream in streams]
+    return HeaderParts(keys[0], {name: held for of_stream in reversed(states) for name, held in of_stream.items()})
+
+
+def _chunks(
+    part: _Part, streams: Mapping[int, "_Stream"], schema: KeyedStateSchema, put: Mapping[str, StateRows]
+) -> Iterator[tuple[int, Iterator[Chunk]]]:
+    """Each subtask with its entries: one that had no state yet gets what is put into its key groups."""
+    operator = part.operator
+    for index, stream in streams.items():
+        yield index, stream.chunks(schema, put)
+    width = prefix_width(operator.max_parallelism)
+    for index in sorted(part.unregistered):
+        owned = subtask_range(index, operator.parallelism, operator.max_parallelism)
+        rows = [cut_rows(put.get(d.name, NO_ROWS), owned, width) for d in schema.states]
+        if any(map(len, rows)):
+            yield index, iter([Chunk(owned, rows)])
+
+
+def _canonical(handle: object) -> KeyGroupsSavepointStateHandle:
+    if isinstance(handle, KeyGroupsSavepointStateHandle):
+        return handle
+    raise InvalidRequestError(
+        f"state in a {type(handle).__name__} cannot be changed",
+        kind="not-canonical",
+        hint="take a canonical savepoint of the job",
+    )
+
+
+def _new_schema(present: KeyedStateSchema, change: OperatorChange) -> KeyedStateSchema:
+    """The states that stay, in their order, those with new entries in place; new ones last."""
+    for name in change.drop:
+        present.state(name)
+    put = {d.name: d for d in change.put}
+    if change.drop & set(put):
+        raise InvalidRequestError("a state is to be dropped and to get new entries", kind="bad-change")
+    stay = [put.get(d.name, d) for d in present.states if d.name not in change.drop]
+    new = [d for name, d in put.items() if name not in {d.name for d in present.states}]
+    return replace(present, states=(*stay, *new))
+
+
+def _encoded(
+    schema: KeyedStateSchema, descriptor: StateDescriptor, table: pa.Table, rule: FieldsHash | None
+) -> StateRows:
+    rows = encode_entries(schema, descriptor, table, rule)
+    return chunk_of(all_key_groups(schema.max_parallelism), [rows]).states[0]
+
+
+class _Stream:
+    """One subtask's canonical stream, read some key groups at a time."""
+
+    def __init__(self, reader: StateReader, handle: KeyGroupsSavepointStateHandle, max_parallelism: int) -> None:
+        self._reader, self._handle = reader, handle
+        self.header: KeyedHeader = read_header(self._read, handle, max_parallelism)
+        self.parts: HeaderParts = header_parts(self._read(0, self.header.size_bytes))
+        self._width = prefix_width(max_parallelism)
+
+    def _read(self, start: int, stop: int) -> memoryview:
+        return self._reader.read_range(self._handle.stream, start, stop)
+
+    def chunks(self, schema: KeyedStateSchema, put: Mapping[str, StateRows]) -> Iterator[Chunk]:
+        """All entries of ``schema``: those ``put`` in place of the present ones, which keep their order."""
+        names = [d.name for d in self.header.schema.states]
+        for window in self._windows():
+            found: dict[str, list[StateRows]] = {}
+            for index, rows in iter_canonical(self._read, self._handle, self.header, window):
+                found.setdefault(names[index], []).append(rows)
+            new = {name: cut_rows(rows, window, self._width) for name, rows in put.items()}
+            yield Chunk(window, [new.get(d.name, join_rows(found.get(d.name, []))) for d in schema.states])
+
+    def _windows(self) -> Iterator[KeyGroupRange]:
+        """Neighbouring key groups whose bytes are about a window."""
+        start, begin = self._handle.key_group_range.start, 0
+        for i, offset in enumerate(self._handle.offsets):
+            if offset and begin and offset - begin > WINDOW_BYTES:
+                yield KeyGroupRange(start, self._handle.key_group_range.start + i - 1)
+                start, begin = self._handle.key_group_range.start + i, offset
+            begin = begin or offset
+        yield KeyGroupRange(start, self._handle.key_group_range.end)

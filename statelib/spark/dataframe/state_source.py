@@ -1,0 +1,110 @@
+"""``spark.read.format("statelib")``: one state of a snapshot, ours or Flink's, as a DataFrame.
+
+Spark plans in processes of its own: each opens the snapshot's metadata again, and ships to the tasks what
+they need. A task reads some key groups of one handle, as columns from the first byte to the last.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from statelib.errors import InvalidRequestError
+from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.tables.state_table import Split, StateTable, state_table
+from statelib.spark.dataframe.arrow_types import batches_of, spark_schema
+from statelib.spark.dataframe.options import STATE_OPTIONS, check_options, kinds_told, names_of, positive, snapshot_of
+from statelib.spark.dataframe.state_filters import wanted_key_groups
+
+
+class StateDataSource(DataSource):
+    """Options: ``path`` (what ``load`` gets), ``state``, ``operator``, ``columns``, ``partitions``, ``relocate``,
+    ``scratch``. ``cores``: tasks that run at once, as far as that was known when the format was registered."""
+
+    cores = 1
+
+    @classmethod
+    def name(cls) -> str:
+        return "statelib"
+
+    def opened(self) -> Checkpoint:
+        """The snapshot with the operator to look at. Raises as
+        :func:`~statelib.spark.dataframe.options.snapshot_of`."""
+        check_options(self.options, STATE_OPTIONS)
+        return snapshot_of(self.options)
+
+    def schema(self) -> StructType:
+        """The columns that the option ``columns`` names, else all.
+
+        Raises InvalidRequestError (``unknown-column``)."""
+        with kinds_told():
+            return self._schema_of(self._table())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Raises InvalidRequestError (``bad-schema``) for a schema of the user's own."""
+        with kinds_told():
+            table = self._table()
+            expected = self._schema_of(table)
+            if schema != expected:
+                raise InvalidRequestError(
+                    f"schema {schema.simpleString()}: expected {expected.simpleString()}, as the snapshot has it",
+                    kind="bad-schema",
+                    hint="leave the schema to the format; the option 'columns' chooses from it",
+                )
+            parts = positive(self.options, "partitions")
+            return StateDataSourceReader(table, schema, parts, self.cores, self.options.get("scratch"))
+
+    def _table(self) -> StateTable:
+        return state_table(self.opened(), self.options.get("state"))
+
+    def _schema_of(self, table: StateTable) -> StructType:
+        there = table.arrow_schema()
+        wanted = names_of(self.options["columns"]) if "columns" in self.options else tuple(there.names)
+        unknown = [name for name in wanted if name not in there.names]
+        if unknown or len(set(wanted)) != len(wanted) or not wanted:
+            raise InvalidRequestError(
+                f"option columns {self.options['columns']!r}: expected some of {', '.join(there.names)}, each once",
+                kind="unknown-column",
+            )
+        return spark_schema(pa.schema([there.field(name) for name in wanted]))
+
+
+@dataclass
+class KeyGroups(InputPartition):
+    """The part of one task."""
+
+    value: Split
+
+
+class StateDataSourceReader(DataSourceReader):
+    """Picklable: tasks get it as it is after the filters were pushed."""
+
+    def __init__(
+        self, table: StateTable, schema: StructType, parts: int | None, cores: int, scratch: str | None
+    ) -> None:
+        self._table = table
+        self._schema = schema
+        self._parts = parts
+        self._cores = cores
+        self._scratch = scratch
+        self._key_groups: frozenset[int] | None = None
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - PySpark's name
+        """Notes the key groups they leave; gives all of them back, to be applied to the rows."""
+        with kinds_told():
+            self._key_groups = wanted_key_groups(self._table.schema, filters)
+        yield from filters
+
+    def partitions(self) -> list[InputPartition]:
+        with kinds_told():
+            return [KeyGroups(split) for split in self._table.splits(self._key_groups, self._parts, self._cores)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Spark asks for a part None where there are no parts."""
+        if partition is None:
+            return
+        with kinds_told():
+            for table in self._table.read(partition.value, self._schema.names, self._scratch):
+                yield from batches_of(table, self._schema)

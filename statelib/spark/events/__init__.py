@@ -1,0 +1,1 @@
+"""Events of a data interval, and which subtask owns each of them."""

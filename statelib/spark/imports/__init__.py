@@ -1,0 +1,1 @@
+"""State from tables and from Structured Streaming."""

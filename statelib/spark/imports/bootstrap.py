@@ -1,0 +1,320 @@
+"""A savepoint from tables, in Spark: rows become entries where they lie, entries go to the subtask that owns them.
+
+Spark sorts them on the way, on disk where need be, so a task holds one batch and one key group at a time. It is the
+one way through: the command line runs it with a local master (DECISIONS 61).
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from statelib.backends.key_order import as_arrow, as_ragged
+from statelib.definition.bootstrap import Bootstrap, Rows
+from statelib.errors import NotFoundError, StatelibError
+from statelib.flows.savepoint.bootstrap import Batch, chunks, entries_of, operator_state_of
+from statelib.formats.operator_state import OperatorStateContent
+from statelib.model.checkpoint import OperatorState
+from statelib.model.handles import KeyGroupsSavepointStateHandle, OperatorStreamStateHandle
+from statelib.model.ids import AttemptId
+from statelib.model.key_groups import prefix_width, subtask_of, subtask_range
+from statelib.restore.entries import iter_entries
+from statelib.savepoints.opened import Checkpoint, to_table
+from statelib.savepoints.writing.new_savepoint import (
+    NewSavepoint,
+    keyed_operator_state,
+    operator_without_keys,
+    with_operator_states,
+)
+from statelib.serializers.rows import NO_ROWS, StateRows, key_groups_of
+from statelib.snapshots.keyed_writer import write_subtask
+from statelib.snapshots.operator_writer import write_operator_states
+from statelib.spark.snapshot.worker import task_attempt
+from statelib.storage.local.scratch import scratch_directory
+from statelib.storage.registry import new_attempt
+from statelib.storage.views import StorageReference
+
+COLUMNS = ("task", "key_group", "state", "key", "value")
+SCHEMA = "task int, key_group int, state int, key binary, value binary"
+_ARROW = pa.schema([(n, pa.int32()) for n in COLUMNS[:3]] + [(n, pa.large_binary()) for n in COLUMNS[3:]])
+MARKER, FAILED = -1, -2
+"""In place of a state: each task has a row of the first, so that one without entries writes its empty stream; the value
+of the second is a pickled error of statelib's, which is told once instead of being tried again."""
+
+Batches = Iterable[pa.RecordBatch]
+Read = Callable[[str, str], "_Source"]
+"""The rows of a state, by uid and name."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What one task did: its handle and the entries of each state, or why there is none."""
+
+    task: int
+    attempt: AttemptId
+    handle: KeyGroupsSavepointStateHandle | None = None
+    entries: tuple[int, ...] = ()
+    error: StatelibError | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``entries``: by uid and state."""
+
+    directory: str
+    entries: dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all tasks know. Picklable."""
+
+    bootstrap: Bootstrap
+    place: NewSavepoint
+    reference: StorageReference
+    attempt: AttemptId
+
+
+def run_bootstrap(
+    spark: SparkSession,
+    bootstrap: Bootstrap,
+    place: NewSavepoint,
+    open_snapshot: Callable[[str], Checkpoint],
+    frames: Mapping[tuple[str, str], DataFrame] | None = None,
+) -> Outcome:
+    """Write the savepoint. ``frames``: by (uid, state), in place of what the file says of ``rows``.
+
+    Raises what reading and encoding the rows raises, InvalidRequestError (``duplicate-key``), ConflictError
+    (``location-taken``); then nothing of it is left."""
+    with place.claimed() as reference:
+        job = Job(bootstrap, place, reference, new_attempt())
+        return _written(spark, job, partial(_source, spark, bootstrap, open_snapshot, frames=frames or {}))
+
+
+def _written(spark: SparkSession, job: Job, read: Read) -> Outcome:
+    bootstrap, place = job.bootstrap, job.place
+    with place.uploads(job.reference, bootstrap.parallelism * len(bootstrap.keyed), attempt=job.attempt) as uploads:
+        contents = {uid: _contents(bootstrap, uid, read) for uid in bootstrap.operators}
+        handles = {
+            uid: write_operator_states(uploads, held, bootstrap.parallelism) for uid, held in contents.items() if held
+        }
+        written = _run_tasks(spark, job, read) if bootstrap.keyed else []
+        uploads.complete()
+    counts = _counts(bootstrap, written)
+    for uid, held in contents.items():
+        counts.setdefault(uid, {}).update({content.descriptor.name: len(content) for content in held})
+    return Outcome(place.publish(job.reference, _operators(bootstrap, written, handles)), counts)
+
+
+def _contents(bootstrap: Bootstrap, uid: str, read: Read) -> list[OperatorStateContent]:
+    """The operator states, which are small: each lies in this process whole, as in each subtask of the job."""
+    names = bootstrap.operators[uid].operator_states
+    return [operator_state_of(bootstrap, uid, name, read(uid, name).table()) for name in names]
+
+
+def _run_tasks(spark: SparkSession, job: Job, read: Read) -> list[Written]:
+    """What the tasks did; when one of them failed, what the others wrote is discarded and its error raised."""
+    bootstrap = job.bootstrap
+    tasks = bootstrap.parallelism * len(bootstrap.keyed)
+    rows = _markers(spark, tasks)
+    for uid in bootstrap.keyed:
+        for name in bootstrap.operators[uid].states:
+            rows = rows.unionAll(read(uid, name).entries(_encoder(bootstrap, uid, name)))
+    owned = rows.repartitionById(tasks, f.col("task")).sortWithinPartitions("key_group", "state", "key")
+    collected = owned.mapInArrow(_writer(job), "report binary").collect()
+    # The bytes come from this very job's own tasks, through Spark's own result channel.
+    written = sorted((pickle.loads(row.report) for row in collected), key=lambda w: w.task)  # noqa: S301
+    error = next((w.error for w in written if w.error), None)
+    if error is not None:
+        _discard(job, written)
+        raise error
+    return written
+
+
+def _markers(spark: SparkSession, tasks: int) -> DataFrame:
+    return spark.range(tasks, numPartitions=1).select(
+        f.col("id").cast("int").alias("task"), f.lit(-1).alias("key_group"), f.lit(MARKER).alias("state"),
+        f.lit(None).cast("binary").alias("key"), f.lit(None).cast("binary").alias("value"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Rows of one state: a DataFrame, or a state of a snapshot, which no type of Spark's has touched."""
+
+    spark: SparkSession
+    frame: DataFrame | None
+    opened: Checkpoint | None
+    rows: Rows
+
+    def entries(self, encode: Callable[[Batches], Batches]) -> DataFrame:
+        """What each task makes of its part of them."""
+        if self.frame is not None:
+            return self.frame.mapInArrow(encode, SCHEMA)
+        opened, rows = self._snapshot(), self.rows
+        handles = len(opened.handles())
+        return self.spark.range(handles, numPartitions=max(handles, 1)).mapInArrow(
+            lambda batches: encode(_of_snapshot(opened, rows, batches)), SCHEMA
+        )
+
+    def table(self) -> pa.Table:
+        """All of them, here."""
+        if self.frame is not None:
+            return self.frame.toArrow()
+        opened = self._snapshot()
+        schema = opened.schema()
+        empty = to_table(schema, schema.state(self.rows.state or ""), NO_ROWS).schema
+        numbers = pa.RecordBatch.from_pydict({"id": range(len(opened.handles()))})
+        return pa.Table.from_batches(_of_snapshot(opened, self.rows, [numbers]), empty)
+
+    def _snapshot(self) -> Checkpoint:
+        assert self.opened is not None
+        return self.opened
+
+
+def _source(
+    spark: SparkSession,
+    bootstrap: Bootstrap,
+    open_snapshot: Callable[[str], Checkpoint],
+    uid: str,
+    state: str,
+    *,
+    frames: Mapping[tuple[str, str], DataFrame],
+) -> _Source:
+    """Given, the state's own, or its operator's."""
+    operator = bootstrap.operators[uid]
+    described = operator.states[state] if state in operator.states else operator.operator_states[state]
+    rows = described.rows or operator.rows or Rows()
+    if (uid, state) in frames:
+        return _Source(spark, frames[uid, state], None, rows)
+    if rows.snapshot is None:
+        return _Source(spark, _parquet(spark, rows.parquet or ""), None, rows)
+    opened = open_snapshot(rows.snapshot)
+    if rows.operator is not None:
+        opened = opened.select(rows.operator)
+    opened.schema().state(rows.state or "")
+    return _Source(spark, None, opened, rows)
+
+
+def _parquet(spark: SparkSession, path: str) -> DataFrame:
+    try:
+        return spark.read.parquet(path)
+    except AnalysisException as error:
+        raise NotFoundError(f"{path} cannot be read: {error.getCondition()}", kind="no-source") from error
+
+
+def _of_snapshot(opened: Checkpoint, rows: Rows, batches: Batches) -> Iterator[pa.RecordBatch]:
+    """The rows of one state in the handles whose numbers come."""
+    schema = opened.schema()
+    descriptor = schema.state(rows.state or "")
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            with scratch_directory(None, "read") as scratch:
+                for index, found in iter_entries(opened.sources()[number], None, f"{scratch}/copy"):
+                    if schema.states[index] == descriptor and len(found):
+                        yield from to_table(schema, descriptor, found).to_batches()
+
+
+def _encoder(bootstrap: Bootstrap, uid: str, state: str) -> Callable[[Batches], Batches]:
+    first = list(bootstrap.keyed).index(uid) * bootstrap.parallelism
+    index = list(bootstrap.operators[uid].states).index(state)
+    width = prefix_width(bootstrap.max_parallelism)
+
+    def encode(batches: Batches) -> Batches:
+        try:
+            for batch in batches:
+                rows = entries_of(bootstrap, uid, state, pa.Table.from_batches([batch]))
+                groups = key_groups_of(rows.keys, width)
+                owner = subtask_of(groups, bootstrap.parallelism, bootstrap.max_parallelism)
+                yield _batch(owner + first, groups, index, rows)
+        except StatelibError as error:
+            failed = pa.array([pickle.dumps(error)], pa.large_binary())
+            numbers = [pa.array([n], pa.int32()) for n in (0, -1, FAILED)]
+            yield pa.RecordBatch.from_arrays([*numbers, pa.array([b""], pa.large_binary()), failed], schema=_ARROW)
+
+    return encode
+
+
+def _batch(tasks: np.ndarray, groups: np.ndarray, state: int, rows: StateRows) -> pa.RecordBatch:
+    numbers = (tasks.astype(np.int32), groups, np.full(len(rows), state, np.int32))
+    return pa.RecordBatch.from_arrays(
+        [*map(pa.array, numbers), as_arrow(rows.keys), as_arrow(rows.values)], schema=_ARROW
+    )
+
+
+def _writer(job: Job) -> Callable[[Batches], Batches]:
+    def write(batches: Batches) -> Batches:
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("a worker runs inside a Spark task only")
+        task, attempt = context.partitionId(), task_attempt(job.attempt, context.taskAttemptId())
+        try:
+            written = _write(job, task, attempt, batches)
+        except StatelibError as error:
+            written = Written(task, attempt, error=error)
+        yield pa.RecordBatch.from_pydict({"report": pa.array([pickle.dumps(written)], pa.binary())})
+
+    return write
+
+
+def _write(job: Job, task: int, attempt: AttemptId, batches: Batches) -> Written:
+    bootstrap = job.bootstrap
+    number, subtask = divmod(task, bootstrap.parallelism)
+    operator = bootstrap.operator(list(bootstrap.keyed)[number])
+    first = subtask_range(subtask, bootstrap.parallelism, bootstrap.max_parallelism).start
+    with job.place.uploads(job.reference, task, attempt=attempt) as uploads:
+        content = chunks(operator, first, map(_decoded, batches))
+        handle, statistics = write_subtask(uploads, operator, subtask, content, compressed=job.place.compressed)
+        uploads.complete()
+    return Written(task, attempt, handle, tuple(s.total_entries for s in statistics))
+
+
+def _decoded(batch: pa.RecordBatch) -> Batch:
+    """Without the rows that are no entries; raises the error that a row of an encoder carries."""
+    states = batch.column("state").to_numpy()
+    for row in np.flatnonzero(states == FAILED).tolist():
+        # It comes from this very job's own tasks.
+        raise pickle.loads(batch.column("value")[row].as_py())  # noqa: S301
+    kept = batch.filter(pa.array(states >= 0))
+    keys, values = (as_ragged(kept.column(n).cast(pa.large_binary())) for n in ("key", "value"))
+    numbers = (kept.column(n).to_numpy() for n in ("key_group", "state"))
+    return (*numbers, StateRows(keys, values))
+
+
+def _discard(job: Job, written: list[Written]) -> None:
+    """Remove what those tasks wrote that did not fail."""
+    for one in written:
+        if one.handle is not None:
+            job.place.streams(job.reference, one.task, attempt=one.attempt).discard(one.handle.stream)
+
+
+def _operators(
+    bootstrap: Bootstrap, written: list[Written], states: Mapping[str, list[OperatorStreamStateHandle]]
+) -> list[OperatorState]:
+    """``states``: the handles of an operator's own states, one a subtask."""
+    handles = [w.handle for w in written if w.handle is not None]
+    step, keyed = bootstrap.parallelism, list(bootstrap.keyed)
+    made = []
+    for uid in bootstrap.operators:
+        if uid in bootstrap.keyed:
+            first = keyed.index(uid) * step
+            operator = keyed_operator_state(bootstrap.operator(uid), handles[first : first + step])
+        else:
+            operator = operator_without_keys(uid, step, bootstrap.max_parallelism)
+        made.append(with_operator_states(operator, states.get(uid, [])))
+    return made
+
+
+def _counts(bootstrap: Bootstrap, written: list[Written]) -> dict[str, dict[str, int]]:
+    step, counts = bootstrap.parallelism, {}
+    for i, uid in enumerate(bootstrap.keyed):
+        totals = np.sum([w.entries for w in written[i * step : (i + 1) * step]], axis=0).tolist()
+        counts[uid] = dict(zip(bootstrap.operators[uid].states, totals, strict=True))
+    return counts

@@ -1,0 +1,126 @@
+"""From a Structured Streaming state store to a state of a pipeline.
+
+Spark's own ``statestore`` source reads the store; each row becomes one entry. What a query keeps in its store is
+its own affair (the partial results of aggregates, the fields of a user's state), so the caller says which part of
+``key`` and ``value`` is which column of the pipeline's key and which field of the state's value.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType, StructType
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.flows.savepoint.imports import importable, value_fields
+from statelib.model.state import StateDescriptor
+from statelib.serializers.registry import codec_of
+from statelib.serializers.values import value_arrow_type
+from statelib.spark.dataframe.arrow_types import spark_type
+from statelib.spark.events.source_types import SPARK_TYPES
+
+VALUE = "__statelib_value"
+USER_KEY = "__statelib_user_key"
+
+
+@dataclass(frozen=True)
+class StateStoreMapping:
+    """Spark SQL expressions over ``key`` and ``value``, the two structs of a store.
+
+    ``keys``: by column of the pipeline's key; one that is left out is the field of that name in ``key``.
+    ``values``: by field of the state's value, '' for a value without fields; one that is left out is the field
+    of that name in ``value``, or the only one there. ``user_key``: of map state."""
+
+    state: str
+    keys: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, str] = field(default_factory=dict)
+    user_key: str = ""
+
+
+def read_statestore(spark: SparkSession, location: str, options: Mapping[str, str]) -> DataFrame:
+    """``key`` and ``value`` of a query's store. ``location``: its checkpoint; ``options``: those of Spark's source
+    (``batchId``, ``operatorId``, ``storeName``, ...).
+
+    Raises NotFoundError (``no-statestore``)."""
+    try:
+        return spark.read.format("statestore").options(**options).load(location).select("key", "value")
+    except PySparkException as error:
+        raise NotFoundError(
+            f"state store of {location} cannot be read: {error.getCondition()}",
+            kind="no-statestore",
+            hint="give the checkpoint location of the query, and its operatorId and storeName if it has several",
+        ) from error
+
+
+def entries_of(store: DataFrame, pipeline: Pipeline, mapping: StateStoreMapping) -> DataFrame:
+    """The key columns in their declared types, ``USER_KEY`` for map state, and ``VALUE``.
+
+    Raises InvalidRequestError: ``no-mapping`` for what has neither an expression nor a field of its name,
+    ``bad-mapping`` for expressions that do not fit, or of columns and fields that there are not."""
+    descriptor = importable(pipeline, mapping.state)
+    _check_names(pipeline, descriptor, mapping)
+    types = pipeline.column_types()
+    columns = [
+        _column(store, "key", mapping.keys.get(name, ""), name).cast(SPARK_TYPES[str(types[name])]).alias(name)
+        for name in pipeline.key
+    ]
+    if descriptor.user_key_type is not None:
+        user_key = _column(store, "key", mapping.user_key, "user_key")
+        columns.append(user_key.cast(spark_type(codec_of(descriptor.user_key_type).arrow_type)).alias(USER_KEY))
+    columns.append(_value(store, descriptor, mapping).alias(VALUE))
+    try:
+        return store.select(*columns)
+    except AnalysisException as error:
+        raise InvalidRequestError(
+            f"{pipeline.name}: state {mapping.state!r}: {error.getMessage()}", kind="bad-mapping", hint=_there(store)
+        ) from error
+
+
+def _check_names(pipeline: Pipeline, descriptor: StateDescriptor, mapping: StateStoreMapping) -> None:
+    """A misspelt name must not be read over."""
+    fields = value_fields(descriptor) or ("",)
+    unknown = [*(set(mapping.keys) - set(pipeline.key)), *(set(mapping.values) - set(fields))]
+    if unknown or (mapping.user_key and descriptor.user_key_type is None):
+        raise InvalidRequestError(
+            f"{pipeline.name}: expressions for {', '.join(map(repr, unknown)) or 'a user key'}: there are the key "
+            f"columns {', '.join(pipeline.key)}, and of state {descriptor.name!r} {', '.join(fields) or 'a value'}",
+            kind="bad-mapping",
+        )
+
+
+def _value(store: DataFrame, descriptor: StateDescriptor, mapping: StateStoreMapping) -> Column:
+    wanted = spark_type(value_arrow_type(descriptor))
+    names = value_fields(descriptor)
+    if not names:
+        return _column(store, "value", mapping.values.get("", ""), None).cast(wanted)
+    assert isinstance(wanted, StructType)
+    fields = [
+        _column(store, "value", mapping.values.get(name, ""), name).cast(wanted[name].dataType).alias(name)
+        for name in names
+    ]
+    return f.struct(*fields)
+
+
+def _column(store: DataFrame, struct: str, expression: str, name: str | None) -> Column:
+    """The expression; without one the field of that name, and without a name the only field."""
+    if expression:
+        return f.expr(expression)
+    fields = _names(store.schema[struct].dataType)
+    if name in fields or (name is None and len(fields) == 1):
+        return f.col(struct).getField(name or fields[0])
+    raise InvalidRequestError(
+        f"nothing says where {f'{name!r}' if name else 'the value'} comes from", kind="no-mapping", hint=_there(store)
+    )
+
+
+def _names(kind: DataType) -> list[str]:
+    return kind.fieldNames() if isinstance(kind, StructType) else []
+
+
+def _there(store: DataFrame) -> str:
+    return f"write an expression over key {store.schema['key'].dataType.simpleString()} and value " + (
+        store.schema["value"].dataType.simpleString()
+    )

@@ -1,0 +1,144 @@
+"""Take a Structured Streaming state store in as the first state of a pipeline: a savepoint, to be restored."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from statelib.backends.key_order import byte_order
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.operator import OperatorStateBackend
+from statelib.definition.columns import event_schema, key_array
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import InvalidRequestError, StatelibError
+from statelib.flows.checkpoint.snapshot import declining, plan_snapshot, publish
+from statelib.flows.checkpoint.steps import abort, check, register
+from statelib.flows.savepoint.imports import begin_import
+from statelib.flows.wiring import Deployment
+from statelib.functions.interval import Applied
+from statelib.functions.state_function import Progress
+from statelib.model.checkpoint import SubtaskReport
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointRecord
+from statelib.model.state import StateDescriptor
+from statelib.serializers.keys import encode_keys, key_groups
+from statelib.serializers.registry import codec_of
+from statelib.serializers.rows import StateRows
+from statelib.serializers.values import encode_values, value_arrow_type
+from statelib.spark.imports.statestore import USER_KEY, VALUE, StateStoreMapping, entries_of, read_statestore
+from statelib.spark.snapshot.driver import run_subtasks
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.wire.ragged import Ragged
+
+
+@dataclass(frozen=True)
+class StateStoreImport:
+    """``location``: the checkpoint of a streaming query; ``options``: those of Spark's ``statestore`` source."""
+
+    location: str
+    options: Mapping[str, str]
+    mapping: StateStoreMapping
+
+    def __str__(self) -> str:
+        chosen = "".join(f" {name}={value}" for name, value in sorted(self.options.items()))
+        return f"{self.location}{chosen} state={self.mapping.state}"
+
+
+def import_statestore(
+    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, wanted: StateStoreImport, owner: str
+) -> CheckpointRecord:
+    """A completed savepoint of the pipeline that holds the store's entries, proved as every other; the same import
+    again is the same savepoint. It becomes the pipeline's state when it is restored.
+
+    Raises as :func:`begin_import`, :func:`read_statestore`, :func:`entries_of`; InvalidRequestError
+    (``duplicate-key``) where two entries of the store become one. What fails is aborted."""
+    rows = entries_of(read_statestore(spark, wanted.location, wanted.options), pipeline, wanted.mapping)
+    begun = begin_import(deployment, pipeline, str(wanted), owner)
+    name = PipelineName(pipeline.name)
+    if not begun.already_completed:
+        try:
+            _take(deployment, pipeline, wanted.mapping.state, rows, begun.checkpoint_id)
+        except Exception as error:
+            abort(deployment, name, begun.checkpoint_id, f"import of {wanted}: {_cause(error)}")
+            raise
+    return deployment.catalog().get(name, begun.checkpoint_id)
+
+
+def _take(deployment: Deployment, pipeline: Pipeline, state: str, rows: DataFrame, checkpoint_id: CheckpointId) -> None:
+    """The savepoint's whole story, from its tasks to the commit; nothing is left to do if an earlier try got there."""
+    plan = plan_snapshot(deployment, pipeline, checkpoint_id)
+    if plan is not None:
+        with declining(deployment, plan):
+            columns = entry_schema(pipeline, pipeline.schema().state(state))
+            task = _task(Work(deployment.for_workers(), pipeline, plan), state)
+            reports = run_subtasks(rows.sparkSession, pipeline, plan.record.parallelism, rows, task, columns=columns)
+            publish(deployment, pipeline, plan, rows.count(), reports)
+    report = check(deployment, pipeline, checkpoint_id)
+    register(deployment, pipeline, checkpoint_id, report.report_uri)
+
+
+def _cause(error: Exception) -> str:
+    """One line: of what a Spark task raised, the one that names statelib's own error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    own = [line for line in lines if line.startswith(StatelibError.__module__)]
+    return (own or lines or [type(error).__name__])[0]
+
+
+def entry_schema(pipeline: Pipeline, descriptor: StateDescriptor) -> pa.Schema:
+    """What :func:`entries_of` gives, in the types of the state."""
+    keys = [event_schema(pipeline).field(name) for name in pipeline.key]
+    if descriptor.user_key_type is not None:
+        keys.append(pa.field(USER_KEY, codec_of(descriptor.user_key_type).arrow_type))
+    return pa.schema([*keys, pa.field(VALUE, value_arrow_type(descriptor))])
+
+
+def _task(work: Work, state: str) -> Callable[[int, int, pa.Table], SubtaskReport]:
+    put = PutEntries(state)
+    return lambda subtask, task, entries: snapshot_subtask(work, subtask, task, entries, change=put)
+
+
+@dataclass(frozen=True)
+class PutEntries:
+    """Loads rows into an empty state, each as one entry; no time passes, and operator state stays as it is."""
+
+    state: str
+
+    def __call__(
+        self,
+        pipeline: Pipeline,
+        backend: KeyedStateBackend,
+        entries: pa.Table,
+        progress: Progress,  # noqa: ARG002
+        operator: OperatorStateBackend,  # noqa: ARG002
+    ) -> Applied:
+        if not len(entries):
+            return Applied()
+        schema, descriptor = backend.schema, backend.schema.state(self.state)
+        keys = key_array(pipeline, entries)
+        user_keys = entries[USER_KEY].combine_chunks() if descriptor.user_key_type is not None else None
+        encoded = encode_keys(schema, descriptor, keys, key_groups(schema, keys), user_keys)
+        order = byte_order(encoded)
+        ordered = encoded.take(order)
+        _refuse_twice(pipeline, self.state, keys, order, ordered)
+        values = entries[VALUE].combine_chunks().take(pa.array(order))
+        backend.load(self.state, StateRows(ordered, encode_values(descriptor, values)))
+        return Applied()
+
+
+def _refuse_twice(
+    pipeline: Pipeline, state: str, keys: pa.Array, order: npt.NDArray[np.int64], ordered: Ragged
+) -> None:
+    """Equal keys are neighbours once they are in order."""
+    buffers = [None, pa.py_buffer(ordered.offsets), pa.py_buffer(ordered.data)]
+    column = pa.Array.from_buffers(pa.large_binary(), len(ordered), buffers)
+    twice = np.flatnonzero(pc.equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False))
+    if len(twice):
+        raise InvalidRequestError(
+            f"{pipeline.name}: state {state!r}: two entries of the store have the key {keys[int(order[twice[0]])]}",
+            kind="duplicate-key",
+            hint="map what tells them apart, a window for instance, to a key column or to the user key",
+        )

@@ -1,0 +1,1 @@
+"""The Spark session, its Python workers, and what its failures mean."""

@@ -1,0 +1,1 @@
+"""One checkpoint as a Spark job: the driver's part and the tasks' part."""

@@ -1,0 +1,164 @@
+"""The driver's part: bring every event to the subtask that owns its key group, collect the acknowledgements.
+
+Where that is cheaper, each subtask reads the source by itself (``spark.events.source_files``). Otherwise Spark moves
+the events: they cross from the JVM to Python once, at their owner; before that their keys alone may, to learn which
+subtask that is (``spark.events.owners``). A subtask without events runs as well, and acknowledges.
+"""
+
+import logging
+import pickle
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from statelib.definition.columns import event_schema
+from statelib.definition.pipeline import Pipeline
+from statelib.flows.checkpoint.snapshot import SnapshotPlan, declining, plan_snapshot, publish
+from statelib.flows.wiring import Deployment, log_settings, now_ms
+from statelib.model.checkpoint import SubtaskReport
+from statelib.model.ids import CheckpointId
+from statelib.spark.events.owners import owner
+from statelib.spark.events.source import files_of_interval, read_interval
+from statelib.spark.events.source_files import SourceFiles, own_events
+from statelib.spark.session.job_failures import naming_what_failed
+from statelib.spark.snapshot.deadline import until
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.telemetry.logs import LogSettings, bound, configure, configured
+
+Batches = Iterable[pa.RecordBatch]
+Clock = Callable[[], int]
+Worker = Callable[[Batches], Batches]
+_REPORT = "report binary"
+_READ = "events read"
+log = logging.getLogger(__name__)
+
+
+def run_snapshot(
+    spark: SparkSession,
+    deployment: Deployment,
+    pipeline: Pipeline,
+    checkpoint_id: CheckpointId,
+    clock: Clock = now_ms,
+) -> SnapshotPlan | None:
+    """Take the snapshot that ``begin`` allocated and publish its metadata.
+
+    None if an earlier attempt had published already: then there is nothing left to do. Raises
+    ConflictError (``checkpoint-expired``) when its deadline passes: then the checkpoint is aborted.
+    """
+    with bound(pipeline=pipeline.name, checkpoint_id=checkpoint_id):
+        return _snapshot(spark, deployment, pipeline, checkpoint_id, clock)
+
+
+def _snapshot(
+    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId, clock: Clock
+) -> SnapshotPlan | None:
+    plan = plan_snapshot(deployment, pipeline, checkpoint_id)
+    if plan is None:
+        return None
+    with bound(attempt=plan.attempt), declining(deployment, plan):
+        log.info("begun in %s", plan.record.directory)
+        with until(spark, f"{pipeline.name} {plan.attempt}", plan.record.deadline_ms, clock), naming_what_failed():
+            read, reports = _run(spark, deployment, pipeline, plan)
+        publish(deployment, pipeline, plan, read, reports)
+        log.info("published: %d events, %d subtasks", read, len(reports))
+    return plan
+
+
+def _run(
+    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan
+) -> tuple[int, list[SubtaskReport]]:
+    """How many events the source had, and what the subtasks acknowledged."""
+    work, record = Work(deployment.for_workers(), pipeline, plan), plan.record
+    if record.interval is None:
+        return 0, run_subtasks(spark, pipeline, record.parallelism, None, _snapshot_task(work))
+    files = files_of_interval(spark, pipeline, deployment.data, record.interval, record.parallelism)
+    if files is not None:
+        return files.rows, run_subtasks(spark, pipeline, record.parallelism, None, _snapshot_task(work, files))
+    events = read_interval(spark, pipeline, deployment.data, record.interval)
+    counted = events.observe(_READ, f.count(f.lit(1)).alias(_READ))
+    worker = _worker(event_schema(pipeline), _snapshot_task(work), configured())
+    reports, run = _subtasks(spark, pipeline, record.parallelism, counted, worker)
+    moved = sum(report.events.read for report in reports)
+    return moved if _observed(run) == moved else events.count(), reports
+
+
+def _observed(run: DataFrame) -> int | None:
+    """How many events passed by at the source while ``run`` was collected: more than there are where Spark ran a
+    task twice; None where its optimiser knew that there are none."""
+    found = run._jdf.queryExecution().observedMetrics().get(_READ)
+    return int(found.get().getLong(0)) if found.isDefined() else None
+
+
+def run_subtasks(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    parallelism: int,
+    events: DataFrame | None,
+    task: Callable[[int, int, pa.Table], SubtaskReport],
+    *,
+    columns: pa.Schema | None = None,
+) -> list[SubtaskReport]:
+    """Run ``task(subtask, task attempt id, events)`` once for each subtask, in Spark. ``columns``: of ``events``,
+    those that the pipeline declares unless told otherwise; the key's columns are among them."""
+    wanted = event_schema(pipeline) if columns is None else columns
+    return _subtasks(spark, pipeline, parallelism, events, _worker(wanted, task, configured()))[0]
+
+
+def _subtasks(
+    spark: SparkSession, pipeline: Pipeline, parallelism: int, events: DataFrame | None, worker: Worker
+) -> tuple[list[SubtaskReport], DataFrame]:
+    """What the subtasks acknowledged, and the frame that was collected for it."""
+    run = (_one_each(spark, parallelism) if events is None else _owned(pipeline, parallelism, events)).mapInArrow(
+        worker, _REPORT
+    )
+    rows = run.collect()
+    if not rows and events is not None:  # Spark's optimiser knew that nothing is to be moved
+        return _subtasks(spark, pipeline, parallelism, None, worker)
+    # The bytes come from this very job's own tasks, through Spark's own result channel.
+    return [pickle.loads(row.report) for row in rows], run  # noqa: S301
+
+
+def _owned(pipeline: Pipeline, parallelism: int, events: DataFrame) -> DataFrame:
+    """Partition by partition the events of a subtask. Spark runs the partitions that have none, too."""
+    return events.repartitionById(parallelism, owner(pipeline, parallelism))
+
+
+def _one_each(spark: SparkSession, parallelism: int) -> DataFrame:
+    """A partition for each subtask, without a row. Spark's optimiser does not know that there is none."""
+    return spark.range(0, parallelism, 1, parallelism).filter("id < 0")
+
+
+def _worker(wanted: pa.Schema, task: Callable[[int, int, pa.Table], SubtaskReport], logs: LogSettings | None) -> Worker:
+    def run(batches: Batches) -> Batches:
+        if logs is not None:
+            configure(replace(logs, secrets=log_settings().secrets))
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("a worker runs inside a Spark task only")
+        events = _events(wanted, list(batches))
+        report = task(context.partitionId(), context.taskAttemptId(), events)
+        yield pa.RecordBatch.from_pydict({"report": pa.array([pickle.dumps(report)], pa.binary())})
+
+    return run
+
+
+def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
+    """The batches of a subtask in the wanted types."""
+    if not batches:
+        return wanted.empty_table()
+    return pa.Table.from_batches(batches).combine_chunks().cast(wanted)
+
+
+def _snapshot_task(work: Work, files: SourceFiles | None = None) -> Callable[[int, int, pa.Table], SubtaskReport]:
+    """``files``: what the subtask reads by itself; None if Spark brings it its events."""
+
+    def task(subtask: int, attempt: int, events: pa.Table) -> SubtaskReport:
+        if files is not None:
+            events = own_events(work.pipeline, files, subtask, work.plan.record.parallelism)
+        return snapshot_subtask(work, subtask, attempt, events)
+
+    return task

@@ -1,0 +1,49 @@
+"""Prove, with Spark and at the wanted parallelism, that a checkpoint restores; change nothing."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from statelib.definition.pipeline import Pipeline
+from statelib.flows.checkpoint.live_state import rehearse_subtask
+from statelib.flows.checkpoint.snapshot import RestoreLayout
+from statelib.flows.restore.steps import rehearsal_layout
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import EventCounts, SubtaskReport
+from statelib.spark.snapshot.driver import run_subtasks
+from statelib.spark.snapshot.worker import task_attempt
+from statelib.storage.registry import new_attempt
+
+
+def rehearse(
+    spark: SparkSession, deployment: Deployment, pipeline: Pipeline, checkpoint: str, parallelism: int | None
+) -> list[SubtaskReport]:
+    """Restore every subtask's range and read all of it: counts and digests are those of the manifest.
+
+    Raises CorruptStateError (``restore-mismatch`` and those of the formats).
+    """
+    layout = rehearsal_layout(deployment, pipeline, checkpoint, parallelism)
+    return run_subtasks(spark, pipeline, len(layout.ranges), None, _task(deployment.for_workers(), pipeline, layout))
+
+
+def _task(
+    deployment: Deployment, pipeline: Pipeline, layout: RestoreLayout
+) -> Callable[[int, int, pa.Table], SubtaskReport]:
+    rehearsal = new_attempt()
+
+    def restore(subtask: int, task: int, _: pa.Table) -> SubtaskReport:
+        attempt = task_attempt(rehearsal, task)
+        return SubtaskReport(
+            subtask=subtask,
+            key_group_range=layout.ranges[subtask],
+            keyed=None,
+            files=(),
+            statistics=rehearse_subtask(pipeline, deployment, layout, subtask, attempt),
+            events=EventCounts(0, 0, 0),
+            restored_from="remote" if layout.sources[subtask] else "empty",
+            sync_ms=0,
+            async_ms=0,
+        )
+
+    return restore

@@ -1,0 +1,236 @@
+"""What runs in one Spark task: restore the subtask's key groups, apply its events, snapshot, acknowledge."""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from statelib.backends.keyed import KeyedStateBackend
+from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.written_keys import WrittenKeys
+from statelib.crash_points import crash_point
+from statelib.definition.columns import key_array, keyed_events
+from statelib.definition.pipeline import Pipeline
+from statelib.flows.checkpoint.live_state import live_backend
+from statelib.flows.checkpoint.snapshot import CHANGELOG, INCREMENTAL, RestoreLayout, SnapshotPlan
+from statelib.flows.wiring import Deployment, now_ms
+from statelib.formats.source_position import SOURCE_POSITION, element_of
+from statelib.functions.interval import Applied, apply_interval
+from statelib.functions.interval import expired as without_expired
+from statelib.functions.state_function import Progress
+from statelib.model.checkpoint import EventCounts, RestoreMeasure, SubtaskReport
+from statelib.model.failure import CheckpointFailureReason, decline_note
+from statelib.model.ids import AttemptId
+from statelib.model.state import KeyCounts
+from statelib.restore.base import reuses_database
+from statelib.restore.check import count_keys
+from statelib.restore.operator import restore_operator
+from statelib.restore.volume import bytes_to_read
+from statelib.serializers.keys import key_groups
+from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
+from statelib.snapshots.records import file_records
+from statelib.snapshots.strategy import SnapshotStrategy
+from statelib.spark.snapshot.local_recovery import local_recovery
+from statelib.spark.snapshot.strategies import logging_backend, strategy_of
+from statelib.spark.snapshot.termination import unwound_by_signal
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.references import decode_reference
+from statelib.storage.wrappers.timed_streams import TimedStreams
+from statelib.telemetry.logs import bound
+
+log = logging.getLogger(__name__)
+
+Change = Callable[[Pipeline, WrittenKeys, pa.Table, Progress, OperatorStateBackend], Applied]
+"""What the rows of a subtask do to its state, as :func:`apply_events`."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every task of a snapshot is given; picklable."""
+
+    deployment: Deployment
+    pipeline: Pipeline
+    plan: SnapshotPlan
+
+
+def snapshot_subtask(
+    work: Work,
+    subtask: int,
+    task: int,
+    events: pa.Table,
+    clock: Callable[[], int] = now_ms,
+    *,
+    change: Change | None = None,
+) -> SubtaskReport:
+    """One subtask's whole part of a checkpoint. ``task`` tells apart two tries at the same subtask. ``change``: None
+    stands for :func:`apply_events`.
+
+    SIGTERM, SIGHUP and the deadline of the checkpoint end it at once; no file of it is left then."""
+    checkpoint_id, attempt = work.plan.record.checkpoint_id, task_attempt(work.plan.attempt, task)
+    with (
+        bound(pipeline=work.pipeline.name, checkpoint_id=checkpoint_id, attempt=attempt, subtask=subtask),
+        unwound_by_signal(),
+        ExitStack() as reported,
+    ):
+        change = change or apply_events
+        report = _snapshot_subtask(work, subtask, attempt, events, clock=clock, reported=reported, change=change)
+        log.info(
+            "%d events applied, snapshot taken in %d + %d ms", report.events.applied, report.sync_ms, report.async_ms
+        )
+        return report
+
+
+def _snapshot_subtask(
+    work: Work,
+    subtask: int,
+    attempt: AttemptId,
+    events: pa.Table,
+    *,
+    clock: Callable[[], int],
+    reported: ExitStack,
+    change: Change,
+) -> SubtaskReport:
+    plan = work.plan
+    with (
+        local_recovery(work.deployment, work.pipeline, plan, subtask, attempt) as local,
+        _measured_backend(work, local.layout, subtask, attempt, clock) as (restored, measure),
+    ):
+        crash_point("subtask: restored")
+        backend = logging_backend(work.pipeline, plan, subtask, restored)
+        operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask])
+        keyed, null_keys = keyed_events(work.pipeline, events)
+        progress = Progress(plan.base_position.watermark_ms, plan.position.watermark_ms, plan.drains)
+        written = _written_keys(plan, subtask, backend)
+        applied = change(work.pipeline, written, keyed, progress, operator)
+        keys = _keys(work, subtask, written)
+        _keep_position(plan, subtask, operator)
+        crash_point("subtask: events applied")
+        make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
+        with _declining(plan.attempt, subtask), closing(make(backend, operator)) as strategy:
+            taken, upload_ms = _snapshot(work, strategy, subtask, attempt, clock=clock, reported=reported)
+            result = taken.result
+            crash_point("subtask: snapshot taken")
+            local.complete(result)
+            crash_point("subtask: local copies kept")
+            return SubtaskReport(
+                subtask=subtask,
+                key_group_range=plan.layout.ranges[subtask],
+                keyed=result.keyed,
+                files=file_records((*result.streams, *result.reused), subtask, backend.key_group_range),
+                statistics=backend.statistics(),
+                events=EventCounts(len(events), len(keyed), null_keys, applied.late),
+                restored_from=local.restored_from(subtask),
+                sync_ms=taken.sync_ms,
+                async_ms=taken.async_ms,
+                uploaded_bytes=sum(written.size_bytes for written in result.streams),
+                attempt=attempt,
+                operator=result.operator,
+                restored=measure,
+                upload_ms=upload_ms,
+                keys_changed=written.keys_changed,
+                keys=keys,
+            )
+
+
+def task_attempt(attempt: AttemptId, task: int) -> AttemptId:
+    """The attempt's id made unique for one Spark task: the last 8 digits are the task's own."""
+    return AttemptId(f"{attempt[:24]}{task & 0xFFFFFFFF:08x}")
+
+
+@contextmanager
+def _measured_backend(
+    work: Work, layout: RestoreLayout, subtask: int, attempt: AttemptId, clock: Callable[[], int]
+) -> Iterator[tuple[KeyedStateBackend, RestoreMeasure | None]]:
+    """As :func:`live_backend`, with how long it took to restore it from how many bytes."""
+    sources, backend = layout.sources[subtask], work.pipeline.backend
+    size_bytes = bytes_to_read(layout.schema, layout.ranges[subtask], sources, backend)
+    began_ms = clock()
+    with live_backend(work.pipeline, work.deployment, layout, subtask, attempt) as restored:
+        yield restored, RestoreMeasure(size_bytes, max(clock() - began_ms, 0)) if sources else None
+
+
+def apply_events(
+    pipeline: Pipeline,
+    backend: WrittenKeys,
+    events: pa.Table,
+    progress: Progress,
+    operator: OperatorStateBackend,
+) -> Applied:
+    """Apply this subtask's part of the events with :func:`apply_interval`. What expires is not changed by an event."""
+    keys = key_array(pipeline, events)
+    groups = key_groups(backend.schema, keys)
+    states = without_expired(backend, pipeline.ttl(), progress)
+    backend.count_changes()
+    late = apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)
+    return Applied(late)
+
+
+def _written_keys(plan: SnapshotPlan, subtask: int, backend: KeyedStateBackend) -> WrittenKeys:
+    """The backend, whose written keys are counted."""
+    before = plan.layout.keys[subtask]
+    return WrittenKeys(backend, empty=before is not None and not before.total)
+
+
+def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:
+    """How many keys the subtask has after the interval. Where those before it are not known, they are counted if the
+    whole state is read in any case: by a restore that loads it, or by a snapshot that writes it."""
+    layout = work.plan.layout
+    counted = written.keys_after(layout.keys[subtask])
+    if counted is not None:
+        return counted
+    restored = (layout.schema, layout.ranges[subtask], layout.sources[subtask])
+    reuses = work.pipeline.backend == "rocksdb" and reuses_database(*restored)
+    return None if reuses and work.plan.record.strategy in (INCREMENTAL, CHANGELOG) else count_keys(written)
+
+
+def _keep_position(plan: SnapshotPlan, subtask: int, operator: OperatorStateBackend) -> None:
+    """How far the source is applied, as list state of the first subtask; absent before the first interval."""
+    if subtask == 0 and plan.position.interval is not None:
+        operator.register(SOURCE_POSITION)
+        operator.list_state(SOURCE_POSITION.name).update([element_of(plan.position)])
+
+
+def _snapshot(
+    work: Work,
+    strategy: SnapshotStrategy[Any],
+    subtask: int,
+    attempt: AttemptId,
+    *,
+    clock: Callable[[], int],
+    reported: ExitStack,
+) -> tuple[Executed, int]:
+    """Also how many milliseconds of it storage took. What was written is removed again if ``reported`` is left by an
+    exception."""
+    plan = work.plan
+    deadline_ms = plan.record.deadline_ms
+    left_ms = None if deadline_ms is None else deadline_ms - clock()
+    if left_ms is not None and left_ms <= 0:
+        raise expired()
+    storage = work.deployment.worker_storage(work.pipeline)
+    reference = decode_reference(plan.trigger)
+    streams = TimedStreams(
+        storage.resolve_checkpoint_storage_location(plan.record.checkpoint_id, reference, attempt, subtask)
+    )
+    snapshot = executed_snapshot(
+        strategy,
+        plan.record.checkpoint_id,
+        streams,
+        CloseableRegistry(),
+        execution=SnapshotExecutionType(work.pipeline.checkpoint.execution),
+        timeout_s=None if left_ms is None else left_ms / 1000,
+    )
+    return reported.enter_context(snapshot), streams.clock.total_ms
+
+
+@contextmanager
+def _declining(attempt: AttemptId, subtask: int) -> Iterator[None]:
+    """The driver sees the text of an error only: let it say that the snapshot is what failed."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(decline_note(attempt, subtask, CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION, error))
+        raise

@@ -1,0 +1,1 @@
+"""Checkpoint storage on local, shared and mounted file systems."""

@@ -1,0 +1,72 @@
+"""The client of each kind of object storage: what differs between them, and nothing else.
+
+Credentials and endpoints come from the environment, which each library reads in its own way. The clients' own
+retries are off, because they hide whether a conditional PUT was answered at all.
+
+A client keeps its connections, and credentials that it was given for a while; to make one takes 9 ms. So one serves
+whoever asks for its bucket in this process, for as long as the environment stays what it was.
+"""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from statelib.errors import InvalidRequestError
+from statelib.storage.objects.uris import ObjectLocation
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+
+ObjectStore = S3Store | GCSStore | AzureStore
+
+_NO_RETRIES: "RetryConfig" = {"max_retries": 0}
+_CLIENTS_AT_ONCE = 16
+ALLOW_HTTP = "STATELIB_ALLOW_HTTP"
+"""The setting without which nothing is sent to an endpoint that is not ``https:``. The addresses at which a cloud gives
+its machines their credentials are not meant: they are ``http:`` by design."""
+_EMULATED = ("AZURE_STORAGE_USE_EMULATOR", "AZURE_USE_EMULATOR")
+"""Variables with which Azure's client sends to an ``http:`` endpoint, whether it is allowed or not."""
+_YES_OR_NO = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
+
+
+def open_client(location: ObjectLocation, timeout_s: float) -> ObjectStore:
+    """A client of the location's bucket, whose requests take ``timeout_s`` seconds at most. No request is made."""
+    return _client(location.scheme, location.bucket, timeout_s, frozenset(os.environ.items()))
+
+
+def allows_http(environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether endpoints may be ``http:``. Raises InvalidRequestError (``bad-setting``) for anything but yes and no."""
+    said = environ.get(ALLOW_HTTP, "").strip().lower()
+    if said not in _YES_OR_NO:
+        raise InvalidRequestError(f"{ALLOW_HTTP}={said}: expected true or false", kind="bad-setting")
+    return _YES_OR_NO[said]
+
+
+def insecure_endpoint(what: str) -> InvalidRequestError:
+    """The error of a request that was not made; it does not name the endpoint."""
+    return InvalidRequestError(
+        f"{what}: the endpoint is http: and not https:, credentials and state would be sent in the clear",
+        kind="insecure-endpoint",
+        hint=f"name an https: endpoint, or where the network is trusted set {ALLOW_HTTP}=true, on executors too",
+    )
+
+
+@lru_cache(_CLIENTS_AT_ONCE)
+def _client(scheme: str, bucket: str, timeout_s: float, _environment: frozenset[tuple[str, str]]) -> ObjectStore:
+    allowed = allows_http()
+    options: ClientConfig = {"allow_http": allowed, "timeout": timedelta(seconds=timeout_s)}
+    if scheme == "s3":
+        return S3Store(bucket, client_options=options, retry_config=_NO_RETRIES)
+    if scheme == "gs":
+        return GCSStore(bucket, client_options=options, retry_config=_NO_RETRIES)
+    if not allowed and any(os.environ.get(name, "").lower() in ("true", "1") for name in _EMULATED):
+        raise insecure_endpoint(f"{scheme}://{bucket}")
+    container, _, host = bucket.partition("@")
+    if not host:
+        return AzureStore(container, client_options=options, retry_config=_NO_RETRIES)
+    account = host.partition(".")[0]
+    return AzureStore(container, account_name=account, client_options=options, retry_config=_NO_RETRIES)

@@ -1,0 +1,165 @@
+"""Reading the objects of a checkpoint back: bound to one prefix of one bucket, and verified."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from statelib.errors import InvalidRequestError
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    FilePart,
+    RelativeFileStateHandle,
+    SegmentFileStateHandle,
+    StreamStateHandle,
+    checksum_key,
+)
+from statelib.storage.filesystem.descriptors import write_all
+from statelib.storage.filesystem.failures import storage_errors
+from statelib.storage.filesystem.reader import (
+    check_crc,
+    check_file_size,
+    check_relocatable,
+    copy_inline,
+    new_file,
+    range_of,
+    start_of,
+)
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.uris import ObjectLocation, is_object, object_location
+from statelib.storage.retries import Retries
+from statelib.storage.uris import AllowedRoot, relative_parts, roots_with, shown
+from statelib.wire.checksum import crc32c
+
+
+@dataclass(frozen=True)
+class ObjectReader:
+    """Reads handles of the ``_metadata`` in ``directory_uri``. A value: picklable.
+
+    ``checksums``: :func:`~statelib.model.handles.checksum_key` of objects and of segments ->
+    (size in bytes, crc32c), None where none are known.
+    ``allowed_root``: absolute URIs may lead below here too; otherwise only into the directory itself."""
+
+    directory_uri: str
+    retries: Retries = field(repr=False, compare=False)
+    checksums: Mapping[str, tuple[int, int]] | None = field(default=None, repr=False)
+    allowed_root: AllowedRoot = None
+
+    def read(self, handle: StreamStateHandle) -> memoryview:
+        """All bytes. Raises as :class:`statelib.storage.views.StateReader` says."""
+        if isinstance(handle, ByteStreamStateHandle):
+            return memoryview(handle.data)
+        if isinstance(handle, SegmentFileStateHandle):
+            return self._segment(handle)
+        data = bytearray(self._checked(handle))
+        filled = 0
+
+        def begin(size_bytes: int) -> Callable[[memoryview], None]:
+            nonlocal filled
+            filled = 0
+            self._check_sizes(handle, size_bytes)
+            return take
+
+        def take(block: memoryview) -> None:
+            nonlocal filled
+            data[filled : filled + len(block)] = block
+            filled += len(block)
+
+        self._objects.scan(self.locate(handle).key, begin)
+        self.check_crc(handle, crc32c(data))
+        return memoryview(data).toreadonly()
+
+    def read_range(self, handle: StreamStateHandle, start: int, stop: int) -> memoryview:
+        """Bytes ``start`` to ``stop`` (exclusive); only the object's size is verified.
+
+        Raises CorruptStateError (``bad-range``) unless 0 <= start <= stop <= size."""
+        if isinstance(handle, ByteStreamStateHandle):
+            start, stop = range_of(start, stop, handle.size_bytes, handle.name)
+            return memoryview(handle.data)[start:stop]
+        start, stop = range_of(start, stop, handle.size_bytes, handle.path)
+        return memoryview(self._range(handle, start, stop))
+
+    def copy_to(self, handle: StreamStateHandle, local_path: str) -> None:
+        """Copy into a new file, verified while it streams; nothing is left of a copy that fails.
+
+        Raises ConflictError (``name-taken``) where a file lies already; otherwise as :meth:`read`."""
+        if isinstance(handle, ByteStreamStateHandle):
+            copy_inline(handle, local_path)
+            return
+        if isinstance(handle, SegmentFileStateHandle):
+            segment = self._segment(handle)
+            with new_file(local_path) as target, storage_errors(f"writing {local_path}"):
+                write_all(target, segment)
+            return
+        location = self.locate(handle)
+        crc = 0
+        with new_file(local_path) as target:
+
+            def begin(size_bytes: int) -> Callable[[memoryview], None]:
+                nonlocal crc
+                crc = 0
+                self._check_sizes(handle, size_bytes)
+                with storage_errors(f"writing {local_path}"):
+                    os.ftruncate(target, 0)
+                    os.lseek(target, 0, os.SEEK_SET)
+                return take
+
+            def take(block: memoryview) -> None:
+                nonlocal crc
+                crc = crc32c(block, crc)
+                with storage_errors(f"writing {local_path}"):
+                    write_all(target, block)
+
+            self._objects.scan(location.key, begin)
+            self.check_crc(handle, crc)
+
+    def locate(self, handle: FilePart) -> ObjectLocation:
+        """Where a handle's object is; decided without any request.
+
+        Raises InvalidRequestError (``outside-root``, ``bad-path``)."""
+        directory = object_location(self.directory_uri)
+        if isinstance(handle, RelativeFileStateHandle):
+            return directory.below(*relative_parts(handle.path))
+        roots = [object_location(root) for root in roots_with(self.directory_uri, self.allowed_root)]
+        if is_object(handle.path):
+            location = object_location(handle.path)
+            if any(root.holds(location) for root in roots):
+                return location
+        check_relocatable(handle.path, " or ".join(root.uri for root in roots))
+        raise InvalidRequestError(
+            f"handle of {shown(handle.path)}: expected an object below {' or '.join(root.uri for root in roots)}",
+            kind="outside-root",
+        )
+
+    @cached_property
+    def _objects(self) -> Bucket:
+        return Bucket(object_location(self.directory_uri).bucket_uri, self.retries)
+
+    def _segment(self, handle: SegmentFileStateHandle) -> memoryview:
+        """A whole segment, verified: it is small, as only small streams are merged."""
+        data = self._range(handle, 0, handle.size_bytes)
+        self.check_crc(handle, crc32c(data))
+        return memoryview(data)
+
+    def _range(self, handle: FilePart, start: int, stop: int) -> bytes:
+        begin = start_of(handle)
+        data, size_bytes = self._objects.read_range(self.locate(handle).key, begin + start, begin + stop)
+        self._check_sizes(handle, size_bytes)
+        return data
+
+    def _checked(self, handle: FilePart) -> int:
+        """The size of the object, looked at before so much memory is taken."""
+        size_bytes = self._objects.size(self.locate(handle).key)
+        self._check_sizes(handle, size_bytes)
+        return size_bytes
+
+    def _check_sizes(self, handle: FilePart, found: int) -> None:
+        check_file_size(self.locate(handle).uri, handle, found, self.checksums or {})
+
+    def check_crc(self, handle: StreamStateHandle, found: int) -> None:
+        """Inline bytes have the checksum of ``_metadata``."""
+        if isinstance(handle, ByteStreamStateHandle):
+            return
+        known = (self.checksums or {}).get(checksum_key(handle))
+        if known is not None:
+            check_crc(self.locate(handle).uri, known[1], found)

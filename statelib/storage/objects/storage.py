@@ -1,0 +1,210 @@
+"""Checkpoint storage in buckets: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage.
+
+The storage must put an object only if there is none (on S3: honour ``If-None-Match``).
+Layout: as on a file system, with keys below ``<scheme>://<bucket>/<prefix>``: ``<pipeline>/chk-<id>/``,
+``savepoints/savepoint-<pipeline>-<id>/``, and ``<pipeline>/shared/`` for files that checkpoints share.
+Buckets have no directories: a location that was begun holds the empty object :data:`LOCATION_NAME`.
+Source: FsCheckpointStorageAccess; protocol sections 2.3 and 2.5; R84 to R101.
+"""
+
+import itertools
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    RelativeFileStateHandle,
+    SegmentFileStateHandle,
+    StreamStateHandle,
+)
+from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
+from statelib.storage.filesystem.publish import METADATA_NAME, location_taken
+from statelib.storage.filesystem.storage import DEFAULT_INLINE_THRESHOLD_BYTES, check_inline_threshold
+from statelib.storage.names import (
+    SAVEPOINTS_DIRECTORY,
+    SHARED_DIRECTORY,
+    TASK_OWNED_DIRECTORY,
+    checkpoint_directory,
+    file_prefix,
+    is_numbered,
+    savepoint_directory,
+)
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.publish import check_put_if_absent, put_object_if_absent, read_published_object
+from statelib.storage.objects.spool import SpooledObject
+from statelib.storage.objects.uris import SCHEMES, ObjectLocation, object_location
+from statelib.storage.retries import Retries
+from statelib.storage.streams import CheckpointStream
+from statelib.storage.task_owned import ObjectTaskOwned
+from statelib.storage.uris import shown
+from statelib.storage.views import (
+    CheckpointedStateScope,
+    CheckpointStorageWorkerView,
+    FileMergingSettings,
+    PhysicalFile,
+    StorageReference,
+    WrittenStream,
+)
+from statelib.storage.wrappers.merging import FileMergingStorage, whole_files
+
+LOCATION_NAME = ".location"
+
+
+@dataclass(frozen=True)
+class ObjectCheckpointStorage:
+    """Both views of the checkpoints of one pipeline below ``root``, such as ``s3://bucket/prefix``.
+
+    Constructing it does no I/O; it is a value and may be pickled. ``scratch``: local directory for what is on its
+    way up, None = the system's own."""
+
+    root: str
+    pipeline: PipelineName
+    retries: Retries = field(compare=False)
+    inline_threshold_bytes: int = DEFAULT_INLINE_THRESHOLD_BYTES
+    scratch: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", object_location(self.root).uri)
+        pipeline_name(self.pipeline)
+        check_inline_threshold(self.inline_threshold_bytes)
+
+    def initialize_location(self, checkpoint_id: CheckpointId) -> StorageReference:
+        """Begin ``chk-<id>``; ConflictError (``location-taken``) if a checkpoint was published there,
+        UnsupportedError (``no-put-if-absent``) on a storage that would overwrite it."""
+        return self._claim(self.root, self.pipeline, checkpoint_directory(checkpoint_id))
+
+    def initialize_savepoint_location(self, checkpoint_id: CheckpointId, target: str | None) -> StorageReference:
+        """Begin ``savepoint-<pipeline>-<id>`` under ``target``; raises as above."""
+        name = savepoint_directory(self.pipeline, checkpoint_id)
+        if target is None:
+            return self._claim(self.root, SAVEPOINTS_DIRECTORY, name)
+        return self._claim(target, name)
+
+    def publish_metadata(self, reference: StorageReference, data: bytes) -> bytes:
+        location = object_location(reference.directory).below(METADATA_NAME)
+        return put_object_if_absent(self._objects(location), location, data)
+
+    def read_metadata(self, reference: StorageReference) -> bytes:
+        return read_published_object(reference.directory, self.retries)
+
+    def resolve_checkpoint_storage_location(
+        self, checkpoint_id: CheckpointId, reference: StorageReference, attempt: AttemptId, subtask: int
+    ) -> "ObjectStreamFactory":
+        """Raises NotFoundError (``no-location``) if nobody began the location, or not in this worker's storage."""
+        directory = object_location(reference.directory or self.default_location(checkpoint_id).directory)
+        prefix = file_prefix(attempt, subtask)
+        try:
+            self._objects(directory).size(directory.below(LOCATION_NAME).key)
+        except NotFoundError:
+            raise NotFoundError(
+                f"checkpoint {checkpoint_id}: nothing was begun at {directory.uri}",
+                kind="no-location",
+                hint=f"every Spark executor must see the same storage: compare {SCHEMES[directory.scheme].settings}",
+            ) from None
+        own = directory.uri == self.default_location(checkpoint_id).directory
+        return ObjectStreamFactory(self, directory, prefix, is_of_pipeline=own)
+
+    def to_file_merging_storage(self, settings: FileMergingSettings) -> CheckpointStorageWorkerView:
+        return FileMergingStorage(self, settings)
+
+    def default_location(self, checkpoint_id: CheckpointId) -> StorageReference:
+        name = checkpoint_directory(checkpoint_id)
+        return StorageReference(object_location(self.root).below(self.pipeline, name).uri)
+
+    def create_task_owned_state_stream(self, attempt: AttemptId, subtask: int) -> CheckpointStream:
+        return self.create_task_owned_checkpoint_state_toolset(attempt, subtask).create_stream()
+
+    def create_task_owned_checkpoint_state_toolset(self, attempt: AttemptId, subtask: int) -> ObjectTaskOwned:
+        directory = object_location(self.root).below(self.pipeline, TASK_OWNED_DIRECTORY)
+        objects = self._objects(directory)
+        return ObjectTaskOwned(objects, directory, attempt, subtask, self.inline_threshold_bytes, scratch=self.scratch)
+
+    def _claim(self, root: str, *parts: str) -> StorageReference:
+        """A begin that crashed may be repeated, until something is published."""
+        base = object_location(root)
+        directory, objects = base.below(*parts), self._objects(base)
+        check_put_if_absent(objects, base)
+        try:
+            objects.size(directory.below(METADATA_NAME).key)
+        except NotFoundError:
+            objects.put(directory.below(LOCATION_NAME).key, 0, lambda: iter(()))
+            return StorageReference(directory.uri)
+        raise location_taken(directory.uri)
+
+    def _objects(self, location: ObjectLocation) -> Bucket:
+        return Bucket(location.bucket_uri, self.retries)
+
+
+class ObjectStreamFactory:
+    """Streams of one subtask's try, whose id makes its keys its own.
+
+    ``is_of_pipeline``: whether it writes one of the pipeline's own checkpoints, not a savepoint."""
+
+    def __init__(
+        self, storage: ObjectCheckpointStorage, directory: ObjectLocation, prefix: str, *, is_of_pipeline: bool
+    ) -> None:
+        self.is_of_pipeline = is_of_pipeline
+        self._objects = Bucket(directory.bucket_uri, storage.retries)
+        self._directory = directory
+        self._shared = object_location(storage.root).below(storage.pipeline, SHARED_DIRECTORY)
+        self._prefix = prefix
+        self.inline_threshold_bytes = storage.inline_threshold_bytes
+        self._scratch = storage.scratch
+        self._numbers = itertools.count()
+
+    def create_stream(self, scope: CheckpointedStateScope) -> CheckpointStream:
+        """EXCLUSIVE: an object beside ``_metadata``, relative to it. SHARED: one below the pipeline's ``shared/``,
+        by absolute URI."""
+        name = self.new_name()
+        return CheckpointStream(name, self.inline_threshold_bytes, lambda _size: self.new_file(name, scope))
+
+    def flush(self) -> Mapping[str, PhysicalFile]:
+        """Nothing is left to do: a stream's object is stored once its handle was taken."""
+        return {}
+
+    def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
+        return whole_files(earlier)
+
+    def new_name(self) -> str:
+        return f"{self._prefix}{next(self._numbers)}"
+
+    def discard(self, handle: StreamStateHandle) -> None:
+        """Raises InvalidRequestError (``foreign-file``) for an object that this factory did not name."""
+        if isinstance(handle, ByteStreamStateHandle):
+            return
+        if isinstance(handle, RelativeFileStateHandle):
+            directory, name = "", handle.path
+        else:
+            directory, _, name = handle.path.rpartition("/")
+        foreign = isinstance(handle, SegmentFileStateHandle) or not is_numbered(name, self._prefix)
+        if foreign or directory not in ("", self._directory.uri, self._shared.uri):
+            raise InvalidRequestError(
+                f"discarding {shown(handle.path)}: expected a file named {self._prefix}<number>", kind="foreign-file"
+            )
+        place = self._shared if directory == self._shared.uri else self._directory
+        self._objects_at(place).delete(place.below(name).key)
+
+    def new_file(self, name: str, scope: CheckpointedStateScope, *, absolute: bool = False) -> SpooledObject:
+        place = self._place(scope)
+        location = place.below(name)
+
+        def handle(size_bytes: int) -> StreamStateHandle:
+            if absolute or place == self._shared:
+                return FileStateHandle(location.uri, size_bytes)
+            return RelativeFileStateHandle(name, size_bytes)
+
+        return SpooledObject(self._objects_at(place), location, self._scratch, handle)
+
+    def uri_of(self, name: str, scope: CheckpointedStateScope) -> str:
+        return self._place(scope).below(name).uri
+
+    def _place(self, scope: CheckpointedStateScope) -> ObjectLocation:
+        return self._directory if scope == CheckpointedStateScope.EXCLUSIVE else self._shared
+
+    def _objects_at(self, place: ObjectLocation) -> Bucket:
+        """A savepoint may lie in another bucket than the pipeline's own."""
+        if place.bucket_uri == self._directory.bucket_uri:
+            return self._objects
+        return Bucket(place.bucket_uri, self._objects.retries)

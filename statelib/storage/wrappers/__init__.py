@@ -1,0 +1,1 @@
+"""Streams around streams: merged into few files, written twice, or timed."""
