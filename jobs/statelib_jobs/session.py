@@ -6,6 +6,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
+from statelib.extras import extras_named
 from statelib.flows.wiring import log_settings, secrets
 from statelib.spark.session.job_failures import as_own
 from statelib.spark.session.local_session import new_session
@@ -22,7 +23,8 @@ def session(name: str) -> Iterator[SparkSession]:
     failure = None
     with unwound_by_signal():
         try:
-            yield spark
+            with extras_named():
+                yield spark
         except Exception as error:
             failure = as_own(error)
             if failure is None:

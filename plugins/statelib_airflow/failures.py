@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from airflow.sdk.exceptions import AirflowFailException
 
 from statelib.errors import RetryableError, StatelibError
+from statelib.extras import extras_named
 
 
 @contextmanager
@@ -15,7 +16,8 @@ def failing_fast() -> Iterator[None]:
     Raises AirflowFailException with ``kind: message (hint)``.
     """
     try:
-        yield
+        with extras_named():
+            yield
     except RetryableError:
         raise
     except StatelibError as error:

@@ -1,7 +1,10 @@
 """``statelib``, also ``python -m statelib``."""
 
+from typing import Annotated
+
 import typer
 
+from statelib import __version__
 from statelib.cli.commands import (
     catalogs,
     checkpoints,
@@ -18,7 +21,7 @@ from statelib.cli.commands import (
     verifying,
     writing,
 )
-from statelib.cli.output import errors
+from statelib.cli.output import errors, line
 from statelib.flows.wiring import log_settings
 from statelib.telemetry.logs import configure
 
@@ -82,8 +85,18 @@ app.command(
 )(imports.import_statestore)
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        line(f"statelib {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def settings() -> None:
+def settings(
+    version: Annotated[  # noqa: ARG001 - its callback does it
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and nothing else.")
+    ] = False,
+) -> None:
     """What every command begins with."""
     with errors():
         configure(log_settings())

@@ -21,6 +21,7 @@ from rich.table import Table
 
 from statelib.cli import completion
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError
+from statelib.extras import extras_named
 from statelib.flows.cleanup.troubles import Troubles
 from statelib.flows.wiring import secrets
 from statelib.telemetry.logs import hidden
@@ -230,6 +231,7 @@ def end_in_trouble(troubles: Troubles) -> None:
 def errors(as_json: bool = False) -> Iterator[None]:
     """Turn statelib's errors into one line and an exit status; anything else is a bug and shows as one."""
     try:
-        yield
+        with extras_named():
+            yield
     except StatelibError as error:
         fail(error, as_json)

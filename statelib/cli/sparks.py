@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from statelib.errors import InvalidRequestError
+from statelib.extras import require
 
 Master = Annotated[str, typer.Option("--master", help="Of Spark: local[*] is this machine; or spark://..., yarn.")]
 Settings = Annotated[
@@ -22,6 +23,7 @@ Settings = Annotated[
 @contextmanager
 def session(name: str, master: str, settings: Sequence[str] | None = None) -> Iterator[Any]:
     """The SparkSession that this process has already, else a new one. SIGTERM and SIGHUP unwind it, as in the jobs."""
+    require("spark")
     _environment(settings or ())
     from statelib.spark.session.local_session import (
         borrowed_session,  # here, so that other commands start without Spark

@@ -11,6 +11,7 @@ from statelib.cli.output import Column, Json, Steps, count, errors, line, note, 
 from statelib.cli.sparks import Master, Settings, session
 from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError
+from statelib.extras import require
 from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.savepoint.steps import FORMATS
 from statelib.flows.wiring import deployment
@@ -56,6 +57,7 @@ def run(
         chosen = next_intervals(here, definition, bounds[0], bounds[1], whole=whole)
         done: list[tuple[CheckpointRecord, bool]] = []
         if not dry_run:
+            require("spark", "quality")
             with session(f"{pipeline} run", master, conf) as spark, Steps(len(chosen)) as steps:
                 from statelib.spark.snapshot.whole_run import (
                     run_interval,  # here, so that other commands start without Spark
@@ -118,6 +120,7 @@ def create(
         check_format(form)
         here = deployment()
         definition = here.pipeline(pipeline)
+        require("spark", "quality")
         with session(f"{pipeline} savepoint", master, conf) as spark, Steps(1) as steps:
             from statelib.spark.snapshot.whole_run import (
                 take_savepoint,  # here, so that other commands start without Spark

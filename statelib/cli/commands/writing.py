@@ -17,6 +17,7 @@ from statelib.cli.output import Column, Json, count, errors, line, note, print_j
 from statelib.cli.places import local_file
 from statelib.definition.bootstrap import load_bootstrap
 from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.extras import require
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
@@ -69,6 +70,7 @@ def _submitted(file: Path, target: str, number: int, master: str) -> dict[str, A
     """Run the Spark job and take what its last line says."""
     submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     job = str(files("statelib_jobs") / "bootstrap.py")
+    require("spark")
     if submit is None:
         raise NotFoundError(
             "spark-submit is not on the path", kind="no-spark", hint=f"submit {job} to the cluster yourself"

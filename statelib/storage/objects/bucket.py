@@ -1,6 +1,7 @@
 """Objects of one bucket: the few requests that checkpoints need, with retries and typed errors.
 
-No error repeats what the client library said, because that names the endpoint and quotes its answers.
+No error repeats what the client library said, because that names the endpoint and quotes its answers. The library comes
+with the extra ``objects`` and is imported where a request is made: state on file systems does without.
 """
 
 import contextlib
@@ -9,9 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
-
-import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedError, UnauthenticatedError
 
 from statelib.crash_points import crash_point
 from statelib.errors import (
@@ -23,7 +21,7 @@ from statelib.errors import (
     StatelibError,
 )
 from statelib.model.amounts import number_of
-from statelib.storage.objects.clients import ObjectStore, insecure_endpoint, open_client
+from statelib.storage.objects.clients import insecure_endpoint, open_client
 from statelib.storage.objects.uris import SCHEMES, object_location
 from statelib.storage.retries import Retries
 
@@ -40,6 +38,8 @@ _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
+
+    from statelib.storage.objects.clients import ObjectStore
 
 T = TypeVar("T")
 
@@ -75,9 +75,12 @@ class Bucket:
         """Store an object under a key that no other writer has; repeated whole until it was answered.
 
         Whatever ``content`` raises ends the upload and leaves no object, nor parts of one."""
+
+        import obstore
+
         parts: dict[str, Any] = {"chunk_size": max(PART_BYTES, -(-size_bytes // _MAX_PARTS))}
 
-        def attempt(store: ObjectStore) -> None:
+        def attempt(store: "ObjectStore") -> None:
             crash_point("object: before put")
             if size_bytes <= PART_BYTES:
                 obstore.put(store, key, b"".join(content()), use_multipart=False)
@@ -91,12 +94,18 @@ class Bucket:
     def create(self, key: str, data: bytes) -> None:
         """One PUT with ``If-None-Match: *``, never repeated. ConflictError (``name-taken``) if it was refused, for
         whatever reason; RetryableError where nobody knows whether it was applied."""
+
+        import obstore
+
         crash_point("object: before create")
         self._once(f"publishing {self._shown(key)}", lambda store: obstore.put(store, key, data, mode="create"))
         crash_point("object: created")
 
     def look(self, key: str) -> StoredObject:
         """What is known of an object without reading it. Raises NotFoundError (``missing-file``)."""
+
+        import obstore
+
         return self._run(f"looking at {self._shown(key)}", lambda store: _stored(obstore.head(store, key)))
 
     def size(self, key: str) -> int:
@@ -105,9 +114,12 @@ class Bucket:
 
     def read(self, key: str, max_bytes: int) -> bytes:
         """All of an object. CorruptStateError (``too-large``) for more than ``max_bytes``, before they are read."""
+
+        import obstore
+
         what = f"reading {self._shown(key)}"
 
-        def attempt(store: ObjectStore) -> bytes:
+        def attempt(store: "ObjectStore") -> bytes:
             found = obstore.get(store, key)
             size = found.meta["size"]
             if size > max_bytes:
@@ -118,11 +130,14 @@ class Bucket:
 
     def read_range(self, key: str, start: int, stop: int) -> tuple[bytes, int]:
         """(bytes ``start`` to ``stop``, fewer where the object ends before; size of the whole object)."""
+
+        import obstore
+
         if start == stop:
             return b"", self.size(key)
         what = f"reading {self._shown(key)}"
 
-        def attempt(store: ObjectStore) -> tuple[bytes, int]:
+        def attempt(store: "ObjectStore") -> tuple[bytes, int]:
             found = obstore.get(store, key, options={"range": (start, stop)})
             size = found.meta["size"]
             return _whole(what, bytes(found.bytes()), max(0, min(stop, size) - start)), size
@@ -132,9 +147,12 @@ class Bucket:
     def scan(self, key: str, begin: Callable[[int], Callable[[memoryview], None]]) -> None:
         """Read an object block by block. ``begin`` is given its size at each attempt, and returns what takes the
         blocks of that attempt."""
+
+        import obstore
+
         what = f"reading {self._shown(key)}"
 
-        def attempt(store: ObjectStore) -> None:
+        def attempt(store: "ObjectStore") -> None:
             found = obstore.get(store, key)
             take, count = begin(found.meta["size"]), 0
             for block in found.stream(min_chunk_size=BLOCK_BYTES):
@@ -148,7 +166,9 @@ class Bucket:
     def delete(self, key: str) -> None:
         """An object that is gone is success."""
 
-        def attempt(store: ObjectStore) -> None:
+        import obstore
+
+        def attempt(store: "ObjectStore") -> None:
             crash_point("object: before delete")
             with contextlib.suppress(FileNotFoundError):
                 obstore.delete(store, key)
@@ -158,6 +178,9 @@ class Bucket:
 
     def copy(self, source: str, key: str) -> None:
         """Within the bucket, by the server, under a key that no other writer has. NotFoundError (``missing-file``)."""
+
+        import obstore
+
         what = f"copying {self._shown(source)} to {self._shown(key)}"
         crash_point("object: before copy")
         self._run(what, lambda store: obstore.copy(store, source, key))
@@ -166,7 +189,9 @@ class Bucket:
     def delete_all(self, keys: Sequence[str]) -> None:
         """Many at once, in as few requests as the storage allows."""
 
-        def attempt(store: ObjectStore) -> bool:
+        import obstore
+
+        def attempt(store: "ObjectStore") -> bool:
             crash_point("objects: before delete")
             try:
                 obstore.delete(store, list(keys))
@@ -182,7 +207,9 @@ class Bucket:
     def list(self, prefix: str, at_most: int | None = None) -> list[StoredObject]:
         """The objects whose key begins with ``prefix`` and a slash, page by page: all of them by key, or some."""
 
-        def attempt(store: ObjectStore) -> list[StoredObject]:
+        import obstore
+
+        def attempt(store: "ObjectStore") -> list[StoredObject]:
             pages = obstore.list(store, prefix or None, chunk_size=at_most or _PAGE)
             found = islice((_stored(item) for page in pages for item in page), at_most)
             return sorted(found, key=lambda item: item.key)
@@ -192,15 +219,19 @@ class Bucket:
     def prefixes(self, prefix: str) -> Sequence[str]:
         """Keys up to the next slash after ``prefix`` and a slash: what would be directories."""
 
-        def attempt(store: ObjectStore) -> Sequence[str]:
+        import obstore
+
+        def attempt(store: "ObjectStore") -> Sequence[str]:
             return obstore.list_with_delimiter(store, prefix or None)["common_prefixes"]
 
         return self._run(f"listing {self._shown(prefix)}", attempt)
 
-    def _run(self, what: str, request: Callable[[ObjectStore], T]) -> T:
+    def _run(self, what: str, request: "Callable[[ObjectStore], T]") -> T:
         return self.retries.run(lambda: self._once(what, request))
 
-    def _once(self, what: str, request: Callable[[ObjectStore], T]) -> T:
+    def _once(self, what: str, request: "Callable[[ObjectStore], T]") -> T:
+        from obstore.exceptions import BaseError
+
         try:
             return request(self._opened())
         except (BaseError, FileNotFoundError, ValueError) as error:
@@ -208,7 +239,7 @@ class Bucket:
             failure = _typed(what, error, f"check {settings} in the environment")
         raise failure  # out here, so that the client's error, which names the endpoint, is not its context
 
-    def _sent(self, what: str, request: Callable[[ObjectStore], None]) -> None:
+    def _sent(self, what: str, request: "Callable[[ObjectStore], None]") -> None:
         """A multipart upload that is gone was completed and the reply lost, or aborted by somebody: send it again."""
         try:
             self._once(what, request)
@@ -217,7 +248,7 @@ class Bucket:
                 raise
             raise RetryableError(f"{what}: the upload is gone", kind="storage-io") from None
 
-    def _opened(self) -> ObjectStore:
+    def _opened(self) -> "ObjectStore":
         if self._store is None:
             self._store = open_client(object_location(self.uri), self.retries.request_timeout_s)
         return self._store
@@ -232,6 +263,8 @@ _INSECURE = re.compile(r"performing [A-Z]+ http://\S+ in \S+ - HTTP error: build
 
 def _typed(what: str, error: Exception, advice: str) -> StatelibError:
     """An error of the client as ours."""
+    from obstore.exceptions import AlreadyExistsError, PermissionDeniedError, UnauthenticatedError
+
     text = str(error)
     found = _STATUS.search(text)
     status = int(found[1]) if found else 0

@@ -13,15 +13,13 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from obstore.store import AzureStore, GCSStore, S3Store
-
 from statelib.errors import InvalidRequestError
 from statelib.storage.objects.uris import ObjectLocation
 
 if TYPE_CHECKING:
-    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import AzureStore, ClientConfig, GCSStore, RetryConfig, S3Store
 
-ObjectStore = S3Store | GCSStore | AzureStore
+    ObjectStore = S3Store | GCSStore | AzureStore
 
 _NO_RETRIES: "RetryConfig" = {"max_retries": 0}
 _CLIENTS_AT_ONCE = 16
@@ -33,7 +31,7 @@ _EMULATED = ("AZURE_STORAGE_USE_EMULATOR", "AZURE_USE_EMULATOR")
 _YES_OR_NO = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
 
 
-def open_client(location: ObjectLocation, timeout_s: float) -> ObjectStore:
+def open_client(location: ObjectLocation, timeout_s: float) -> "ObjectStore":
     """A client of the location's bucket, whose requests take ``timeout_s`` seconds at most. No request is made."""
     return _client(location.scheme, location.bucket, timeout_s, frozenset(os.environ.items()))
 
@@ -56,7 +54,9 @@ def insecure_endpoint(what: str) -> InvalidRequestError:
 
 
 @lru_cache(_CLIENTS_AT_ONCE)
-def _client(scheme: str, bucket: str, timeout_s: float, _environment: frozenset[tuple[str, str]]) -> ObjectStore:
+def _client(scheme: str, bucket: str, timeout_s: float, _environment: frozenset[tuple[str, str]]) -> "ObjectStore":
+    from obstore.store import AzureStore, GCSStore, S3Store  # of the extra "objects"
+
     allowed = allows_http()
     options: ClientConfig = {"allow_http": allowed, "timeout": timedelta(seconds=timeout_s)}
     if scheme == "s3":

@@ -1,0 +1,44 @@
+"""What an installation lacks is named by the extra that brings it, and nothing else is taken for that."""
+
+import tomllib
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from statelib import extras
+from statelib.errors import NotFoundError
+from statelib.extras import EXTRAS, extras_named, require
+
+
+@pytest.fixture
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installation without PySpark; that of a real one is tests/integration/test_wheel.py."""
+    monkeypatch.setattr(extras, "find_spec", lambda name: None if name == "pyspark" else find_spec(name))
+
+
+@pytest.mark.usefixtures("without_spark")
+def test_a_missing_extra_is_named() -> None:
+    with pytest.raises(NotFoundError, match="needs the package pyspark") as required:
+        require("quality", "spark")
+    error = ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql")
+    with pytest.raises(NotFoundError) as named, extras_named():
+        raise error
+    assert (named.value.kind, named.value.hint) == ("missing-extra", 'pip install "statelib[spark]"')
+    assert str(named.value) == str(required.value)
+
+
+def test_a_full_installation_lacks_nothing() -> None:
+    require(*EXTRAS)
+
+
+@pytest.mark.parametrize("name", ["a_module_of_the_user", "pyspark.no_such_part", "pandas_of_the_user"])
+def test_other_missing_modules_stay_what_they_are(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError), extras_named():
+        import_module(name)
+
+
+def test_the_wheel_has_each_extra_and_one_of_all() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert set(project["optional-dependencies"]) == {*EXTRAS, "all"}
