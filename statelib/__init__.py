@@ -5,9 +5,13 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-_PUBLIC = {"open_checkpoint": "statelib.savepoints.opened", "Pipeline": "statelib.definition.pipeline"}
+_PUBLIC = {
+    "Diff": "statelib.savepoints.diff.states",
+    "Pipeline": "statelib.definition.pipeline",
+    "open_checkpoint": "statelib.savepoints.opened",
+}
 
-__all__ = ["Pipeline", "__version__", "open_checkpoint"]
+__all__ = ["Diff", "Pipeline", "__version__", "open_checkpoint"]
 
 
 def __getattr__(name: str) -> Any:

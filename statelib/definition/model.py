@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from statelib.definition.durations import milliseconds
 from statelib.definition.problems import did_you_mean
-from statelib.definition.source.templates import at_interval
+from statelib.definition.source_templates import at_interval
 from statelib.functions.aggregates import Nulls
 from statelib.model.checkpoint import DataInterval
 from statelib.model.key_groups import MAX_MAX_PARALLELISM

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateKind
-from statelib.restore.changelog.logged import logged_database
+from statelib.restore.logged import logged_database
 from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas.evolution import evolution_of, keeps_database
 

@@ -24,9 +24,9 @@ from statelib.model.handles import stream_handles
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.state import KeyedStateSchema, StateKind, StateStatistics, empty_statistics, merge_statistics
 from statelib.restore.base import Base, choose_base
-from statelib.restore.changelog.logged import logged_database, restore_logged, restored_log
 from statelib.restore.check import Tally, count_entries, cut_statistics, expected_statistics
 from statelib.restore.entries import iter_entries, rocksdb_header
+from statelib.restore.logged import logged_database, restore_logged, restored_log
 from statelib.restore.plan import RestoreSource, check_backend
 from statelib.restore.proof import damage_named
 from statelib.restore.rocksdb_files import materialise

@@ -13,8 +13,8 @@ from statelib.model.handles import (
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.restore.base import choose_base
-from statelib.restore.changelog.logged import logged_database
 from statelib.restore.check import expected_statistics
+from statelib.restore.logged import logged_database
 from statelib.restore.plan import RestoreSource
 from statelib.restore.rocksdb_files import files_to_copy
 

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -29,7 +28,7 @@ from statelib.restore.changelog.change_log import with_whole_files
 from statelib.restore.entries import WINDOW_BYTES, EntryReader, windows_of
 from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas.recognised import recognised
-from statelib.restore.schemas.union_schema import union_schema
+from statelib.restore.union_schema import union_schema
 from statelib.serializers.keys import decode_keys
 from statelib.serializers.rows import NO_ROWS, StateRows
 from statelib.serializers.values import decode_values
@@ -39,9 +38,6 @@ from statelib.storage.registry import PLACES
 from statelib.storage.relocation import Relocation, relocation_of
 from statelib.storage.uris import AllowedRoot
 from statelib.storage.views import StateReader
-
-if TYPE_CHECKING:
-    from statelib.savepoints.diff.states import Diff
 
 
 @dataclass(frozen=True)
@@ -286,12 +282,6 @@ class Checkpoint:
         schema = self.schema()
         empty = to_table(schema, schema.state(state), NO_ROWS)
         return pa.concat_tables([empty, *(table for _, table in self.tables(state, scratch))])
-
-    def diff(self, other: "Checkpoint", scratch: str | None = None) -> "Diff":
-        """What leads from this snapshot to the ``other`` one, state by state."""
-        from statelib.savepoints.diff.states import Diff  # a diff opens nothing itself: it is made of two of these
-
-        return Diff(self, other, scratch)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ WITHOUT = {
     "statelib/backends/rocksdb/backend.py:_dispose": HELD,
     "statelib/restore/entries.py": HELD,
     "statelib/restore/keyed.py": HELD,
-    "statelib/restore/changelog/logged.py": HELD,
+    "statelib/restore/logged.py": HELD,
     "statelib/restore/proof.py": HELD,
     "statelib/restore/rocksdb_files.py": HELD,
     "statelib/storage/filesystem/reader.py:new_file": HELD,

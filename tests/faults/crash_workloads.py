@@ -16,12 +16,12 @@ from statelib.catalog.tables.schema import ATTEMPT, CHECKPOINT, FILE, METADATA, 
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import RetryableError
-from statelib.flows.checkpoint.quarantine import release
 from statelib.flows.checkpoint.snapshot import declining, plan_snapshot, publish
-from statelib.flows.checkpoint.steps import abort, begin, commit_facts, register
+from statelib.flows.checkpoint.steps import abort, begin, register
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
 from statelib.flows.lifecycle import cancel, resume
+from statelib.flows.quarantine import release
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
 from statelib.flows.savepoint.fork import fork
@@ -33,6 +33,7 @@ from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.quality import QualityResult, Severity
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
+from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
 from statelib.spark.snapshot.worker import Change, Work, apply_events, snapshot_subtask
 from statelib.storage.registry import new_attempt

@@ -11,10 +11,10 @@ from shop_cli import call
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint.continuation import continuation
-from statelib.flows.checkpoint.snapshot import lay_out
 from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.continuation import continuation
 from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.restore_layout import lay_out
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import export_lines
 from statelib.flows.wiring import Deployment

@@ -12,6 +12,7 @@ from shop import open_shop
 from shop_cli import call, refused, said
 
 from statelib.flows.wiring import Deployment
+from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import open_checkpoint
 
 DIFF = ("checkpoints", "diff")
@@ -74,7 +75,7 @@ def test_parquet_of_each_state(shop: Deployment, tmp_path: Path) -> None:
     for name, columns in names.items():
         table = pq.read_table(target / f"{name}.parquet")
         assert table.column_names == [*columns, "change", "before", "after"]
-        assert table.equals(first.diff(second).to_arrow(name))
+        assert table.equals(Diff(first, second).to_arrow(name))
     assert refused(shop, *DIFF, "sales/1", "sales/2", "-o", target).endswith(f"{target}/total.parquet exists already")
     assert len(list(target.iterdir())) == 3
 

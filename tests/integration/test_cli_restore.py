@@ -26,6 +26,7 @@ from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.handles import FileStateHandle, KeyGroupsSavepointStateHandle, RelativeFileStateHandle
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, PipelineHead
+from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import open_checkpoint
 
 SALES = PipelineName("sales")
@@ -86,7 +87,7 @@ def test_a_restore_moves_the_head_and_the_next_run_builds_on_it(shop: Deployment
     assert (record.base, record.parallelism) == (1, 3)
     again = open_checkpoint(record.directory)
     first = open_checkpoint(shop.catalog().get(SALES, CheckpointId(2)).directory)
-    assert not any(state.different for state in first.diff(again).states)
+    assert not any(state.different for state in Diff(first, again).states)
     assert verify(again).problems == ()
 
 

@@ -8,7 +8,7 @@ import pytest
 from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import CorruptStateError
-from statelib.flows.checkpoint.steps import begin, commit_facts, register
+from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.cleanup.orphans import orphans, why
 from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -20,6 +20,7 @@ from statelib.model.handles import SegmentFileStateHandle, stream_handles
 from statelib.model.ids import AttemptId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint
 from statelib.storage.uris import local_path, to_uri
 

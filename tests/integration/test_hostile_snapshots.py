@@ -10,7 +10,6 @@ from hostile_snapshots import also_naming, copied, described
 from worlds import checkpoint_of
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint.steps import commit_facts
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -19,6 +18,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
 
 GUEST = PipelineName("guest")

@@ -9,9 +9,9 @@ from test_operator_state_flow import VISITS, events, held, here, rescale
 from worlds import checkpoint_of, day
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint.snapshot import lay_out
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.restore.steps import plan_restore
+from statelib.flows.restore_layout import lay_out
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment

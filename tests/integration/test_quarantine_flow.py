@@ -10,10 +10,10 @@ from worlds import checkpoint_of, day, publish_here
 
 from statelib.coordinator.orphans import Verdict
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
-from statelib.flows.checkpoint.quarantine import release
 from statelib.flows.checkpoint.steps import abort, begin, check, register
 from statelib.flows.cleanup.orphans import orphans, survey, why
 from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.quarantine import release
 from statelib.flows.restore.steps import plan_restore
 from statelib.flows.views.inspection import verify_at
 from statelib.flows.views.verification import verify_pipeline

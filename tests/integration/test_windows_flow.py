@@ -18,6 +18,7 @@ from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import export_lines, export_parquet, resolve, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.spark.snapshot.rehearsal import rehearse
@@ -138,7 +139,7 @@ def test_savepoints_exports_and_diffs(tmp_path: Path) -> None:
     register(here, pipeline, begun.checkpoint_id, check(here, pipeline, begun.checkpoint_id).report_uri)
     saved = resolve(here, f"toll/{begun.checkpoint_id}")
     assert sorted(export_lines(saved, None)) == sorted(export_lines(one, None))
-    assert not any(state.added or state.removed or state.changed for state in one.diff(saved).states)
+    assert not any(state.added or state.removed or state.changed for state in Diff(one, saved).states)
     lines = [json.loads(line) for line in export_lines(saved, "hourly")]
     window = {"type": "timewindow", "start": FIRST + 23 * HOUR, "end": FIRST + 24 * HOUR}
     assert [line["ns"] for line in lines] == [window, window]
@@ -152,7 +153,7 @@ def test_savepoints_exports_and_diffs(tmp_path: Path) -> None:
     told = said(here, "inspect", "toll/3", columns=300)
     assert "timewindow" in told
     assert "state hourly: 1 event of this interval was too late for its window" in told
-    changes = one.diff(resolve(here, "toll/3"))
+    changes = Diff(one, resolve(here, "toll/3"))
     found = changes.to_arrow("hourly").select(["key", "change", "before", "after"]).to_pylist()
     gone, new = {"change": "removed", "before": 1, "after": None}, {"change": "added", "before": None, "after": 1}
     assert sorted(found, key=str) == sorted([{"key": "a"} | gone, {"key": "b"} | gone, {"key": "c"} | new], key=str)

@@ -22,8 +22,8 @@ from statelib.coordinator.state_assignment import assign
 from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
-from statelib.restore.changelog.logged import restored_log
 from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.logged import restored_log
 from statelib.restore.plan import RestoreSource
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits

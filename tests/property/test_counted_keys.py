@@ -18,7 +18,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from worlds import day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin, check, register
-from statelib.flows.checkpoint.stored_facts import read_content
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
@@ -27,6 +26,7 @@ from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.stored_content import read_content
 
 NAME = PipelineName("carts")
 CARTS = """\

@@ -104,7 +104,7 @@ def test_equal_content_is_known_without_reading(content: Content, way: Way, othe
         before.schema()  # without a manifest the stream's header must be read to know the states
         header = before.read_bytes.copy()
         before.read_bytes.clear()
-        for state in before.diff(after).states:
+        for state in Diff(before, after).states:
             assert (state.different, state.key_groups_read, state.key_groups_skipped) == (False, 0, 16)
         assert sum(before.read_bytes.values()) <= 4 * sum(header.values())
         assert not way.manifest or not before.read_bytes + after.read_bytes

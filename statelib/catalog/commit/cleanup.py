@@ -14,12 +14,11 @@ from statelib.catalog.commit import leases, pins
 from statelib.catalog.commit.admission import failures
 from statelib.catalog.commit.holdings import claim, living
 from statelib.catalog.engine import Transaction
-from statelib.catalog.tables import queries
+from statelib.catalog.tables import queries, storage_facts
 from statelib.catalog.tables.row_checks import checked
 from statelib.catalog.tables.rows import to_head, to_record
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, GC_LOG, LEASE, REF
-from statelib.catalog.views import storage_facts
-from statelib.catalog.views.storage_facts import FileFacts
+from statelib.catalog.tables.storage_facts import FileFacts
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
 from statelib.coordinator.discard import CondemnedFile
 from statelib.coordinator.orphans import Known

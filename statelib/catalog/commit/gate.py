@@ -8,11 +8,10 @@ from sqlalchemy import Connection, insert, select, update
 
 from statelib.catalog.commit import holdings, leases
 from statelib.catalog.engine import Transaction
-from statelib.catalog.tables import queries
+from statelib.catalog.tables import queries, verdicts
 from statelib.catalog.tables.rows import completed_values
 from statelib.catalog.tables.schema import CHECKPOINT, QUALITY_RESULT
-from statelib.catalog.views import verdicts
-from statelib.catalog.views.verdicts import Summaries
+from statelib.catalog.tables.verdicts import Summaries
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.formats.manifest.key_counts_text import key_counts_from_text, key_counts_text

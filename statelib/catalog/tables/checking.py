@@ -10,7 +10,7 @@ from sqlalchemy import Connection, ForeignKeyConstraint, Table, select, text
 from statelib.catalog.tables.row_checks import Fault, faults, row_name
 from statelib.catalog.tables.rows import to_head, to_record
 from statelib.catalog.tables.schema import CHECKPOINT, LEASE, METADATA, QUALITY_RESULT
-from statelib.catalog.views.verdicts import sentences
+from statelib.catalog.tables.verdicts import sentences
 from statelib.coordinator.checkpoint_lifecycle import COMMITTED
 from statelib.coordinator.invariants import history_violations
 from statelib.errors import CorruptStateError

@@ -12,11 +12,11 @@ from sqlalchemy.sql.elements import literal_column
 
 from statelib.catalog.commit.admission import failed_in_a_row
 from statelib.catalog.engine import Transaction
+from statelib.catalog.tables import verdicts
 from statelib.catalog.tables.checking import RowFault, check_rows
 from statelib.catalog.tables.row_checks import checked
 from statelib.catalog.tables.rows import events_of, interval_of
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, LEASE, REF
-from statelib.catalog.views import verdicts
 from statelib.catalog.views.storage_use import StorageUse
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import DataInterval, EventCounts

@@ -53,7 +53,7 @@ def diff(
                 if files:
                     files.add(name, rows)
 
-            compared = sides[0].diff(sides[1])
+            compared = Diff(sides[0], sides[1])
             found = compared.read(() if state is None else (state,), each)
     written = [str(path) for path in files.paths] if files else []
     if as_json:

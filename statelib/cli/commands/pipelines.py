@@ -9,7 +9,7 @@ import typer
 from statelib.cli import completion
 from statelib.cli.commands.stopping import stop
 from statelib.cli.output import Column, Json, errors, line, note, print_json, table, when, working
-from statelib.definition.checks.outside import check_outside
+from statelib.definition.outside_checks import check_outside
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.definition.problems import DefinitionError
 from statelib.flows import lifecycle

@@ -1,8 +1,8 @@
 """What is wrong with ``checks:`` of a pipeline file: names that do not exist, parameters that do not fit."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
+from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.expectations import COLUMN, COLUMNS, EXPECTATIONS, parameter_problem
 from statelib.definition.frame_columns import FrameColumn, frame_columns
 from statelib.definition.problems import Problem, Where, did_you_mean
@@ -10,15 +10,12 @@ from statelib.definition.quality import Checks, Expectation
 from statelib.errors import StatelibError
 from statelib.model.types import ArrayOf, ListOf, StateType
 
-if TYPE_CHECKING:
-    from statelib.definition.pipeline import Pipeline
-
 Frames = Mapping[str, Mapping[str, FrameColumn]]
 """Columns by name, by state."""
 PREFIX = "expect_"
 
 
-def check_checks(pipeline: "Pipeline") -> Iterator[Problem]:
+def check_checks(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     """Asked only of a pipeline whose states have no problems: else nobody knows their columns."""
     checks = pipeline.checks
     if checks == Checks():
@@ -39,7 +36,7 @@ def check_checks(pipeline: "Pipeline") -> Iterator[Problem]:
         said.add((expectation.state, expectation.describe()))
 
 
-def columns_by_state(pipeline: "Pipeline") -> Frames:
+def columns_by_state(pipeline: DeclaredPipeline) -> Frames:
     """The columns that checks may name, of the states in the file; timers have none."""
     schema = pipeline.schema()
     return {

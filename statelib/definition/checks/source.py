@@ -10,7 +10,7 @@ from statelib.definition.model import Ready, Schedule, Source
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.definition.source.intervals import cron_problem, first_intervals
 from statelib.definition.source.parts import range_text
-from statelib.definition.source.templates import BOUNDS, PLACEHOLDERS, is_whole_path
+from statelib.definition.source_templates import BOUNDS, PLACEHOLDERS, is_whole_path
 from statelib.definition.types import COLUMN_TYPES, type_of
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import epoch_ms

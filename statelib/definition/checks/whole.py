@@ -1,7 +1,6 @@
 """What the parts of a pipeline file must mean together. Pure: finds problems, never raises."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.operators import check_operator_states
@@ -10,14 +9,12 @@ from statelib.definition.checks.renames import check_renames
 from statelib.definition.checks.source import check_source
 from statelib.definition.checks.states import check_state, key_type_text
 from statelib.definition.checks.time import not_declared
+from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.model import Checkpoint
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.definition.types import Columns, columns_of, is_key_type
 from statelib.errors import StatelibError
 from statelib.model.ids import pipeline_name
-
-if TYPE_CHECKING:
-    from statelib.definition.pipeline import Pipeline
 
 CHANGELOG = "changelog"
 STRATEGIES = {
@@ -31,14 +28,14 @@ MAX_KEY_COLUMNS = 25
 """Flink's largest tuple."""
 
 
-def find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
+def find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     """Every problem of a pipeline whose parts have the right form."""
     found = list(_find_problems(pipeline))
     # The columns of a state are known once the states are right.
     yield from found or check_checks(pipeline)
 
 
-def _find_problems(pipeline: "Pipeline") -> Iterator[Problem]:
+def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     columns = columns_of(pipeline.source.columns)
     yield from _check_name(pipeline.name)
     yield from name_problems(pipeline.uid, ("uid",))

@@ -6,16 +6,13 @@ of their paths is read. An interval that the schedule does not cut is refused, u
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.source.intervals import cut
-from statelib.definition.source.templates import names_exactly
+from statelib.definition.source_templates import names_exactly
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import moment_of
-
-if TYPE_CHECKING:
-    from statelib.definition.pipeline import Pipeline
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,7 @@ class SourcePart:
     path: str
 
 
-def source_parts(pipeline: "Pipeline", data: str, interval: DataInterval) -> tuple[SourcePart, ...]:
+def source_parts(pipeline: DeclaredPipeline, data: str, interval: DataInterval) -> tuple[SourcePart, ...]:
     """Return the parts of a data interval, oldest first. ``data``: what ``{data}`` stands for.
 
     Raises InvalidRequestError: ``interval-not-of-schedule`` where the pipeline file does not say which paths hold the
@@ -42,7 +39,7 @@ def source_parts(pipeline: "Pipeline", data: str, interval: DataInterval) -> tup
     return parts
 
 
-def _names_alone(pipeline: "Pipeline", interval: DataInterval) -> bool:
+def _names_alone(pipeline: DeclaredPipeline, interval: DataInterval) -> bool:
     """Whether the path says by itself that it holds the events of this interval. Beside a schedule only both bounds
     do: a directory of a weekly schedule is named by its Monday, and is not that day's."""
     path = pipeline.source.path
@@ -50,7 +47,7 @@ def _names_alone(pipeline: "Pipeline", interval: DataInterval) -> bool:
     return names_exactly(path, interval) and (both or pipeline.schedule is None)
 
 
-def _check_distinct(pipeline: "Pipeline", parts: tuple[SourcePart, ...]) -> None:
+def _check_distinct(pipeline: DeclaredPipeline, parts: tuple[SourcePart, ...]) -> None:
     seen: dict[str, DataInterval] = {}
     for part in parts:
         other = seen.setdefault(part.path, part.interval)
@@ -63,7 +60,7 @@ def _check_distinct(pipeline: "Pipeline", parts: tuple[SourcePart, ...]) -> None
             )
 
 
-def _not_of_schedule(pipeline: "Pipeline", interval: DataInterval) -> InvalidRequestError:
+def _not_of_schedule(pipeline: DeclaredPipeline, interval: DataInterval) -> InvalidRequestError:
     schedule = pipeline.schedule
     why = (
         f"no intervals of the schedule {schedule.cron!r} make it up"

@@ -3,12 +3,12 @@
 import json
 from dataclasses import asdict, dataclass
 
+from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.durations import milliseconds
 from statelib.definition.model import Ready
-from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import SourcePart, source_parts
-from statelib.definition.source.templates import at_interval, is_whole_path
+from statelib.definition.source_templates import at_interval, is_whole_path
 from statelib.model.checkpoint import DataInterval
 
 
@@ -44,7 +44,7 @@ class ReadyRule:
         return cls(parts, **values)
 
 
-def ready_rule(pipeline: Pipeline, data: str, interval: DataInterval) -> ReadyRule | None:
+def ready_rule(pipeline: DeclaredPipeline, data: str, interval: DataInterval) -> ReadyRule | None:
     """Return what ``source.ready`` asks for before this interval is applied; None where the file has no such rule.
 
     Raises what :func:`~statelib.definition.source.parts.source_parts` raises."""
@@ -56,7 +56,7 @@ def ready_rule(pipeline: Pipeline, data: str, interval: DataInterval) -> ReadyRu
     return ReadyRule(parts, interval.end_ms, age_ms, source.on_missing == "empty", ready.asset)
 
 
-def _rule(pipeline: Pipeline, ready: Ready, data: str, part: SourcePart) -> PartRule:
+def _rule(pipeline: DeclaredPipeline, ready: Ready, data: str, part: SourcePart) -> PartRule:
     marker = next_path = None
     if ready.marker is not None:
         marker = at_interval(ready.marker, data, part.interval)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint.snapshot import RestoreLayout
+from statelib.flows.restore_layout import RestoreLayout
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import AttemptId
 from statelib.model.state import StateStatistics

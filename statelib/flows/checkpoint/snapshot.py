@@ -5,13 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from statelib.coordinator.operator_assignment import redistribute
 from statelib.coordinator.pending_checkpoint import Acknowledgement, PendingCheckpoint
-from statelib.coordinator.state_assignment import assign
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, NotFoundError, StatelibError
-from statelib.flows.checkpoint.continuation import Continuation, continuation, own_operator_id, own_uid
+from statelib.flows.continuation import continuation, own_operator_id, own_uid
+from statelib.flows.restore_layout import RestoreLayout, lay_out
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.manifest.trailer import append_manifest, read_checkpoint_file
 from statelib.formats.metadata.metadata_file import encode_metadata
@@ -29,14 +28,12 @@ from statelib.model.checkpoint import (
 from statelib.model.failure import CheckpointFailureReason, failure_in
 from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.model.key_groups import KeyGroupRange, all_key_groups, subtask_ranges
-from statelib.model.operator_state import OperatorStateDescriptor
+from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner, why
-from statelib.model.state import KeyCounts, KeyedStateSchema, merge_key_counts, merge_statistics, no_keys
+from statelib.model.state import KeyedStateSchema, merge_key_counts, merge_statistics
 from statelib.model.termination import StopMode
 from statelib.restore.base import restored_in_place
-from statelib.restore.changelog.logged import restored_log
-from statelib.restore.operator import OperatorRestoreSource
+from statelib.restore.logged import restored_log
 from statelib.restore.plan import RestoreSource
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.snapshots.execution import EXPIRED
@@ -58,20 +55,6 @@ log = logging.getLogger(__name__)
 INCREMENTAL = "incremental"
 CHANGELOG = "changelog"
 NOTHING_APPLIED = SourcePosition(None, -(2**63))
-
-
-@dataclass(frozen=True)
-class RestoreLayout:
-    """Which key groups each subtask owns (``ranges[i]``) and what it restores them from
-    (``sources[i]``, empty without a base); the same of operator state. Picklable."""
-
-    schema: KeyedStateSchema
-    ranges: tuple[KeyGroupRange, ...]
-    sources: tuple[tuple[RestoreSource, ...], ...]
-    operator_states: tuple[OperatorStateDescriptor, ...]
-    operator_sources: tuple[tuple[OperatorRestoreSource, ...], ...]
-    keys: tuple[KeyCounts | None, ...]
-    """By subtask: how many keys it restores; None where that is not known without counting them."""
 
 
 @dataclass(frozen=True)
@@ -226,36 +209,6 @@ def _is_published(storage: CheckpointStorageCoordinatorView, directory: str) -> 
         return False
     storage.publish_metadata(StorageReference(directory), found.metadata_bytes)
     return True
-
-
-def lay_out(
-    base: Checkpoint | None, parallelism: int, pipeline: Pipeline, *, counted: KeyCounts | None = None
-) -> RestoreLayout:
-    """Give each new subtask those of the base's handles that hold its key groups. ``counted``: the keys of a base whose
-    manifest does not tell how many it has.
-
-    Raises InvalidRequestError as :func:`continuation` and :meth:`Continuation.check`.
-    """
-    schema, ranges = pipeline.schema(), subtask_ranges(parallelism, pipeline.max_parallelism)
-    states, nothing = pipeline.operator_descriptors(), ((),) * parallelism
-    if base is None:
-        return RestoreLayout(schema, ranges, nothing, states, nothing, tuple(map(no_keys, ranges)))
-    source = continuation(pipeline, base).check()
-    handles = [(part.handle.key_group_range, part) for part in source.sources()]
-    sources = assign(handles, parallelism, pipeline.max_parallelism)
-    operator_sources = _operator_sources(source, parallelism)
-    keys = source.keys(counted)
-    parts = tuple(None if keys is None else keys.cut(key_groups) for key_groups in ranges)
-    return RestoreLayout(schema, ranges, sources, states, operator_sources, parts)
-
-
-def _operator_sources(source: Continuation, parallelism: int) -> tuple[tuple[OperatorRestoreSource, ...], ...]:
-    base = source.opened
-    reader, operator, dropped = base.reader(), base.keyed_operator(), source.operator_evolution.dropped
-    old = dict(operator.subtasks)
-    handles = [old[i].operator if i in old else None for i in range(operator.parallelism)]
-    shared = redistribute(handles, parallelism)
-    return tuple(tuple(OperatorRestoreSource(handle, reader, dropped) for handle in part) for part in shared)
 
 
 def publish(

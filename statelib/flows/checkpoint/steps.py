@@ -5,31 +5,29 @@ thing and saves. Any step may be repeated; none undoes what a finished one did.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from statelib.catalog.commit.admission import HEAD_MOVED
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text, source_parts
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
-from statelib.flows.checkpoint.continuation import continued_head
+from statelib.flows.catalog_behind import check_remembered
 from statelib.flows.checkpoint.gate_facts import with_checks
-from statelib.flows.checkpoint.quarantine import set_aside
 from statelib.flows.checkpoint.readiness import check_ready
 from statelib.flows.checkpoint.stored_facts import collect_facts
-from statelib.flows.cleanup.storage_sample import note_storage_use
-from statelib.flows.recovery.catalog_behind import check_remembered
+from statelib.flows.continuation import continued_head
+from statelib.flows.quarantine import set_aside
+from statelib.flows.restore.steps import adopt_former
+from statelib.flows.storage_sample import note_storage_use
 from statelib.flows.wiring import Deployment, now_ms
-from statelib.model.checkpoint import DataInterval, FileRecord, SnapshotKind, SourcePosition
+from statelib.model.checkpoint import DataInterval, SnapshotKind, SourcePosition
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.quality import QualityResult, Severity, verdict
-from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, CommitFacts, PipelineHead
+from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, PipelineHead
 from statelib.quality.gate import QualityReport, run_gate
-from statelib.savepoints.held_files import check_files
+from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.storage.names import is_task_owned
-from statelib.storage.registry import PLACES
-from statelib.wire.checksum import crc32c
 
 _TRIES = 3
 
@@ -51,7 +49,7 @@ def begin(
     Raises what :func:`~statelib.definition.source.parts.source_parts` raises where nothing says which paths hold the
     interval's events, InvalidRequestError: ``bad-interval``, ``interval-out-of-order`` (the state is past it),
     ``interval-gap`` (events in between would be lost; ``on_gap: allow`` accepts that), and what
-    :func:`~statelib.flows.checkpoint.continuation.continued_head` raises for state that the pipeline cannot go on from.
+    :func:`~statelib.flows.continuation.continued_head` raises for state that the pipeline cannot go on from.
     :func:`statelib.catalog.commit.admission.admit` raises. Nothing is recorded of such a refusal. ConflictError
     (``catalog-behind-storage``): checkpoints lie there that the catalog never heard of. RetryableError
     (``source-not-ready``): the interval's events are not complete.
@@ -182,28 +180,6 @@ def register(
     return committed
 
 
-def commit_facts(opened: Checkpoint, report_uri: str) -> CommitFacts:
-    """What the catalog keeps of a checkpoint that lies complete on storage. Raises as
-    :func:`~statelib.savepoints.held_files.check_files`, CorruptStateError (``no-manifest``)."""
-    manifest = opened.manifest
-    if manifest is None:
-        raise CorruptStateError(f"{opened.directory}: _metadata has no statelib manifest", kind="no-manifest")
-    check_files(opened)
-    return CommitFacts(
-        attempt=manifest.attempt,
-        entries=manifest.entries,
-        keys=manifest.total_keys,
-        size_bytes=opened.metadata_size_bytes + sum(f.size_bytes for f in manifest.files),
-        events=manifest.events,
-        report=report_uri,
-        metadata_crc32c=crc32c(opened.metadata_bytes),
-        metadata_size_bytes=opened.metadata_size_bytes,
-        # What a task owns is verified with the checkpoint, but the catalog, by which gc goes, must not know it.
-        files=tuple(_absolute(opened.directory, f) for f in manifest.files if not is_task_owned(f.path)),
-        measured=manifest.measured,
-    )
-
-
 def abort(
     deployment: Deployment,
     pipeline: str,
@@ -225,9 +201,6 @@ def abort(
 
 def _head(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHead:
     """Where the pipeline stands; one that has only just got its name stands where it stood before."""
-    # Imported here: a restore registers what it adopts, and so needs this module.
-    from statelib.flows.restore.steps import adopt_former
-
     head = deployment.catalog().head(PipelineName(pipeline.name))
     if head.head is None and pipeline.renamed_from:
         return adopt_former(deployment, pipeline, owner) or head
@@ -252,7 +225,3 @@ def _check_order(pipeline: Pipeline, interval: DataInterval, position: SourcePos
             kind="interval-gap",
             hint="backfill the missing intervals first, or set 'on_gap: allow' in the pipeline file",
         )
-
-
-def _absolute(directory: str, record: FileRecord) -> FileRecord:
-    return replace(record, path=PLACES.file_uri(directory, record.path))

@@ -1,14 +1,12 @@
 """Collect what the quality gate judges: from storage, by reading everything back."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import replace
 
-from statelib.backends.distinct_keys import KeyCounter
 from statelib.coordinator.invariants import covers_exactly_once
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
-from statelib.flows.checkpoint.continuation import continuation
+from statelib.flows.continuation import continuation
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
@@ -16,25 +14,15 @@ from statelib.model.record import CheckpointRecord
 from statelib.model.state import (
     EVENT_TIMERS,
     PROCESSING_TIMERS,
-    KeyCounts,
     KeyedStateSchema,
     StateStatistics,
     empty_statistics,
 )
 from statelib.quality.facts import Applied, CheckpointFacts, SourceHistory
-from statelib.restore.check import count_entries
-from statelib.restore.entries import windows_of
 from statelib.restore.schemas.compatibility import Compatibility
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.stored_content import StoredContent, read_content
 from statelib.storage.registry import PLACES
-
-
-@dataclass(frozen=True)
-class StoredContent:
-    """Everything that was read back of a snapshot, in numbers. ``statistics``: in the schema's state order."""
-
-    statistics: tuple[StateStatistics, ...]
-    keys: KeyCounts
 
 
 def collect_facts(
@@ -122,15 +110,3 @@ def _is_drained(state: str, schema: KeyedStateSchema) -> bool:
     their timers."""
     timers = {name for name in (d.name for d in schema.states) if name.startswith((EVENT_TIMERS, PROCESSING_TIMERS))}
     return state in timers or EVENT_TIMERS + state in timers
-
-
-def read_content(opened: Checkpoint, scratch: str | None = None) -> StoredContent:
-    """Count and digest what is really stored, and count its distinct keys."""
-    schema = opened.schema()
-    # Raw timers come behind all handles: their keys may be those of any.
-    windows = (windows_of(handle, opened.window_bytes) for handle in opened.handles())
-    parts = () if opened.raw_timers else tuple(chain.from_iterable(windows))
-    counter = KeyCounter(schema, parts)
-    entries = counter.passing(opened.rows(scratch))
-    statistics = count_entries(schema, all_key_groups(schema.max_parallelism), entries)
-    return StoredContent(statistics, counter.counts())

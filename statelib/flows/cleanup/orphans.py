@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from statelib.catalog.views.storage_facts import FileFacts
+from statelib.catalog.tables.storage_facts import FileFacts
 from statelib.coordinator.orphans import METADATA_NAME, REMOVABLE, Found, Listed, Verdict, classify
 from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
+from statelib.flows.catalog_behind import survey_before_deleting
 from statelib.flows.cleanup.retention import Point, is_savepoint_named_by_us, names
 from statelib.flows.cleanup.troubles import Troubles, for_each
-from statelib.flows.recovery.catalog_behind import survey_before_deleting
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.amounts import number_of
 from statelib.model.ids import CheckpointId, PipelineName

@@ -17,11 +17,11 @@ from statelib.coordinator.retention import RetentionPolicy, retained, subsumed
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError
-from statelib.flows.cleanup.storage_sample import note_storage_use
+from statelib.flows.catalog_behind import survey_before_deleting
 from statelib.flows.cleanup.troubles import Troubles, for_each
 from statelib.flows.lifecycle import status_of
-from statelib.flows.recovery.catalog_behind import survey_before_deleting
 from statelib.flows.restore.identity import twins_of
+from statelib.flows.storage_sample import note_storage_use
 from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind

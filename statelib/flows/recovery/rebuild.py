@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from statelib.catalog.commit.rebuilding import Entry, Standing
 from statelib.coordinator.rebuilding import Proof, Published, head_of, later_head, proofs
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, UnsupportedError
-from statelib.flows.checkpoint.steps import commit_facts, interval_key
+from statelib.flows.checkpoint.steps import interval_key
 from statelib.flows.recovery.published import FoundSnapshot, LeftOut, OnStorage, on_storage
 from statelib.flows.recovery.rejudging import Judgement, judge_again
 from statelib.flows.views.inspection import verify
@@ -22,6 +22,7 @@ from statelib.model.checkpoint import SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, Owner, PipelineHead
+from statelib.savepoints.commit_facts import commit_facts
 from statelib.storage.names import checkpoint_directory
 
 Name = tuple[PipelineName, CheckpointId]

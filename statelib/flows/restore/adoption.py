@@ -1,10 +1,10 @@
 """Bring a snapshot that lies on storage, but not in the catalog, into the catalog."""
 
 from statelib.errors import UnsupportedError
-from statelib.flows.checkpoint.steps import commit_facts
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
+from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.held_files import check_files
 from statelib.savepoints.opened import Checkpoint
 

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass
 from statelib.catalog.catalog import Catalog
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint.continuation import Continuation, continuation
-from statelib.flows.checkpoint.quarantine import check_not_quarantined
-from statelib.flows.checkpoint.snapshot import RestoreLayout, lay_out
+from statelib.flows.continuation import Continuation, continuation
+from statelib.flows.quarantine import check_not_quarantined
 from statelib.flows.restore.adoption import adopt_snapshot, check_adoptable
 from statelib.flows.restore.estimate import newest_throughput
 from statelib.flows.restore.identity import row_of
+from statelib.flows.restore_layout import RestoreLayout, lay_out
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount
 from statelib.model.ids import CheckpointId, PipelineName

@@ -12,11 +12,10 @@ from statelib.catalog.catalog import Catalog
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
-from statelib.flows.checkpoint.continuation import own_operator_id, own_uid
-from statelib.flows.checkpoint.quarantine import check_not_quarantined
-from statelib.flows.checkpoint.snapshot import lay_out
-from statelib.flows.checkpoint.steps import commit_facts
+from statelib.flows.continuation import own_operator_id, own_uid
+from statelib.flows.quarantine import check_not_quarantined
 from statelib.flows.restore.steps import HOLD_MS, check_state
+from statelib.flows.restore_layout import lay_out
 from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.manifest.trailer import append_manifest
@@ -37,6 +36,7 @@ from statelib.model.handles import (
 )
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState
+from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint, open_checkpoint, origin_directories
 from statelib.storage.placed_removal import is_below
 from statelib.storage.registry import PLACES, new_attempt

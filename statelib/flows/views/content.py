@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields, is_dataclass
 import numpy as np
 import numpy.typing as npt
 
-from statelib.flows.checkpoint.stored_facts import read_content
 from statelib.model.handles import (
     ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
@@ -18,6 +17,7 @@ from statelib.model.handles import (
 )
 from statelib.model.types import Opaque
 from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.stored_content import read_content
 
 Entries = npt.NDArray[np.int64]
 """How many entries each state (row) has in each key group (column)."""

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
-from statelib.flows.checkpoint.stored_facts import read_content
 from statelib.flows.wiring import Deployment
 from statelib.formats.text import natural_json, typed_json
 from statelib.model.amounts import number_of
@@ -21,6 +20,7 @@ from statelib.savepoints.foreign_files import check_files
 from statelib.savepoints.opened import Checkpoint, located, open_checkpoint
 from statelib.savepoints.operator_content import OperatorLines, export_operator_lines, unreadable
 from statelib.savepoints.sampling import Sample
+from statelib.savepoints.stored_content import read_content
 from statelib.savepoints.tables.parquet_tables import storable
 from statelib.serializers.jumps import holds_opaque
 from statelib.serializers.rows import StateRows

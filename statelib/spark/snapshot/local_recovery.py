@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError, RetryableError
-from statelib.flows.checkpoint.snapshot import RestoreLayout, SnapshotPlan
+from statelib.flows.checkpoint.snapshot import SnapshotPlan
+from statelib.flows.restore_layout import RestoreLayout
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import AttemptId

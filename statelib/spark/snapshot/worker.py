@@ -16,7 +16,8 @@ from statelib.crash_points import crash_point
 from statelib.definition.columns import key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.live_state import live_backend
-from statelib.flows.checkpoint.snapshot import CHANGELOG, INCREMENTAL, RestoreLayout, SnapshotPlan
+from statelib.flows.checkpoint.snapshot import CHANGELOG, INCREMENTAL, SnapshotPlan
+from statelib.flows.restore_layout import RestoreLayout
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.source_position import SOURCE_POSITION, element_of
 from statelib.functions.interval import Applied, apply_interval

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import source_parts
-from statelib.definition.source.templates import at_interval, names_exactly
+from statelib.definition.source_templates import at_interval, names_exactly
 from statelib.definition.types import COLUMN_TYPES
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval

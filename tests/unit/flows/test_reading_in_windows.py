@@ -10,11 +10,11 @@ import pytest
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import CorruptStateError
-from statelib.flows.checkpoint.stored_facts import read_content
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.restore.check import count_keys
 from statelib.restore.entries import windows_of
+from statelib.savepoints.stored_content import read_content
 from statelib.testing.keyed_samples import owned, put, sample_schema
 from statelib.testing.stored_checkpoints import Way, store_checkpoint
 

@@ -34,7 +34,7 @@ def means(root: Path, count: int, schema: KeyedStateSchema | None = None, way: W
 def test_a_state_that_only_one_side_has(tmp_path: Path) -> None:
     few = means(tmp_path / "a", 5)
     more = means(tmp_path / "b", 5, sample_schema())
-    told = {state.name: state for state in few.diff(more).states}
+    told = {state.name: state for state in Diff(few, more).states}
     assert list(told) == ["means", "totals", "visits", "per_place"]
     assert not told["means"].different
     assert told["totals"].different
@@ -43,7 +43,7 @@ def test_a_state_that_only_one_side_has(tmp_path: Path) -> None:
     renamed = store_checkpoint(
         tmp_path / "c", KeyedStateSchema(STRING, 128, (only,)), Way(), lambda b: put(b, "means2", ["x"], [1.5])
     )
-    made = few.diff(renamed)
+    made = Diff(few, renamed)
     found = {s.name: (s.entries_before, s.entries_after, s.added, s.removed, s.key_groups_read) for s in made.states}
     assert found["means"][:4] == (5, 0, 0, 5)
     assert found["means2"] == (0, 1, 1, 0, 1)
@@ -62,19 +62,19 @@ def test_a_state_that_only_one_side_has(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_compared_is_named_and_not_read(tmp_path: Path, schema: KeyedStateSchema, why: str) -> None:
     before, after = counting(means(tmp_path / "a", 5)), counting(means(tmp_path / "b", 5, schema))
-    (state,) = before.diff(after).states
+    (state,) = Diff(before, after).states
     assert state.incomparable.startswith(why)
     assert state.different
     assert (state.entries_before, state.entries_after, state.added, state.removed, state.changed) == (5, 5, *[None] * 3)
     assert not before.read_bytes + after.read_bytes
     with pytest.raises(InvalidRequestError, match="cannot be compared") as caught:
-        before.diff(after).to_arrow("means")
+        Diff(before, after).to_arrow("means")
     assert caught.value.kind == "incomparable-state"
 
 
 def test_another_key_type_is_named(tmp_path: Path) -> None:
     after = store_checkpoint(tmp_path / "b", KeyedStateSchema(LONG, 128, (MEANS,)), Way(), lambda _: None)
-    (state,) = means(tmp_path / "a", 1).diff(after).states
+    (state,) = Diff(means(tmp_path / "a", 1), after).states
     assert state.incomparable == "key: string before, long after"
 
 
@@ -89,7 +89,7 @@ def test_names_of_fields_do_not_count(tmp_path: Path) -> None:
         )
         for i, (state, names) in enumerate(((TOTALS, ("count", "last")), (renamed, ("n", "most_recent"))))
     ]
-    table = rows[0].diff(rows[1]).to_arrow("totals")
+    table = Diff(rows[0], rows[1]).to_arrow("totals")
     assert table.drop_columns(["key_group", "key"]).to_pylist() == [
         {"change": "changed", "before": {"count": 0, "last": "l"}, "after": {"n": 1, "most_recent": "l"}}
     ]
@@ -98,7 +98,7 @@ def test_names_of_fields_do_not_count(tmp_path: Path) -> None:
 def test_only_key_groups_that_differ_are_read(tmp_path: Path) -> None:
     """One entry more among many: the key group it lies in, and the headers."""
     before, after = counting(means(tmp_path / "a", 3000)), counting(means(tmp_path / "b", 3001))
-    (state,) = before.diff(after).states
+    (state,) = Diff(before, after).states
     assert (state.added, state.removed, state.changed, state.key_groups_read) == (1, 0, 0, 1)
     for side in (before, after):
         stored = sum(handle.stream.size_bytes for handle in side.handles())
@@ -108,7 +108,7 @@ def test_only_key_groups_that_differ_are_read(tmp_path: Path) -> None:
 def test_rocksdb_files_are_copied_once_whatever_the_windows(tmp_path: Path) -> None:
     way = Way("rocksdb", "full", 2)
     before, after = counting(means(tmp_path / "a", 40, way=way)), counting(means(tmp_path / "b", 80, way=way))
-    (state,) = statelib.open_checkpoint(before.directory).diff(after).states
+    (state,) = Diff(statelib.open_checkpoint(before.directory), after).states
     read = dict(after.read_bytes)
     assert state.added == 40
     after.read_bytes.clear()
@@ -124,7 +124,7 @@ def test_entries_that_are_not_those_of_the_manifest_are_damage(tmp_path: Path) -
     changed = replace(recorded, digests=recorded.digests + (recorded.entries > 0).astype("uint64"))
     forged = replace(after, manifest=replace(after.manifest, statistics=(changed,)))
     with pytest.raises(CorruptStateError, match="'means', key group") as caught:
-        _ = before.diff(forged).states
+        _ = Diff(before, forged).states
     assert caught.value.kind == "restore-mismatch"
     assert str(tmp_path / "b") in caught.value.message
 
@@ -132,7 +132,7 @@ def test_entries_that_are_not_those_of_the_manifest_are_damage(tmp_path: Path) -
 def test_an_unknown_state_is_named(tmp_path: Path) -> None:
     one = means(tmp_path / "a", 1)
     with pytest.raises(InvalidRequestError, match="known states are means"):
-        one.diff(one).to_arrow("mean")
+        Diff(one, one).to_arrow("mean")
 
 
 def test_values_that_python_cannot_hold_are_compared_as_bytes(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_values_that_python_cannot_hold_are_compared_as_bytes(tmp_path: Path) ->
         backend.write(backend.read("per_place", keys), "per_place", pa.array([None], pa.int64()))  # type: ignore[attr-defined]
 
     first, second = (store_checkpoint(tmp_path / name, schema, Way(manifest=False), nan) for name in "ab")
-    assert [(s.different, s.entries_after) for s in first.diff(second).states] == [(False, 1), (False, 0), (False, 1)]
+    assert [(s.different, s.entries_after) for s in Diff(first, second).states] == [(False, 1), (False, 0), (False, 1)]
 
 
 def test_what_flink_writes_behind_a_null_of_a_map_says_nothing(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_what_flink_writes_behind_a_null_of_a_map_says_nothing(tmp_path: Path) -
         )
         for name in values
     )
-    (state,) = padded.diff(plain).states
+    (state,) = Diff(padded, plain).states
     assert (state.different, state.key_groups_read, state.entries_before) == (False, 1, 3)
 
 

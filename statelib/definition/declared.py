@@ -1,0 +1,91 @@
+"""What a pipeline file says, in the right form; whether its parts fit together is checked by ``checks``."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from statelib.definition.model import (
+    Alerts,
+    Checkpoint,
+    Names,
+    OperatorStateDefinition,
+    Parallelism,
+    Part,
+    Retries,
+    Schedule,
+    Source,
+    StateDefinition,
+    Switch,
+)
+from statelib.definition.quality import Checks
+from statelib.definition.states import descriptor_of, function_of, operator_descriptor_of, timers_of, ttl_of
+from statelib.definition.types import type_of
+from statelib.model.operator_state import OperatorStateDescriptor
+from statelib.model.state import KeyedStateSchema
+from statelib.model.ttl import TtlConfig
+from statelib.model.types import StateType, Tuple
+
+if TYPE_CHECKING:
+    from statelib.functions.state_function import StateFunction
+
+
+class DeclaredPipeline(Part):
+    """The fields of a pipeline file and what follows from them alone.
+
+    ``path``: the file it came from, '' if none. ``on_null_key``: whether an event without a key fails the run or is
+    dropped and counted; ``on_gap``: whether an interval may be left out. ``schedule`` None: run by hand only. ``uid``:
+    what the operator's id is made of, the name unless given; ``renamed_from``: names and uids that it had before;
+    ``uid_hash``: the id itself, in hex. ``allow_non_restored_state``: stored states that the file does not have any
+    more may be left out."""
+
+    name: str
+    uid: str = ""
+    uid_hash: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""
+    renamed_from: Names = ()
+    description: str = ""
+    schedule: Schedule | None = None
+    source: Source
+    key: Names
+    on_null_key: Literal["fail", "drop"] = "fail"
+    on_gap: Literal["fail", "allow"] = "fail"
+    states: dict[str, StateDefinition]
+    operator_states: dict[str, OperatorStateDefinition] = Field(default={})
+    backend: Literal["heap", "rocksdb"]
+    parallelism: Parallelism = 1
+    max_parallelism: Parallelism = 128
+    checkpoint: Checkpoint = Field(default=Checkpoint(), validate_default=True)
+    checks: Checks = Checks()
+    retries: Retries = Retries()
+    alerts: Alerts = Alerts()
+    allow_non_restored_state: Switch = False
+    path: str = ""
+
+    def column_types(self) -> dict[str, StateType]:
+        """The declared columns and their types, in the order of the file."""
+        return {name: type_of(text) for name, text in self.source.columns.items()}
+
+    def key_type(self) -> StateType:
+        """The type of the key column; a Tuple where there are several."""
+        columns = self.column_types()
+        types = tuple(columns[name] for name in self.key)
+        return types[0] if len(types) == 1 else Tuple(types)
+
+    def schema(self) -> KeyedStateSchema:  # type: ignore[override]  # pydantic's own is deprecated
+        columns = self.column_types()
+        states = tuple(descriptor_of(name, state, columns) for name, state in self.states.items())
+        timers = tuple(timers for name, state in self.states.items() for timers in timers_of(name, state))
+        return KeyedStateSchema(self.key_type(), self.max_parallelism, states + timers)
+
+    def operator_descriptors(self) -> tuple[OperatorStateDescriptor, ...]:
+        """The declared operator states, in the order of the file."""
+        return tuple(operator_descriptor_of(name, state) for name, state in self.operator_states.items())
+
+    def ttl(self) -> dict[str, TtlConfig]:
+        """How long states live, of those that expire."""
+        found = {name: ttl_of(state) for name, state in self.states.items()}
+        return {name: config for name, config in found.items() if config is not None}
+
+    def functions(self) -> tuple["StateFunction", ...]:
+        """One function a state, in the order of the file. User functions are imported when applied."""
+        columns, drop = self.column_types(), self.on_null_key == "drop"
+        return tuple(function_of(name, state, columns, self.key, drop) for name, state in self.states.items())

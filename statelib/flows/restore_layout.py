@@ -1,0 +1,58 @@
+"""Which key groups each subtask owns, and what it restores them from."""
+
+from dataclasses import dataclass
+
+from statelib.coordinator.operator_assignment import redistribute
+from statelib.coordinator.state_assignment import assign
+from statelib.definition.pipeline import Pipeline
+from statelib.flows.continuation import Continuation, continuation
+from statelib.model.key_groups import KeyGroupRange, subtask_ranges
+from statelib.model.operator_state import OperatorStateDescriptor
+from statelib.model.state import KeyCounts, KeyedStateSchema, no_keys
+from statelib.restore.operator import OperatorRestoreSource
+from statelib.restore.plan import RestoreSource
+from statelib.savepoints.opened import Checkpoint
+
+
+@dataclass(frozen=True)
+class RestoreLayout:
+    """Which key groups each subtask owns (``ranges[i]``) and what it restores them from
+    (``sources[i]``, empty without a base); the same of operator state. Picklable."""
+
+    schema: KeyedStateSchema
+    ranges: tuple[KeyGroupRange, ...]
+    sources: tuple[tuple[RestoreSource, ...], ...]
+    operator_states: tuple[OperatorStateDescriptor, ...]
+    operator_sources: tuple[tuple[OperatorRestoreSource, ...], ...]
+    keys: tuple[KeyCounts | None, ...]
+    """By subtask: how many keys it restores; None where that is not known without counting them."""
+
+
+def lay_out(
+    base: Checkpoint | None, parallelism: int, pipeline: Pipeline, *, counted: KeyCounts | None = None
+) -> RestoreLayout:
+    """Give each new subtask those of the base's handles that hold its key groups. ``counted``: the keys of a base whose
+    manifest does not tell how many it has.
+
+    Raises InvalidRequestError as :func:`continuation` and :meth:`Continuation.check`.
+    """
+    schema, ranges = pipeline.schema(), subtask_ranges(parallelism, pipeline.max_parallelism)
+    states, nothing = pipeline.operator_descriptors(), ((),) * parallelism
+    if base is None:
+        return RestoreLayout(schema, ranges, nothing, states, nothing, tuple(map(no_keys, ranges)))
+    source = continuation(pipeline, base).check()
+    handles = [(part.handle.key_group_range, part) for part in source.sources()]
+    sources = assign(handles, parallelism, pipeline.max_parallelism)
+    operator_sources = _operator_sources(source, parallelism)
+    keys = source.keys(counted)
+    parts = tuple(None if keys is None else keys.cut(key_groups) for key_groups in ranges)
+    return RestoreLayout(schema, ranges, sources, states, operator_sources, parts)
+
+
+def _operator_sources(source: Continuation, parallelism: int) -> tuple[tuple[OperatorRestoreSource, ...], ...]:
+    base = source.opened
+    reader, operator, dropped = base.reader(), base.keyed_operator(), source.operator_evolution.dropped
+    old = dict(operator.subtasks)
+    handles = [old[i].operator if i in old else None for i in range(operator.parallelism)]
+    shared = redistribute(handles, parallelism)
+    return tuple(tuple(OperatorRestoreSource(handle, reader, dropped) for handle in part) for part in shared)

@@ -1,0 +1,38 @@
+"""What the catalog keeps of a checkpoint or savepoint that lies complete on storage."""
+
+from dataclasses import replace
+
+from statelib.errors import CorruptStateError
+from statelib.model.checkpoint import FileRecord
+from statelib.model.record import CommitFacts
+from statelib.savepoints.held_files import check_files
+from statelib.savepoints.opened import Checkpoint
+from statelib.storage.names import is_task_owned
+from statelib.storage.registry import PLACES
+from statelib.wire.checksum import crc32c
+
+
+def commit_facts(opened: Checkpoint, report_uri: str) -> CommitFacts:
+    """Return what the catalog keeps of a snapshot that lies complete on storage. Raises as
+    :func:`~statelib.savepoints.held_files.check_files`, CorruptStateError (``no-manifest``)."""
+    manifest = opened.manifest
+    if manifest is None:
+        raise CorruptStateError(f"{opened.directory}: _metadata has no statelib manifest", kind="no-manifest")
+    check_files(opened)
+    return CommitFacts(
+        attempt=manifest.attempt,
+        entries=manifest.entries,
+        keys=manifest.total_keys,
+        size_bytes=opened.metadata_size_bytes + sum(f.size_bytes for f in manifest.files),
+        events=manifest.events,
+        report=report_uri,
+        metadata_crc32c=crc32c(opened.metadata_bytes),
+        metadata_size_bytes=opened.metadata_size_bytes,
+        # What a task owns is verified with the checkpoint, but the catalog, by which gc goes, must not know it.
+        files=tuple(_absolute(opened.directory, f) for f in manifest.files if not is_task_owned(f.path)),
+        measured=manifest.measured,
+    )
+
+
+def _absolute(directory: str, record: FileRecord) -> FileRecord:
+    return replace(record, path=PLACES.file_uri(directory, record.path))
