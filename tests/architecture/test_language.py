@@ -1,0 +1,98 @@
+"""Docstrings begin with what a thing is or does, and names say what they hold. Read by machine, this only holds back
+the worst: whether a sentence can be understood, a reader decides."""
+
+import ast
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from repository import modules
+
+PLAIN: tuple[str, ...] = ()
+"""The rooms whose language has been gone through. The others follow, one by one, until none is left."""
+BEGINNINGS = ("Of ", "As ", "Those ", "The same ", "What ", "With ", "Which ", "Whose ", "Where ", "How ")
+LOCAL_NAMES = {"there", "here", "found", "told", "said", "known", "kept"}
+FUNCTION_NAMES = {"_told", "_known", "_found", "_kept", "_said"}
+COUNTS = r"one|once|two|three|\d+|bytes|entries|files|rows|records|events|keys|seconds|times"
+NOT_AFTER = "".join(f"(?<! {word})" for word in "of in to for from by with as is at on than or and has like".split())
+ELLIPTICAL = re.compile(
+    rf"\b(?:{COUNTS})(?: \w+){{0,2}}{NOT_AFTER} a (?:key group|subtask|key|run|state|file|call|second)\b"
+)
+"""An "a" where "per" is meant: "one block of entries a key group"."""
+DOUBLE_NAMES = {
+         "Applied",     "Change",     "Checkpoint",     "Collected",     "Column",     "Comparison",     "Entry",
+    "EntryReader",     "Fault",     "FileFacts",     "Key",     "Known",     "OneOf",     "Outcome",     "Retries",
+    "Sample",     "Standing",     "Taken",     "Window", ,
+}  # fmt: skip
+"""Public class names that two modules have today."""
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield (line, docstring) of the module and of each class and function in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node)
+            if text:
+                yield getattr(node, "lineno", 1), text
+
+
+def wrong_words(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return (line, what is wrong) of each docstring and name."""
+    wrong = []
+    for line, text in docstrings(tree):
+        if text.startswith(BEGINNINGS):
+            wrong.append((line, f"docstring begins with {text.split()[0]!r}"))
+        if ELLIPTICAL.search(text):
+            wrong.append((line, "'a' where 'per' is meant"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in FUNCTION_NAMES:
+            wrong.append((node.lineno, f"function {node.name}"))
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in LOCAL_NAMES:
+            wrong.append((node.lineno, f"local name {node.id!r}"))
+        if isinstance(node, ast.arg) and node.arg in LOCAL_NAMES:
+            wrong.append((node.lineno, f"argument {node.arg!r}"))
+    return sorted(wrong)
+
+
+@pytest.mark.parametrize("room", PLAIN)
+def test_a_room_speaks_plainly(room: str) -> None:
+    rooms = modules("statelib", "jobs", "plugins")
+    wrong = [
+        f"{path}:{line} {words}"
+        for path, _, tree in rooms
+        if path.startswith(room)
+        for line, words in wrong_words(tree)
+    ]
+    assert wrong == []
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    """Double names that there still are may go, new ones may not come."""
+    names = Counter(
+        node.name
+        for _, _, tree in modules("statelib", "jobs", "plugins")
+        for node in tree.body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, times in names.items() if times > 1} <= DOUBLE_NAMES
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Of those of the pipelines that ever began."""',
+        'def f():\n    """As g, or as h does it."""',
+        'def f():\n    """Return one file a subtask, whole."""',
+        "def _told(): pass",
+        "def f():\n    there = 1",
+        "def f(here): pass",
+    ],
+)
+def test_what_is_held_back(source: str) -> None:
+    assert len(wrong_words(ast.parse(source))) == 1
+
+
+def test_plain_words_pass() -> None:
+    source = 'def f(directory):\n    """Return the size of a subtask in bytes, a key group at a time."""\n    size = 1'
+    assert wrong_words(ast.parse(source)) == []
