@@ -15,15 +15,34 @@ BEGINNINGS = ("Of ", "As ", "Those ", "The same ", "What ", "With ", "Which ", "
 LOCAL_NAMES = {"there", "here", "found", "told", "said", "known", "kept"}
 FUNCTION_NAMES = {"_told", "_known", "_found", "_kept", "_said"}
 COUNTS = r"one|once|two|three|\d+|bytes|entries|files|rows|records|events|keys|seconds|times"
-NOT_AFTER = "".join(f"(?<! {word})" for word in "of in to for from by with as is at on than or and has like".split())
+NOT_AFTER = "".join(
+    f"(?<! {word})"
+    for word in [
+        "of",
+        "in",
+        "to",
+        "for",
+        "from",
+        "by",
+        "with",
+        "as",
+        "is",
+        "at",
+        "on",
+        "than",
+        "or",
+        "and",
+        "has",
+        "like",
+    ]
+)
 ELLIPTICAL = re.compile(
     rf"\b(?:{COUNTS})(?: \w+){{0,2}}{NOT_AFTER} a (?:key group|subtask|key|run|state|file|call|second)\b"
 )
 """An "a" where "per" is meant: "one block of entries a key group"."""
 DOUBLE_NAMES = {
-         "Applied",     "Change",     "Checkpoint",     "Collected",     "Column",     "Comparison",     "Entry",
-    "EntryReader",     "Fault",     "FileFacts",     "Key",     "Known",     "OneOf",     "Outcome",     "Retries",
-    "Sample",     "Standing",     "Taken",     "Window", ,
+    "Applied", "Change", "Checkpoint", "Collected", "Column", "Comparison", "Entry", "EntryReader", "Fault",
+    "FileFacts", "Key", "Known", "OneOf", "Outcome", "Retries", "Sample", "Standing", "Taken", "Window",
 }  # fmt: skip
 """Public class names that two modules have today."""
 
