@@ -44,13 +44,13 @@ class StatelibHook(BaseHook):
         """The variables that the connection sets, none without one: a Spark driver gets them too."""
         if self.statelib_conn_id is None:
             return {}
-        return settings_of(self.get_connection(self.statelib_conn_id))
+        return _settings_of(self.get_connection(self.statelib_conn_id))
 
     async def asettings(self) -> dict[str, str]:
         """As :meth:`settings`, in the triggerer's event loop."""
         if self.statelib_conn_id is None:
             return {}
-        return settings_of(await self.aget_connection(self.statelib_conn_id))
+        return _settings_of(await self.aget_connection(self.statelib_conn_id))
 
     def deployment(self) -> "Deployment":
         """Raises AirflowFailException naming each setting that is missing."""
@@ -80,7 +80,7 @@ def deployment_of(settings: Mapping[str, str]) -> "Deployment":
         return deployment({**os.environ, **settings})
 
 
-def settings_of(connection: "Connection") -> dict[str, str]:
+def _settings_of(connection: "Connection") -> dict[str, str]:
     from statelib.flows.wiring import passwords
 
     extra = connection.extra_dejson

@@ -34,10 +34,10 @@ def send(deployment: "Deployment", pipeline: "Pipeline", record: "CheckpointReco
     from statelib.flows.views.lineage import lineage_of
 
     lineage = lineage_of(deployment, pipeline, record)
-    emit_dataset_lineage(inputs=[*map(input_of, lineage.inputs)], outputs=[*map(output_of, lineage.outputs)])
+    emit_dataset_lineage(inputs=[*map(_input_of, lineage.inputs)], outputs=[*map(_output_of, lineage.outputs)])
 
 
-def input_of(dataset: "LineageDataset") -> "InputDataset":
+def _input_of(dataset: "LineageDataset") -> "InputDataset":
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
 
@@ -47,7 +47,7 @@ def input_of(dataset: "LineageDataset") -> "InputDataset":
     return InputDataset(dataset.namespace, dataset.name, facets=facets(dataset), inputFacets=read)
 
 
-def output_of(dataset: "LineageDataset") -> "OutputDataset":
+def _output_of(dataset: "LineageDataset") -> "OutputDataset":
     from openlineage.client.event_v2 import OutputDataset
     from openlineage.client.facet_v2 import output_statistics_output_dataset as statistics
 

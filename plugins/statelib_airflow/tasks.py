@@ -1,6 +1,5 @@
 """Tasks of the checkpoint and savepoint DAGs: each reads the run's context, makes one step, publishes what it says."""
 
-import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,6 @@ CHECKPOINT_ID = "checkpoint_id"
 """XCom key under which ``begin`` leaves the id; also when there is nothing left to do."""
 CHECKPOINT_ID_TEMPLATE = "{{ ti.xcom_pull(task_ids='begin', key='checkpoint_id') }}"
 LOOKS_AGAIN_S = 15.0
-
-log = logging.getLogger(__name__)
 
 
 class BeginOperator(BaseSensorOperator):

@@ -17,7 +17,7 @@ SCAN_BYTES = 4 * 1024 * 1024
 """Of keys and values at which a batch of a scan ends early; a single entry may be larger."""
 
 
-def foreign_key_group(keys: Ragged, max_parallelism: int, key_group_range: KeyGroupRange) -> int | None:
+def _foreign_key_group(keys: Ragged, max_parallelism: int, key_group_range: KeyGroupRange) -> int | None:
     """A key group outside the range that one of the keys lies in; None if there is none.
 
     A key too short to hold its key group counts as key group -1."""
@@ -33,7 +33,7 @@ def foreign_key_group(keys: Ragged, max_parallelism: int, key_group_range: KeyGr
 
 def check_asked_keys(state: str, keys: Ragged, schema: KeyedStateSchema, key_group_range: KeyGroupRange) -> None:
     """Refuse keys that this backend does not own: InvalidRequestError (``foreign-key-group``)."""
-    group = foreign_key_group(keys, schema.max_parallelism, key_group_range)
+    group = _foreign_key_group(keys, schema.max_parallelism, key_group_range)
     if group is not None:
         raise InvalidRequestError(
             f"state {state!r}: a key of key group {group} was asked for, this backend owns {key_group_range}",
@@ -43,7 +43,7 @@ def check_asked_keys(state: str, keys: Ragged, schema: KeyedStateSchema, key_gro
 
 def check_loaded_rows(state: str, rows: StateRows, schema: KeyedStateSchema, key_group_range: KeyGroupRange) -> None:
     """Refuse stored entries of other key groups: CorruptStateError (``foreign-key-group``)."""
-    group = foreign_key_group(rows.keys, schema.max_parallelism, key_group_range)
+    group = _foreign_key_group(rows.keys, schema.max_parallelism, key_group_range)
     if group is not None:
         raise CorruptStateError(
             f"state {state!r}: found an entry of key group {group}, expected key groups {key_group_range} only",

@@ -32,11 +32,11 @@ def expectation_frames(expectations: Iterable[UserExpectation], samples: Mapping
         named = safe == state and len(safe) <= MAX_NAME
         name = f"state_{safe}" if named else f"state_{number}_{safe[:MAX_NAME]}"
         notes = () if sample.complete else (f"state {state}: {sample.note}",)
-        found.append(Frame(name, sample.keys, to_pandas(sample.table), checks, notes))
+        found.append(Frame(name, sample.keys, _to_pandas(sample.table), checks, notes))
     return found
 
 
-def to_pandas(table: pa.Table) -> pd.DataFrame:
+def _to_pandas(table: pa.Table) -> pd.DataFrame:
     """With plain numpy types, which alone the library writes down without fail."""
     return pd.DataFrame({name: _series(table[name]) for name in table.column_names})
 

@@ -57,7 +57,7 @@ def _described(descriptor: OperatorStateDescriptor) -> str:
     return f"{descriptor.mode.name.lower()} of {key}{descriptor.value_type}"
 
 
-def stored_operator_states(
+def _stored_operator_states(
     opened: Checkpoint, operator: OperatorState
 ) -> Iterator[tuple[OperatorStateDescriptor, tuple[bytes, ...]]]:
     """As :func:`operator_contents`, but the serialized parts: nothing in them is lost or refused."""
@@ -71,10 +71,10 @@ def stored_operator_states(
 
 
 def operator_counts(opened: Checkpoint, operator: OperatorState) -> list[tuple[OperatorStateDescriptor, int]]:
-    """How many elements each operator state has, or entries; raises as :func:`stored_operator_states`."""
+    """How many elements each operator state has, or entries; raises as :func:`_stored_operator_states`."""
     return [
         (descriptor, len(parts) if descriptor.key_type is None else _entries_of(descriptor, parts))
-        for descriptor, parts in stored_operator_states(opened, operator)
+        for descriptor, parts in _stored_operator_states(opened, operator)
     ]
 
 
@@ -105,7 +105,7 @@ def _stored_or_skipped(
     opened: Checkpoint, operator: OperatorState, skip: Callable[[str], None] | None
 ) -> Iterator[tuple[OperatorStateDescriptor, tuple[bytes, ...]]]:
     try:
-        yield from list(stored_operator_states(opened, operator))
+        yield from list(_stored_operator_states(opened, operator))
     except UnsupportedError as error:
         if skip is None:
             raise

@@ -87,7 +87,7 @@ _ARROW: dict[str, Callable[[LogicalType], pa.DataType]] = {
 }
 
 
-def read_slots(type_: LogicalType, spans: Spans, at: Cursor, valid: Valid) -> pa.Array:
+def _read_slots(type_: LogicalType, spans: Spans, at: Cursor, valid: Valid) -> pa.Array:
     """The values whose slots lie at ``at``, null where not ``valid``."""
     return with_nulls(_read(type_, spans.take(valid), at[valid]), valid)
 
@@ -232,11 +232,11 @@ def _rows(type_: LogicalType, spans: Spans) -> pa.Array:
     for i, part in enumerate(type_.parts):
         byte, bit = divmod(_KIND_BITS + i, 8)
         valid = (spans.data[spans.start + byte] >> bit & 1) == 0
-        columns.append(read_slots(part.type, spans, spans.start + head + 8 * i, valid))
+        columns.append(_read_slots(part.type, spans, spans.start + head + 8 * i, valid))
     return struct_column(columns, arrow_of(type_), len(spans.start))
 
 
-def slot_bytes(element: LogicalType) -> int:
+def _slot_bytes(element: LogicalType) -> int:
     """Of an element of an array; in rows all slots are of eight bytes."""
     return np.dtype(FIXED[element.root][0]).itemsize if element.root in FIXED else 1 if element.root == "BOOLEAN" else 8
 
@@ -244,11 +244,11 @@ def slot_bytes(element: LogicalType) -> int:
 def _elements(type_: LogicalType, spans: Spans) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """All elements of one array a span, and each span's share of them."""
     counts = spans.slots(spans.start, "<i4", type_).astype(np.int64)
-    width = slot_bytes(type_)
+    width = _slot_bytes(type_)
     first = spans.start + 4 + (counts + 31) // 32 * 4
     refuse(counts < 0, counts, Sql(type_), "a count of 0 or more", "bad-binary-row")
     spans.check(first, counts * width, type_)
     owners = np.repeat(np.arange(len(counts)), counts)
     index = np.arange(len(owners)) - offsets_of(counts)[owners]
     valid = (spans.data[spans.start[owners] + 4 + index // 8] >> (index % 8).astype(np.uint8) & 1) == 0
-    return read_slots(type_, spans.take(owners), strided(first, counts, width), valid), offsets_of(counts)
+    return _read_slots(type_, spans.take(owners), strided(first, counts, width), valid), offsets_of(counts)

@@ -43,7 +43,7 @@ _Written = tuple[Bytes, Ragged]
 began where its row or array does: :func:`_moved` says where they do."""
 
 
-def write_rows(type_: LogicalType, values: pa.Array) -> Ragged:
+def _write_rows(type_: LogicalType, values: pa.Array) -> Ragged:
     """The bytes of each row, without its size."""
     columns = struct_fields(values, arrow_of(type_), Sql(type_))
     head = null_bits_bytes(len(type_.parts))
@@ -106,7 +106,7 @@ def _raw(type_: LogicalType, values: pa.Array) -> Ragged:
 
 
 _PARTS: dict[str, Callable[[LogicalType, pa.Array], Ragged]] = {
-    **dict.fromkeys(ROWS, write_rows), "ARRAY": _arrays, "RAW": _raw, "MAP": _maps, "MULTISET": _maps,
+    **dict.fromkeys(ROWS, _write_rows), "ARRAY": _arrays, "RAW": _raw, "MAP": _maps, "MULTISET": _maps,
 }  # fmt: skip
 
 

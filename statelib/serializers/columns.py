@@ -29,7 +29,7 @@ _FAMILIES = (
 )
 
 
-def refuse_nulls(values: pa.Array, what: StateType) -> None:
+def _refuse_nulls(values: pa.Array, what: StateType) -> None:
     """Raise InvalidRequestError (``null-value``) naming the first row that is null."""
     if values.null_count:
         row = int(np.argmin(valid_rows(values)))
@@ -45,7 +45,7 @@ def scalar_column(values: pa.Array, arrow_type: pa.DataType, what: StateType) ->
     a string never becomes a number, nor a local time an instant."""
     if pat.is_dictionary(values.type):
         values = values.dictionary_decode()
-    refuse_nulls(values, what)
+    _refuse_nulls(values, what)
     if values.type == arrow_type:
         return values
     if len(values) and _family(values.type) != _family(arrow_type):
@@ -115,7 +115,7 @@ def small_offsets(offsets: Offsets, what: object) -> npt.NDArray[np.int32]:
 
 def nested_column(values: pa.Array, arrow_type: pa.DataType, what: StateType) -> pa.Array:
     """A ``list``, ``map`` or ``struct`` column without nulls; only the outermost type is made to fit."""
-    refuse_nulls(values, what)
+    _refuse_nulls(values, what)
     if values.type.id == arrow_type.id:
         return values
     if pat.is_large_list(values.type) and pat.is_list(arrow_type):

@@ -52,7 +52,7 @@ def encode_entries(
 def _groups(schema: KeyedStateSchema, table: pa.Table, keys: pa.Array, rule: FieldsHash | None) -> KeyGroups:
     if keys.null_count:
         raise InvalidRequestError(f"{keys.null_count} of {number_of(len(keys), 'key')} are null", kind="null-key")
-    if rule is None and "key_group" in table.column_names and is_user_class(schema):
+    if rule is None and "key_group" in table.column_names and _is_user_class(schema):
         groups = np.asarray(table["key_group"].to_numpy(), np.int32)
         if len(groups) and not (int(groups.min()) >= 0 and int(groups.max()) < schema.max_parallelism):
             raise InvalidRequestError(
@@ -63,7 +63,7 @@ def _groups(schema: KeyedStateSchema, table: pa.Table, keys: pa.Array, rule: Fie
     return assign_key_groups(hash_codes(schema.key_type, keys, rule), schema.max_parallelism)
 
 
-def is_user_class(schema: KeyedStateSchema) -> bool:
+def _is_user_class(schema: KeyedStateSchema) -> bool:
     """Whether only the user's code knows the hash of a key."""
     return isinstance(schema.key_type, Pojo | Opaque)
 

@@ -103,16 +103,16 @@ def _timed(value: Read, reader: Reader) -> Json:
 
 
 def _set(element: Read, reader: Reader) -> Json:
-    return {"type": "set", "v": sorted((element(reader) for _ in range(reader.count(1))), key=text_order)}
+    return {"type": "set", "v": sorted((element(reader) for _ in range(reader.count(1))), key=_text_order)}
 
 
 def _map(key: Read, value: Read, reader: Reader) -> Json:
     """Entries in the order of their text: a Java map has none of its own."""
     pairs = [[key(reader), value(reader)] for _ in range(reader.count(1))]
-    return {"type": "map", "v": sorted(pairs, key=text_order)}
+    return {"type": "map", "v": sorted(pairs, key=_text_order)}
 
 
-def text_order(value: object) -> bytes:
+def _text_order(value: object) -> bytes:
     """Sorts as Java sorts text: by units of UTF-16."""
     return json_text(value).encode("utf-16-be", "surrogatepass")
 

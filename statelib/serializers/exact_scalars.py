@@ -77,7 +77,7 @@ def _varlen(reader: Reader) -> int:
             )
 
 
-def read_string(reader: Reader) -> str | None:
+def _read_string(reader: Reader) -> str | None:
     """A count of UTF-16 units plus one, 0 for null, then the units."""
     length = _varlen(reader)
     return _read_units(reader, length - 1) if length else None
@@ -100,7 +100,7 @@ def _read_units(reader: Reader, count: int) -> str:
 
 
 def _string(reader: Reader) -> Json:
-    text = read_string(reader)
+    text = _read_string(reader)
     return _NULL if text is None else {"type": "string", "v": text}
 
 
@@ -140,10 +140,10 @@ def _date_text(reader: Reader) -> str | None:
     year, month, day = reader.i32(), reader.i8(), reader.i8()
     if year == -(2**31):
         return None
-    return f"{year_text(year)}-{month:02}-{day:02}"
+    return f"{_year_text(year)}-{month:02}-{day:02}"
 
 
-def year_text(year: int) -> str:
+def _year_text(year: int) -> str:
     """As java.time writes it: four digits, and a sign where four are not enough."""
     return f"{year:04}" if 0 <= year <= 9999 else f"{'-' if year < 0 else '+'}{abs(year):04}"
 
@@ -155,7 +155,7 @@ def date_text(days: int) -> str:
     of_year = rest - (365 * year + year // 4 - year // 100)
     shifted = (5 * of_year + 2) // 153
     day, month = of_year - (153 * shifted + 2) // 5 + 1, shifted + 3 if shifted < 10 else shifted - 9
-    return f"{year_text(year + era * _ERA_YEARS + (month <= 2))}-{month:02}-{day:02}"
+    return f"{_year_text(year + era * _ERA_YEARS + (month <= 2))}-{month:02}-{day:02}"
 
 
 def _nano_of_day(reader: Reader) -> int | None:

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 _task_owned = itertools.count()
 
 
-def checked_number(value: int, what: str) -> int:
+def _checked_number(value: int, what: str) -> int:
     """An id that becomes part of a name: a plain integer, whatever its annotation promised."""
     if type(value) is not int or value < 0:
         raise InvalidRequestError(f"{what} {shown(str(value))}: expected an integer >= 0", kind="bad-id")
@@ -32,7 +32,7 @@ def checked_number(value: int, what: str) -> int:
 
 def checkpoint_directory(checkpoint_id: CheckpointId) -> str:
     """The name of a checkpoint's directory in its pipeline's: ``chk-<id>``."""
-    return f"{CHECKPOINT_PREFIX}{checked_number(checkpoint_id, 'checkpoint id')}"
+    return f"{CHECKPOINT_PREFIX}{_checked_number(checkpoint_id, 'checkpoint id')}"
 
 
 def checkpoint_number(directory: str) -> CheckpointId | None:
@@ -45,7 +45,7 @@ def checkpoint_number(directory: str) -> CheckpointId | None:
 
 def savepoint_directory(pipeline: PipelineName, checkpoint_id: CheckpointId) -> str:
     """The name of a savepoint's directory, in :data:`SAVEPOINTS_DIRECTORY` or where its user wants it."""
-    return f"savepoint-{pipeline}-{checked_number(checkpoint_id, 'checkpoint id')}"
+    return f"savepoint-{pipeline}-{_checked_number(checkpoint_id, 'checkpoint id')}"
 
 
 def file_prefix(attempt: AttemptId, subtask: int) -> str:
@@ -54,7 +54,7 @@ def file_prefix(attempt: AttemptId, subtask: int) -> str:
         raise InvalidRequestError(
             f"attempt {shown(attempt)}: expected 32 lower-case hexadecimal digits", kind="bad-attempt"
         )
-    return f"{attempt}-{checked_number(subtask, 'subtask')}-"
+    return f"{attempt}-{_checked_number(subtask, 'subtask')}-"
 
 
 def is_numbered(name: str, prefix: str) -> bool:

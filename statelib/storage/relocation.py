@@ -37,7 +37,7 @@ class Relocation:
         """Where a file is now; the same where no prefix is of it.
 
         Raises InvalidRequestError (``outside-root``) for a path that leaves the prefix by ``..``."""
-        parts = path_parts(path)
+        parts = _path_parts(path)
         for old, new in self.moves:
             if parts[: len(old)] == old and len(parts) > len(old):
                 return "/".join((new.rstrip("/"), *relative_parts("/".join(parts[len(old) :]))))
@@ -73,7 +73,7 @@ def relocation_of(moves: Mapping[str, str] | None) -> Relocation:
     Raises InvalidRequestError (``bad-relocation``) for what is no prefix."""
     found = []
     for old, new in (moves or {}).items():
-        parts = path_parts(old)
+        parts = _path_parts(old)
         if parts in ((), ("file:",)) or not _is_absolute(new):
             raise InvalidRequestError(
                 f"relocation of {shown(old)} to {shown(new)}: expected two absolute directories or URIs",
@@ -84,7 +84,7 @@ def relocation_of(moves: Mapping[str, str] | None) -> Relocation:
     return Relocation(tuple(sorted(found, key=lambda move: len(move[0]), reverse=True)))
 
 
-def path_parts(path: str) -> Parts:
+def _path_parts(path: str) -> Parts:
     """(scheme and host, component, component ...); equal places have equal parts, however they are written:
     ``file:/a``, ``file:///a`` and ``/a`` are one.
 

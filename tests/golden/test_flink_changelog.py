@@ -11,7 +11,6 @@ from statelib.flows.opened import open_checkpoint
 from statelib.formats.change_set import decode_stream
 from statelib.formats.typed_json import entry_lines
 from statelib.restore.change_log import with_whole_files
-from statelib.restore.union_schema import union_schema
 
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
 from statelib.formats.metadata import decode_metadata, encode_metadata
@@ -27,6 +26,7 @@ from statelib.model.types import LONG
 from statelib.restore.entries import iter_entries
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
+from statelib.restore.union_schema import union_schema
 from statelib.storage.views import StateReader
 from statelib.testing.keyed_samples import all_entries
 

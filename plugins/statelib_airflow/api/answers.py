@@ -68,7 +68,7 @@ class Headers:
         await self.app(scope, receive, complete)
 
 
-def error_answer(status: int, kind: str, message: str, hint: str = "") -> JSONResponse:
+def _error_answer(status: int, kind: str, message: str, hint: str = "") -> JSONResponse:
     return JSONResponse({"kind": kind, "message": message, "hint": hint}, status)
 
 
@@ -78,18 +78,18 @@ def handle_errors(app: FastAPI) -> None:
     @app.exception_handler(StatelibError)
     async def _ours(_: Request, error: StatelibError) -> JSONResponse:
         status = 503 if error.kind in _DEPLOYMENT else _STATUS.get(type(error), 500)
-        return error_answer(status, error.kind, error.message, error.hint)
+        return _error_answer(status, error.kind, error.message, error.hint)
 
     @app.exception_handler(StarletteHTTPException)
     async def _http(_: Request, error: HTTPException) -> JSONResponse:
-        return error_answer(error.status_code, _KINDS.get(error.status_code, "http"), str(error.detail))
+        return _error_answer(error.status_code, _KINDS.get(error.status_code, "http"), str(error.detail))
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         texts = (f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors())
-        return error_answer(422, "bad-request", "; ".join(texts))
+        return _error_answer(422, "bad-request", "; ".join(texts))
 
     @app.exception_handler(Exception)
     async def _unexpected(request: Request, error: Exception) -> JSONResponse:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return error_answer(500, "internal", "the page's back end failed", "the API server's log says more")
+        return _error_answer(500, "internal", "the page's back end failed", "the API server's log says more")

@@ -58,17 +58,17 @@ def checkpoint_dag(pipeline: str) -> str:
 
 def readable(user: BaseUser, pipelines: Collection[PipelineName]) -> list[PipelineName]:
     """Those of the pipelines that the user may see, in the same order."""
-    allowed = permitted(user, [checkpoint_dag(name) for name in pipelines])
+    allowed = _permitted(user, [checkpoint_dag(name) for name in pipelines])
     return [name for name in pipelines if checkpoint_dag(name) in allowed]
 
 
 def triggerable(user: BaseUser, pipelines: Collection[PipelineName]) -> set[str]:
     """Those whose savepoint DAG the user may trigger."""
-    allowed = permitted(user, [f"{name}.savepoint" for name in pipelines], "POST", DagAccessEntity.RUN)
+    allowed = _permitted(user, [f"{name}.savepoint" for name in pipelines], "POST", DagAccessEntity.RUN)
     return {dag_id.rpartition(".")[0] for dag_id in allowed}
 
 
-def permitted(
+def _permitted(
     user: BaseUser, dag_ids: Collection[str], method: ResourceMethod = "GET", entity: DagAccessEntity | None = None
 ) -> set[str]:
     """Those of the DAGs on which the user has that right; it does not matter whether Airflow knows them."""
@@ -87,5 +87,5 @@ def permitted(
 
 
 def _require(user: BaseUser, dag_id: str) -> None:
-    if not permitted(user, [dag_id]):
+    if not _permitted(user, [dag_id]):
         raise HTTPException(403, f"you may not read the DAG {dag_id}")

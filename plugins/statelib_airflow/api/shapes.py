@@ -64,11 +64,11 @@ def checkpoint_json(entry: Entry, path: str) -> Json:
         "events": {"read": events.read, "applied": events.applied, "null_key": events.null_key} if events else None,
         "gate": {"passed": entry.gate.passed, **asdict(entry.gate)} if entry.gate else None,
         "report": bool(entry.report),
-        "run": run_json(entry.begun_by, path),
+        "run": _run_json(entry.begun_by, path),
     }
 
 
-def run_json(begun_by: str, path: str) -> Json | None:
+def _run_json(begun_by: str, path: str) -> Json | None:
     """The DAG run of ``dag_id/run_id/task_id/try_number``; None for what a shell began."""
     dag_id, _, rest = begun_by.partition("/")
     run_id, *task = rest.rsplit("/", 2)

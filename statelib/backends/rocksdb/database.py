@@ -59,7 +59,7 @@ def _is_about_the_machine(text: str) -> bool:
     return any(sign in text for sign in signs)
 
 
-def database_options(create: bool) -> Options:
+def _database_options(create: bool) -> Options:
     """Options of a whole database; with ``create``, missing column families are made."""
     options = family_options()
     options.create_if_missing(create)
@@ -94,7 +94,7 @@ def open_writable(directory: str, states: Sequence[str], create: bool) -> Rdict:
     """Open for reading and writing, one column family a state."""
     families = {name: family_options() for name in (DEFAULT_FAMILY, *states)}
     with rocksdb_errors(directory, "opening it"):
-        return Rdict(directory, database_options(create), column_families=families)
+        return Rdict(directory, _database_options(create), column_families=families)
 
 
 def open_readable(directory: str, states: Sequence[str]) -> Rdict:
@@ -138,7 +138,7 @@ def check_live_files(db: Rdict, directory: str, found: frozenset[str]) -> None:
 def _stored_options(directory: str, states: Sequence[str]) -> tuple[Options, dict[str, Options]]:
     """The options to read with: the directory's OPTIONS file, its foreign paths overridden, or our own."""
     if not any(p.name.startswith("OPTIONS-") for p in Path(directory).iterdir()):
-        return database_options(create=False), {name: family_options() for name in (DEFAULT_FAMILY, *states)}
+        return _database_options(create=False), {name: family_options() for name in (DEFAULT_FAMILY, *states)}
     options, families = Options.load_latest(directory, ignore_unknown_options=True)
     options.set_wal_dir(directory)
     options.set_db_log_dir(directory)

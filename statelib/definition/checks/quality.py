@@ -21,7 +21,7 @@ def check_checks(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     if checks == Checks():
         return
     try:
-        frames = columns_by_state(pipeline)
+        frames = _columns_by_state(pipeline)
     except StatelibError:
         return
     for what, rules in (("null_rate", checks.drift.null_rate), ("distribution", checks.drift.distribution)):
@@ -36,7 +36,7 @@ def check_checks(pipeline: DeclaredPipeline) -> Iterator[Problem]:
         said.add((expectation.state, expectation.describe()))
 
 
-def columns_by_state(pipeline: DeclaredPipeline) -> Frames:
+def _columns_by_state(pipeline: DeclaredPipeline) -> Frames:
     """The columns that checks may name, of the states in the file; timers have none."""
     schema = pipeline.schema()
     return {

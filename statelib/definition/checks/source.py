@@ -30,7 +30,7 @@ def check_source(source: Source, schedule: Schedule | None) -> Iterator[Problem]
     yield from faults
     for name, text in source.columns.items():
         yield from _check_column(text, ("source", "columns", name))
-    templates = list(check_template(source.path, _PATH))
+    templates = list(_check_template(source.path, _PATH))
     yield from templates
     if not templates:
         yield from _check_bounded(source, None if faults else schedule)
@@ -38,7 +38,7 @@ def check_source(source: Source, schedule: Schedule | None) -> Iterator[Problem]
         yield from _check_ready(source, source.ready, schedule)
 
 
-def check_template(text: str, where: tuple[str, ...]) -> Iterator[Problem]:
+def _check_template(text: str, where: tuple[str, ...]) -> Iterator[Problem]:
     """A template of the placeholders ``{data}``, ``{start}`` and ``{end}``."""
     try:
         names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
@@ -95,7 +95,7 @@ def _check_ready(source: Source, ready: Ready, schedule: Schedule | None) -> Ite
     if not (ready.marker or ready.min_age or ready.next_interval or ready.asset):
         yield Problem(where, "expected one of marker, min_age, next_interval and asset")
     if ready.marker is not None:
-        yield from check_template(ready.marker, (*where, "marker"))
+        yield from _check_template(ready.marker, (*where, "marker"))
         others = ready.min_age or ready.next_interval or ready.asset
         if source.on_missing == "empty" and not is_whole_path(ready.marker) and not others:
             text = "a directory that may be missing has no marker either: say also min_age, next_interval or asset"

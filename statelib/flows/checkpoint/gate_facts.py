@@ -183,10 +183,10 @@ def _rehearsal(
     every = pipeline.checks.rehearse_every
     if every is None or (before + 1) % every:
         return None
-    return rehearse_here(deployment, pipeline, opened, record.parallelism)
+    return _rehearse_here(deployment, pipeline, opened, record.parallelism)
 
 
-def rehearse_here(
+def _rehearse_here(
     deployment: Deployment, pipeline: Pipeline, opened: Checkpoint, parallelism: int
 ) -> tuple[RehearsedRange, ...]:
     """Restore it in this process, one subtask after the other, as the next run would; each is gone before the next."""

@@ -14,13 +14,13 @@ Look = Callable[[str], SourceListing]
 _WORTH_NAMING = 5
 
 
-def look_now(path: str) -> SourceListing:
+def _look_now(path: str) -> SourceListing:
     """What lies under a path at this moment. Raises what
     :func:`~statelib.storage.source_listing.look_at_source` raises."""
     return look_at_source(path, patience())
 
 
-def missing(rule: ReadyRule, look: Look = look_now, clock: Callable[[], int] = now_ms) -> list[str]:
+def missing(rule: ReadyRule, look: Look = _look_now, clock: Callable[[], int] = now_ms) -> list[str]:
     """Return what is not there yet, each as a clause; nothing where the events are complete. An asset is left out:
     only Airflow knows of it."""
     return [text for part in rule.parts for text in _missing(rule, part, look, clock())]

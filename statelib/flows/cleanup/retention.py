@@ -231,7 +231,7 @@ def _delete(
         if record.checkpoint_id in spared or cleanup.is_shared(record):
             continue
         at("before metadata")
-        remover.remove_file(f"{record.directory}/{METADATA_NAME}", roots_of(deployment, record))
+        remover.remove_file(f"{record.directory}/{METADATA_NAME}", _roots_of(deployment, record))
     at("metadata deleted")
     check_unreferenced(report.files, cleanup.referenced(plan.pipeline))
     refused = set(report.refused)
@@ -257,7 +257,7 @@ def _delete(
     at("done")
 
 
-def roots_of(deployment: Deployment, record: CheckpointRecord) -> tuple[str, ...]:
+def _roots_of(deployment: Deployment, record: CheckpointRecord) -> tuple[str, ...]:
     """Below what the files of a checkpoint may be removed: the storage's root; a savepoint's own directory too."""
     own = (record.directory,) if record.kind is SnapshotKind.SAVEPOINT else ()
     return (deployment.root_uri(), *own)

@@ -53,7 +53,7 @@ def manifest_to_json(manifest: CheckpointManifest) -> _Json:
             "null_key": manifest.events.null_key,
             "late": dict(manifest.events.late),
         },
-        "schema": schema_to_json(manifest.schema),
+        "schema": _schema_to_json(manifest.schema),
         "files": [_file_to_json(file) for file in manifest.files],
         "statistics": [_statistics_to_json(statistics) for statistics in manifest.statistics],
         "sync_ms": manifest.sync_ms,
@@ -86,7 +86,7 @@ def manifest_from_json(content: object) -> CheckpointManifest:
         created_at_ms=o.moment("created_at_ms"),
         position=_position_from_json(o.child("position")),
         events=_events_from_json(o.child("events")),
-        schema=schema_from_json(o.value("schema")),
+        schema=_schema_from_json(o.value("schema")),
         files=tuple(map(_file_from_json, o.children("files"))),
         statistics=tuple(map(_statistics_from_json, o.children("statistics"))),
         sync_ms=o.integer("sync_ms"),
@@ -127,8 +127,8 @@ def _origin_from_json(o: "_Object") -> Origin:
     return Origin(pipeline_name(o.text("pipeline")), CheckpointId(o.number("checkpoint_id")))
 
 
-def schema_to_json(schema: KeyedStateSchema) -> _Json:
-    """Types as their text (``statelib.model.types``); inverse of :func:`schema_from_json`."""
+def _schema_to_json(schema: KeyedStateSchema) -> _Json:
+    """Types as their text (``statelib.model.types``); inverse of :func:`_schema_from_json`."""
     return {
         "key_type": str(schema.key_type),
         "max_parallelism": schema.max_parallelism,
@@ -146,7 +146,7 @@ def schema_to_json(schema: KeyedStateSchema) -> _Json:
     }
 
 
-def schema_from_json(content: object) -> KeyedStateSchema:
+def _schema_from_json(content: object) -> KeyedStateSchema:
     """Raises ValueError, or the StatelibError of a type or state that is refused."""
     o = _Object(content, "schema")
     return KeyedStateSchema(

@@ -22,13 +22,13 @@ def migration(found: StateDescriptor, wanted: StateDescriptor) -> Callable[[Stat
     earlier = evolving(wanted).earlier
 
     def migrate(rows: StateRows) -> StateRows:
-        values = convert(decode_values(found, rows.values), old, new, earlier)
+        values = _convert(decode_values(found, rows.values), old, new, earlier)
         return StateRows(rows.keys, encode_values(wanted, values))
 
     return migrate
 
 
-def convert(values: pa.Array, found: StateType, wanted: StateType, earlier: EarlierNames) -> pa.Array:
+def _convert(values: pa.Array, found: StateType, wanted: StateType, earlier: EarlierNames) -> pa.Array:
     """Values of type ``found`` as values of type ``wanted``, row for row: nulls stay, new fields are null.
 
     ``earlier``: see :func:`~statelib.restore.schemas.compatibility.field_origins`; for the outermost Row only."""
@@ -39,20 +39,20 @@ def convert(values: pa.Array, found: StateType, wanted: StateType, earlier: Earl
 
 
 def _converted(values: pa.Array, found: StateType, wanted: StateType, earlier: EarlierNames) -> pa.Array:
-    """As :func:`convert`, of values that are not null themselves."""
+    """As :func:`_convert`, of values that are not null themselves."""
     type_ = codec_of(wanted).arrow_type
     match found, wanted:
         case Scalar(), Scalar():
             return values.cast(type_)
         case (ArrayOf(old), ArrayOf(new)) | (ListOf(old), ListOf(new)):
-            elements = convert(values.values, old, new, {})
+            elements = _convert(values.values, old, new, {})
             return pa.ListArray.from_arrays(_bounds(values), elements, type=type_)
         case MapOf(), MapOf():
-            items = convert(values.items, found.value, wanted.value, {})
+            items = _convert(values.items, found.value, wanted.value, {})
             return pa.MapArray.from_arrays(_bounds(values), values.keys, items, type=type_)
         case Tuple(), Tuple():
             pairs = zip(values.flatten(), found.fields, wanted.fields, strict=True)
-            return pa.StructArray.from_arrays([convert(*pair, {}) for pair in pairs], fields=list(type_))
+            return pa.StructArray.from_arrays([_convert(*pair, {}) for pair in pairs], fields=list(type_))
         case Row(), Row():
             return pa.StructArray.from_arrays(_fields(values, found, wanted, earlier), fields=list(type_))
         case _:
@@ -64,7 +64,7 @@ def _fields(values: pa.StructArray, found: Row, wanted: Row, earlier: EarlierNam
     return [
         pa.nulls(len(values), codec_of(field.type).arrow_type)
         if at is None
-        else convert(columns[at], found.fields[at].type, field.type, {})
+        else _convert(columns[at], found.fields[at].type, field.type, {})
         for field, at in zip(wanted.fields, field_origins(found, wanted, earlier), strict=True)
     ]
 

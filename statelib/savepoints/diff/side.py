@@ -86,7 +86,7 @@ class Side:
             return self._proved(window)
 
     def _proved(self, window: Mask) -> list[StateRows]:
-        runs = runs_of(window)
+        runs = _runs_of(window)
         batches: list[list[StateRows]] = [[] for _ in self.schema.states]
         for number, source in enumerate(self.sources):
             meeting = [run for run in runs if len(run.intersection(source.handle.key_group_range))]
@@ -126,7 +126,7 @@ class Side:
         self._readers.clear()
 
 
-def runs_of(window: Mask) -> list[KeyGroupRange]:
+def _runs_of(window: Mask) -> list[KeyGroupRange]:
     """The ranges that a mask of key groups consists of, in ascending order."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], window, [False]]).astype(np.int8)))
     return [KeyGroupRange(int(start), int(stop) - 1) for start, stop in edges.reshape(-1, 2)]

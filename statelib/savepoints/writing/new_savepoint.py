@@ -159,7 +159,7 @@ class SavepointWriter:
         whole = all_key_groups(operator.schema.max_parallelism)
         entries = chunk_of(whole, [_rows(operator, d, states.get(d.name, ())) for d in operator.schema.states])
         handles = [
-            write_subtask(self.uploads, operator, i, [part_of(entries, owned)], compressed=self._place.compressed)[0]
+            write_subtask(self.uploads, operator, i, [_part_of(entries, owned)], compressed=self._place.compressed)[0]
             for i, owned in enumerate(subtask_ranges(operator.parallelism, operator.schema.max_parallelism))
         ]
         added = keyed_operator_state(operator, handles)
@@ -223,7 +223,7 @@ def with_operator_states(operator: OperatorState, handles: Sequence[OperatorStre
     return replace(operator, subtasks=subtasks)
 
 
-def part_of(chunk: Chunk, key_groups: KeyGroupRange) -> Chunk:
+def _part_of(chunk: Chunk, key_groups: KeyGroupRange) -> Chunk:
     """Those of the entries that lie in some of the key groups; they are sorted by key."""
     width = prefix_width(chunk.key_groups.end + 1)
     return Chunk(key_groups, [cut_rows(rows, key_groups, width) for rows in chunk.states])

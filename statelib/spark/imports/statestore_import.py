@@ -73,7 +73,7 @@ def _take(deployment: Deployment, pipeline: Pipeline, state: str, rows: DataFram
     plan = plan_snapshot(deployment, pipeline, checkpoint_id)
     if plan is not None:
         with declining(deployment, plan):
-            columns = entry_schema(pipeline, pipeline.schema().state(state))
+            columns = _entry_schema(pipeline, pipeline.schema().state(state))
             task = _task(Work(deployment.for_workers(), pipeline, plan), state)
             reports = run_subtasks(rows.sparkSession, pipeline, plan.record.parallelism, rows, task, columns=columns)
             publish(deployment, pipeline, plan, rows.count(), reports)
@@ -88,7 +88,7 @@ def _cause(error: Exception) -> str:
     return (own or lines or [type(error).__name__])[0]
 
 
-def entry_schema(pipeline: Pipeline, descriptor: StateDescriptor) -> pa.Schema:
+def _entry_schema(pipeline: Pipeline, descriptor: StateDescriptor) -> pa.Schema:
     """What :func:`entries_of` gives, in the types of the state."""
     keys = [event_schema(pipeline).field(name) for name in pipeline.key]
     if descriptor.user_key_type is not None:

@@ -27,7 +27,7 @@ def opened_directory(root: str, parts: Sequence[str] = (), *, create: bool = Fal
     ``create`` makes what is missing (root included) and makes every directory on the way durable.
     """
     if create:
-        make_directory(root)
+        _make_directory(root)
     directory = os.open(root, _DIRECTORY)
     try:
         for part in parts:
@@ -48,12 +48,12 @@ def _child(parent: int, name: str, create: bool) -> int:
     return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
 
 
-def make_directory(path: str) -> None:
+def _make_directory(path: str) -> None:
     """Make a directory and its parents. Durable also where another process made it, which may have been killed before
     its own fsync."""
     parent = os.path.dirname(path)
     if not os.path.isdir(path):
-        make_directory(parent)
+        _make_directory(parent)
         crash_point("directory: before")
         with _existing_is_fine():
             os.mkdir(path)

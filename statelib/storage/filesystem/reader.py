@@ -46,7 +46,7 @@ class DirectoryReader:
         if isinstance(handle, ByteStreamStateHandle):
             return memoryview(handle.data)
         with self._opened(handle) as (file, where):
-            size_bytes = bytes_in(handle, os.fstat(file).st_size)
+            size_bytes = _bytes_in(handle, os.fstat(file).st_size)
             data = read_up_to(file, size_bytes, start_of(handle))
         check_size(where, size_bytes, len(data))
         self.check_crc(handle, crc32c(data))
@@ -74,8 +74,8 @@ class DirectoryReader:
             copy_inline(handle, local_path)
             return
         with self._opened(handle) as (file, where), new_file(local_path) as target:
-            size_bytes = bytes_in(handle, os.fstat(file).st_size)
-            copied, crc = _copy(blocks_of(file, handle), target, local_path)
+            size_bytes = _bytes_in(handle, os.fstat(file).st_size)
+            copied, crc = _copy(_blocks_of(file, handle), target, local_path)
             check_size(where, size_bytes, copied)
             self.check_crc(handle, crc)
 
@@ -157,7 +157,7 @@ def blocks(file: int) -> Iterator[bytes]:
         offset += len(block)
 
 
-def blocks_of(file: int, handle: FilePart) -> Iterator[bytes]:
+def _blocks_of(file: int, handle: FilePart) -> Iterator[bytes]:
     """A handle's bytes in its open file, a block at a time; a whole file to wherever it ends."""
     if not isinstance(handle, SegmentFileStateHandle):
         yield from blocks(file)
@@ -198,7 +198,7 @@ def start_of(handle: FilePart) -> int:
     return handle.start if isinstance(handle, SegmentFileStateHandle) else 0
 
 
-def bytes_in(handle: FilePart, file_bytes: int) -> int:
+def _bytes_in(handle: FilePart, file_bytes: int) -> int:
     """How many bytes a handle's file of that size holds for it."""
     return file_bytes if isinstance(handle, ChangeFileStateHandle) else handle.size_bytes
 

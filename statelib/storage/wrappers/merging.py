@@ -65,7 +65,7 @@ class MergingStreamFactory:
     A physical file without a living segment is removed. Thread-safe."""
 
     def __init__(self, streams: MergeableStreams, settings: FileMergingSettings) -> None:
-        check_settings(settings)
+        _check_settings(settings)
         self._streams = streams
         self._settings = settings
         self._lock = threading.Lock()
@@ -245,7 +245,7 @@ def whole_files(earlier: Collection[WrittenStream]) -> frozenset[StreamStateHand
     return frozenset(w.handle for w in earlier if not isinstance(w.handle, SegmentFileStateHandle))
 
 
-def check_settings(settings: FileMergingSettings) -> None:
+def _check_settings(settings: FileMergingSettings) -> None:
     """Raises InvalidRequestError (``bad-file-merging``)."""
     if settings.max_file_size_bytes < 1 or not settings.max_space_amplification >= 1:
         raise InvalidRequestError(

@@ -1,6 +1,7 @@
 """One snapshot, on this thread or on another: who ends it first decides, and what is not reported is gone."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -122,6 +123,22 @@ def test_both_ways_are_the_same_code_with_the_same_result(stage: Stage, executio
     assert stage.strategy.resources[0].released == 1
     stage.registry.close()
     assert len(stage.chain.files()) == 1, "what was reported is not its own any more"
+
+
+def test_both_parts_of_a_snapshot_are_timed(stage: Stage):
+    """Requirement R137: freezing is the synchronous part, writing the asynchronous one."""
+    freeze = stage.strategy.prepare
+
+    def slowly(checkpoint_id: CheckpointId) -> Resources:
+        time.sleep(0.03)
+        return freeze(checkpoint_id)
+
+    stage.strategy.prepare = slowly  # type: ignore[method-assign]
+    stage.strategy.written = lambda: time.sleep(0.06)
+    done = stage.take()
+    assert done.sync_ms >= 30
+    assert done.async_ms >= 60
+    assert stage.take(execution=SnapshotExecutionType.SYNCHRONOUS).sync_ms >= 90
 
 
 def test_a_snapshot_that_is_over_is_no_longer_registered(stage: Stage):

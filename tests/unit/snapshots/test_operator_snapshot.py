@@ -9,17 +9,18 @@ from statelib.backends.operator import OperatorStateBackend
 from statelib.coordinator.operator_assignment import redistribute
 from statelib.errors import InvalidRequestError, RetryableError
 from statelib.model.handles import OperatorStreamStateHandle, RelativeFileStateHandle
-from statelib.model.ids import CheckpointId
+from statelib.model.ids import AttemptId, CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.types import LONG, STRING, Field, ListOf, Row
 from statelib.restore.operator import OperatorRestoreSource, restore_operator
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.operator import OperatorStateSnapshotStrategy
+from statelib.snapshots.operator import OperatorStateCopy, OperatorStateSnapshotStrategy
 from statelib.snapshots.strategy import EMPTY, take_snapshot
 from statelib.snapshots.subtask import SubtaskSnapshotStrategy
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.reader import DirectoryReader
+from statelib.storage.local.store import LocalStateStore
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.faulty_streams import FaultyStreams
 from statelib.testing.keyed_samples import fill, sample_schema
@@ -138,6 +139,44 @@ def test_keyed_and_operator_state_are_both_there_or_neither(tmp_path: Path) -> N
         with pytest.raises(RetryableError):
             take_snapshot(strategy, ID, FaultyStreams(chain.streams(1), fail), CloseableRegistry())
         assert chain.files() == before
+
+
+def test_what_was_prepared_is_released_when_the_other_part_fails() -> None:
+    """Requirement R136: no frozen view stays behind."""
+    copies: list[OperatorStateCopy] = []
+
+    class Recording(OperatorStateSnapshotStrategy):
+        """The strategy of operator state, which keeps what it prepares for the test."""
+
+        def prepare(self, checkpoint_id: CheckpointId) -> OperatorStateCopy:
+            copies.append(super().prepare(checkpoint_id))
+            assert copies[-1].contents != ()
+            return copies[-1]
+
+    keyed = HeapKeyedStateBackend(sample_schema(), KeyGroupRange(0, 127))
+    keyed.close()
+    strategy = SubtaskSnapshotStrategy(CanonicalSnapshotStrategy(keyed), Recording(filled(0, 1)))
+    with pytest.raises(InvalidRequestError):
+        strategy.prepare(ID)
+    assert [copy.contents for copy in copies] == [()]
+
+
+def test_operator_state_has_no_local_copy(tmp_path: Path) -> None:
+    """Requirement R71: the keyed state alone is kept on the worker's disk."""
+    local = LocalStateStore(str(tmp_path), "file:///storage", "suite").directories(AttemptId("0" * 32), 0)
+    chain = CheckpointChain(tmp_path / "storage")
+    keyed = HeapKeyedStateBackend(sample_schema(), KeyGroupRange(32, 95))
+    fill(keyed)
+    strategy = SubtaskSnapshotStrategy(
+        CanonicalSnapshotStrategy(keyed, local=local), OperatorStateSnapshotStrategy(filled(0, 2))
+    )
+    result = take_snapshot(strategy, ID, chain.streams(1), CloseableRegistry())
+    assert result.operator is not None
+    copies = {written.handle: written.local_name for written in result.streams}
+    assert copies.pop(result.operator.stream) is None
+    assert all(copies.values()), "the keyed state has one"
+    assert len(copies) == 1
+    local.complete(ID, result.streams)
 
 
 def test_a_name_serves_one_kind_only() -> None:

@@ -19,7 +19,7 @@ from statelib.snapshots.rocksdb_native import NativeSnapshots
 from statelib.snapshots.strategy import take_snapshot
 from statelib.snapshots.uploads import Uploads
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointOutputStream
+from statelib.storage.views import CheckpointedStateScope, CheckpointOutputStream
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.keyed_samples import fill, sample_schema
 
@@ -110,3 +110,13 @@ def test_closing_a_strategy_ends_its_upload_threads(
     assert upload_threads() > before, "the snapshot was uploaded by threads of its own"
     strategy.close()
     assert upload_threads() == before
+
+
+def test_an_empty_file_is_uploaded_like_any_other(tmp_path: Path) -> None:
+    """Requirement R61."""
+    (tmp_path / "empty").touch()
+    chain = CheckpointChain(tmp_path / "storage")
+    with Uploads(chain.streams(1), CloseableRegistry()) as uploads:
+        stored = uploads.write_file(str(tmp_path / "empty"), "empty", CheckpointedStateScope.EXCLUSIVE)
+        assert uploads.complete() == (stored,)
+    assert stored.size_bytes == 0

@@ -103,6 +103,14 @@ def test_what_is_not_completed_is_not_found(host: Host) -> None:
     assert host.lying() == ["chk-3", f"chk-3/{attempt(1)}-0.ongoing"]
 
 
+def test_copies_are_not_found_until_their_directory_has_its_name(host: Host) -> None:
+    """Requirement R74: a process that dies between the index and the name has kept nothing."""
+    files = host.take(3, 1)
+    done = host.store.path / "chk-3" / f"{attempt(1)}-0"
+    done.rename(done.with_name(f"{done.name}.ongoing"))
+    assert host.store.find(chk(3), files) == {}
+
+
 def test_nothing_is_left_of_what_is_ended_as_soon_as_it_is_made(host: Host) -> None:
     made = Place("local copy: directory made")
     with pytest.raises(Crash), ends_at(made, crash), host.store.directories(attempt(1), 0) as directories:

@@ -1,0 +1,40 @@
+"""The end of a snapshot's uploads: nothing that another thread still writes is left behind."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from statelib.snapshots.uploads import Uploads
+from statelib.storage.closeables import CloseableRegistry
+from statelib.testing.checkpoint_chain import CheckpointChain
+from statelib.testing.faulty_streams import FaultyStreams
+
+PATIENCE_S = 60.0
+"""How long a test waits for what must happen, before it fails."""
+FINISH = 2
+"""The last of a stream's operations: it is created, written and finished."""
+
+
+def test_a_file_that_is_being_finished_when_the_snapshot_fails_is_removed(tmp_path: Path) -> None:
+    """Requirement R44: the failure does not come out before the thread that writes has ended."""
+    chain = CheckpointChain(tmp_path)
+    finishing, may_finish = threading.Event(), threading.Event()
+
+    def before(operation: int) -> None:
+        if operation == FINISH:
+            finishing.set()
+            assert may_finish.wait(PATIENCE_S)
+
+    def fail(uploads: Uploads, thread: ThreadPoolExecutor) -> None:
+        with uploads:
+            thread.submit(uploads.write, lambda stream: stream.write(b"x" * 5000))
+            assert finishing.wait(PATIENCE_S)
+            threading.Timer(0.3, may_finish.set).start()
+            raise OSError("disk on fire")
+
+    with ThreadPoolExecutor(1) as thread, pytest.raises(OSError, match="disk on fire"):
+        fail(Uploads(FaultyStreams(chain.streams(1), before), CloseableRegistry()), thread)
+    assert finishing.is_set()
+    assert chain.files() == set()
