@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, RetryableError, StatelibError
+from statelib.extras import extras_named
 
 BUSY_TIMEOUT_MS = 30_000
 """How long a transaction waits for another one's, on either kind of database."""
@@ -52,11 +53,13 @@ def open_engine(url: str) -> Engine:
     """An engine for a SQLite file or a PostgreSQL database; connects to nothing yet.
 
     There is no pool: a task makes a handful of transactions, and a connection must not be shared
-    with a forked process. Raises InvalidRequestError: ``bad-catalog-url``, ``no-database-driver``.
+    with a forked process. Raises InvalidRequestError: ``bad-catalog-url``, ``no-database-driver``;
+    NotFoundError: ``missing-extra`` for the driver that the extra ``postgres`` brings.
     """
     parsed = _parse(url)
     try:
-        engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
+        with extras_named():
+            engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
     except NoSuchModuleError as error:
         raise InvalidRequestError(f"catalog URL: {error}: {_EXPECTED}", kind="bad-catalog-url") from error
     except ModuleNotFoundError as error:
