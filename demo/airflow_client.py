@@ -92,8 +92,9 @@ class AirflowClient:
         except urllib.error.HTTPError as error:
             text = error.read().decode(errors="replace")[:1000]
             raise AirflowRequestError(f"{method} {path}: {error.code} {text}", error.code) from None
-        except TimeoutError:
-            message = f"{method} {path}: no answer within {ANSWER_S:g} s"
+        except (TimeoutError, ConnectionResetError) as error:
+            how = f"within {ANSWER_S:g} s" if isinstance(error, TimeoutError) else "before the connection was closed"
+            message = f"{method} {path}: no answer {how}"
             raise AirflowRequestError(message, HTTPStatus.GATEWAY_TIMEOUT) from None
 
     def healthy(self) -> bool:

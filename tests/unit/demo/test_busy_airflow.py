@@ -14,7 +14,8 @@ LOCKED = 2
 
 
 class BusyAirflow(ThreadingHTTPServer):
-    """One DAG and one run; each method fails :data:`LOCKED` times before it works: at once, or after ``waits_s``."""
+    """One DAG and one run; each method fails :data:`LOCKED` times before it works: with an answer at once, or after
+    ``waits_s`` without one, because it closes the connection."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -66,7 +67,7 @@ def test_what_only_reads_is_asked_again(client: AirflowClient) -> None:
     assert client.call("GET", "/dags/one")["is_paused"] is True
 
 
-@pytest.mark.parametrize("waits_s", [0.0, 0.5])
+@pytest.mark.parametrize("waits_s", [0.0, 0.01, 0.5])
 def test_a_dag_is_paused_and_a_run_marked_all_the_same(
     client: AirflowClient, busy: BusyAirflow, waits_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
