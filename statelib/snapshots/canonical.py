@@ -10,7 +10,7 @@ from statelib.backends.keyed import KeyedStateBackend, StateScan
 from statelib.formats.canonical.encoder import CanonicalStream
 from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
+from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
 from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
@@ -73,7 +73,7 @@ class CanonicalSnapshotStrategy(CheckpointListener):
     ) -> SnapshotResult:
         schema, key_groups = self._backend.schema, self._backend.key_group_range
         if not schema.states:
-            return EMPTY
+            return empty_snapshot(self.description)
         with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
             content = CanonicalStream(schema, key_groups, resources.scans, self._compressed)
             written = uploads.write_pieces(content, self._scope)

@@ -8,7 +8,7 @@ from statelib.formats.heap.encoder import HeapStream
 from statelib.model.handles import KeyGroupsStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.canonical import ScanResources, scan_all
-from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
+from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
 from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
@@ -52,7 +52,7 @@ class HeapNativeSnapshotStrategy(CheckpointListener):
     ) -> SnapshotResult:
         schema, key_groups = self._backend.schema, self._backend.key_group_range
         if not schema.states:
-            return EMPTY
+            return empty_snapshot(self.description)
         with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
             content = HeapStream(schema, key_groups, resources.scans, self._compressed, again=resources.again)
             written = uploads.write_pieces(content)

@@ -9,7 +9,7 @@ from statelib.backends.operator import OperatorStateBackend
 from statelib.formats.operator_state import OperatorStateContent, encode_operator_state
 from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
+from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
 from statelib.snapshots.uploads import Uploads
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointStreamFactory
@@ -48,7 +48,7 @@ class OperatorStateSnapshotStrategy(CheckpointListener):
         registry: CloseableRegistry,
     ) -> SnapshotResult:
         if not resources.contents:
-            return EMPTY
+            return empty_snapshot(self.description)
         data, states = encode_operator_state(resources.contents)
         if len(data) <= self._inline_bytes:
             inline = ByteStreamStateHandle(f"{self._name}-operator-state", data)

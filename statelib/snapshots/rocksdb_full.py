@@ -6,7 +6,7 @@ Source: requirements R33 to R51; flink-formats.md section 8.1 (RocksNativeFullSn
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.rocksdb_native import NativeResources, NativeSnapshots
-from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
+from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
 from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
@@ -37,7 +37,7 @@ class RocksDBFullSnapshotStrategy(CheckpointListener):
         registry: CloseableRegistry,
     ) -> SnapshotResult:
         if resources.checkpoint is None:
-            return EMPTY
+            return empty_snapshot(self.description)
         with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
 
             def upload(name: str, path: str) -> WrittenStream:

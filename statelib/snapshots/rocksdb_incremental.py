@@ -14,7 +14,7 @@ from statelib.backends.rocksdb.database import IMMUTABLE_SUFFIX
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.previous import NO_PREVIOUS, PreviousSnapshot, SharedFiles
 from statelib.snapshots.rocksdb_native import NamedStream, NativeResources, NativeSnapshots
-from statelib.snapshots.strategy import EMPTY, CheckpointListener, SnapshotResult
+from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
 from statelib.snapshots.uploads import BLOCK_BYTES, Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
@@ -64,7 +64,7 @@ class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
         registry: CloseableRegistry,
     ) -> SnapshotResult:
         if resources.checkpoint is None:
-            return EMPTY
+            return empty_snapshot(self.description)
         with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
             meta = self._native.write_meta(uploads, self._private_scope)
             known = self._known(uploads, streams, resources.checkpoint, resources.previous)

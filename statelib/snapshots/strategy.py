@@ -4,6 +4,7 @@
 run on any thread, is cancelled through the registry, and leaves nothing behind when it fails.
 """
 
+import logging
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -11,6 +12,8 @@ from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointStreamFactory, WrittenStream
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,12 @@ class SnapshotResult:
 
 
 EMPTY = SnapshotResult(None, ())
+
+
+def empty_snapshot(description: str) -> SnapshotResult:
+    """Return :data:`EMPTY`, and log that the strategy of that description wrote nothing (R8)."""
+    log.info("%s: no state is registered, nothing is written", description)
+    return EMPTY
 
 
 class SnapshotResources(Protocol):

@@ -6,6 +6,7 @@ place with Python objects per record, always in key order.
 """
 
 import contextlib
+import logging
 import shutil
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -46,6 +47,8 @@ from statelib.wire.ragged import Ragged, from_list
 
 _BATCH_ROWS = 10_000
 """Records in one WriteBatch."""
+log = logging.getLogger(__name__)
+
 _FLUSHED_TO_SCAN = 200_000
 """Entries of a state from which on what is in memory is written before a scan: tables are read some times faster."""
 
@@ -215,10 +218,13 @@ class RocksDBKeyedStateBackend:
         try:
             compact_where_it_pays(self._db, self._families, self.directory)
             directory = self._root / f"chk-{checkpoint_id}"
-            shutil.rmtree(directory, ignore_errors=True)
+            if directory.exists():
+                log.warning("%s exists already, left by an earlier try, and is replaced", directory)
+                shutil.rmtree(directory, ignore_errors=True)
         except BaseException:
             self._leases.give_back()
             raise
+        log.debug("RocksDB's files of checkpoint %d are linked in %s", checkpoint_id, directory)
         return native_checkpoint(self._db, directory, self._leases.give_back)
 
     def check_key_groups(self) -> None:

@@ -216,6 +216,7 @@ def _snapshot(
     streams = TimedStreams(
         storage.resolve_checkpoint_storage_location(plan.record.checkpoint_id, reference, attempt, subtask)
     )
+    log.info("snapshot begins: %s", strategy.description)
     snapshot = executed_snapshot(
         strategy,
         plan.record.checkpoint_id,
