@@ -7,6 +7,7 @@ from pydantic import Field
 from statelib.definition.model import (
     Alerts,
     Checkpoint,
+    Hooks,
     Names,
     OperatorStateDefinition,
     Parallelism,
@@ -50,6 +51,7 @@ class DeclaredPipeline(Part):
     on_gap: Literal["fail", "allow"] = "fail"
     states: dict[str, StateDefinition]
     operator_states: dict[str, OperatorStateDefinition] = Field(default={})
+    hooks: Hooks = Hooks()
     backend: Literal["heap", "rocksdb"]
     parallelism: Parallelism = 1
     max_parallelism: Parallelism = 128

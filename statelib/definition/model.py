@@ -201,6 +201,14 @@ class OperatorStateDefinition(Part):
     value: str | None = None
 
 
+class Hooks(Part):
+    """Functions that are called in every subtask, with or without events: ``initialize_state`` after its state was
+    restored, ``snapshot_state`` before its snapshot is taken."""
+
+    initialize_state: str | None = None
+    snapshot_state: str | None = None
+
+
 class Retain(Part):
     """What retention keeps of the state's history: the newest ``count`` checkpoints, and besides all of
     the last ``days`` before the newest but one. Savepoints are the user's and do not count.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from statelib.definition.document import read_document
 from statelib.definition.pipeline import Pipeline, bad_file, read_file
-from statelib.definition.problems import DefinitionError, Problem
+from statelib.definition.problems import DefinitionError, Problem, Where
 from statelib.errors import InvalidRequestError
 from statelib.functions.resolve import resolve
 
@@ -73,13 +73,14 @@ def _check_format(name: str) -> Iterator[tuple[Problem, bool]]:
 
 
 def _check_functions(pipeline: Pipeline) -> Iterator[tuple[Problem, bool]]:
+    references: list[tuple[Where, str | None]] = [(("hooks", name), hook) for name, hook in pipeline.hooks]
     for name, state in pipeline.states.items():
-        for key in ("function", "on_timer"):
-            reference = getattr(state, key)
-            found = _check_function(reference) if reference else None
-            if found is not None:
-                text, sure = found
-                yield Problem(("states", name, key), text, "bad-function"), sure
+        references += [(("states", name, "function"), state.function), (("states", name, "on_timer"), state.on_timer)]
+    for where, reference in references:
+        found = _check_function(reference) if reference else None
+        if found is not None:
+            text, sure = found
+            yield Problem(where, text, "bad-function"), sure
 
 
 def _check_function(reference: str) -> tuple[str, bool] | None:

@@ -154,6 +154,10 @@ DESCRIPTIONS = {
     "operator_states.<name>.element": "Type of the elements of a list or a union.",
     "operator_states.<name>.key": "Type of the keys of a broadcast map.",
     "operator_states.<name>.value": "Type of its values.",
+    "hooks": "Functions `(context, operator)` that are called once in every subtask, with or without events.",
+    "hooks.initialize_state": "`package.module:name`, called when the subtask is restored, before its first event.",
+    "hooks.snapshot_state": "`package.module:name`, called when events are applied and timers have fired, before the "
+    "snapshot is taken; in savepoints too.",
     "backend": "Where live state is kept: in memory as columns, or in RocksDB on the worker's disk.",
     "parallelism": "Subtasks, each of which owns a range of key groups. A restore can set another one.",
     "max_parallelism": "Key groups; fixed for the life of the state, and the job's own where Flink restores it.",

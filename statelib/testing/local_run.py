@@ -8,8 +8,10 @@ from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.ttl import plain_values
 from statelib.definition.columns import event_schema, key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
+from statelib.functions.hooks import SnapshotContext, call_hook
 from statelib.functions.interval import apply_interval, expired
 from statelib.functions.state_function import Progress
+from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import all_key_groups
 from statelib.model.state import StateKind
 from statelib.serializers.keys import decode_keys, key_groups
@@ -20,7 +22,8 @@ class LocalRun:
     """One subtask that owns every key group, its state in memory unless a ``backend`` is given.
 
     ``watermark_ms``: what the intervals applied so far have reached. ``late``: by state
-    with windows, how many events came too late for them."""
+    with windows, how many events came too late for them. Hooks are called as in a pipeline's first run, that of the
+    snapshot at the end of each interval."""
 
     def __init__(
         self, pipeline: Pipeline, backend: KeyedStateBackend | None = None, watermark_ms: int = -(2**63)
@@ -31,6 +34,8 @@ class LocalRun:
         self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), everything)
         self.watermark_ms = watermark_ms
         self.late: dict[str, int] = {}
+        self._checkpoints = 0
+        self._call_hook("initialize_state", pipeline.hooks.initialize_state)
 
     def apply(self, events: pa.Table, end_ms: int | None = None, *, draining: bool = False) -> int:
         """Apply the events of one interval that ends at ``end_ms`` (None: no time passes); returns how
@@ -50,7 +55,13 @@ class LocalRun:
         for state, missed in late:
             self.late[state] = self.late.get(state, 0) + missed
         self.watermark_ms = after_ms
+        self._checkpoints += 1
+        self._call_hook("snapshot_state", self.pipeline.hooks.snapshot_state)
         return dropped
+
+    def _call_hook(self, name: str, reference: str | None) -> None:
+        context = SnapshotContext(CheckpointId(max(self._checkpoints, 1)), False, 0, 1, False, self.watermark_ms)
+        call_hook(name, reference, context, self.operator)
 
     def state(self, name: str) -> dict[object, object]:
         """What a state holds, as Python values by key; for a map state a dict by user key within.

@@ -1,5 +1,6 @@
 """The life of a checkpoint and of a pipeline through the flows: no Spark, no Airflow."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.model.termination import JobStatus
+from statelib.savepoints.opened import open_checkpoint
 from statelib.snapshots.execution import expired
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 
@@ -51,6 +53,18 @@ def test_of_two_tries_at_a_subtask_the_first_wins_and_the_other_leaves_no_file(h
     assert left == {Path(f.path).name for r in reports[:2] for f in r.files}
     assert verify_at(plan.record.directory, own=True).problems == ()
     assert register(here, pipeline, checkpoint_id).state is CheckpointState.COMPLETED
+
+
+def test_a_subtask_without_state_has_no_entry_in_the_metadata(here: Deployment) -> None:
+    """Null, not an empty snapshot (R147): what follows has nothing to match with it."""
+    pipeline = here.pipeline("tally")
+    plan = plan_snapshot(here, pipeline, begin(here, pipeline, day(1), "test").checkpoint_id)
+    assert plan is not None
+    work, none = Work(here, pipeline, plan), events(1).slice(0, 0)
+    first, second = (snapshot_subtask(work, subtask, subtask, none) for subtask in (0, 1))
+    publish(here, pipeline, plan, 0, [first, replace(second, keyed=None, operator=None, files=())])
+    operator = open_checkpoint(plan.record.directory, storage_root=here.storage_root).keyed_operator()
+    assert (operator.parallelism, [index for index, _ in operator.subtasks]) == (2, [0])
 
 
 def test_an_expired_attempt_aborts_its_checkpoint_and_no_try_goes_on(here: Deployment) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.states import check_type
-from statelib.definition.model import OperatorStateDefinition
+from statelib.definition.checks.time import is_reference
+from statelib.definition.model import Hooks, OperatorStateDefinition
 from statelib.definition.problems import Problem, Where
 from statelib.definition.types import KEY_TYPES
 from statelib.formats.manifest.trailer import OWN_STATE_PREFIX
@@ -13,10 +14,10 @@ MAX_STATES = 1000
 
 
 def check_operator_states(states: Mapping[str, OperatorStateDefinition], functions: bool) -> Iterator[Problem]:
-    """``functions``: whether any state has a user function; nobody else could use operator state."""
+    """``functions``: whether there is a user function or a hook; nobody else could use operator state."""
     where = ("operator_states",)
     if states and not functions:
-        yield Problem(where, "no state has a 'function', and nothing else can use operator state")
+        yield Problem(where, "no state has a 'function' and there are no 'hooks', nothing else can use operator state")
     if len(states) > MAX_STATES:
         yield Problem(where, f"expected at most {MAX_STATES}, found {len(states)}")
     for name, state in states.items():
@@ -24,6 +25,12 @@ def check_operator_states(states: Mapping[str, OperatorStateDefinition], functio
             yield Problem((*where, name), f"expected a name that does not start with {OWN_STATE_PREFIX!r}")
         yield from name_problems(name, (*where, name))
         yield from _check_members(state, (*where, name))
+
+
+def check_hooks(hooks: Hooks) -> Iterator[Problem]:
+    for name, reference in hooks:
+        if reference is not None and not is_reference(reference):
+            yield Problem(("hooks", name), f"expected package.module:name, found {reference!r}")
 
 
 def _check_members(state: OperatorStateDefinition, where: Where) -> Iterator[Problem]:

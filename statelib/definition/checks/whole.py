@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from statelib.definition.checks.names import name_problems
-from statelib.definition.checks.operators import check_operator_states
+from statelib.definition.checks.operators import check_hooks, check_operator_states
 from statelib.definition.checks.quality import check_checks
 from statelib.definition.checks.renames import check_renames
 from statelib.definition.checks.source import check_source
 from statelib.definition.checks.states import check_state, key_type_text
 from statelib.definition.checks.time import not_declared
 from statelib.definition.declared import DeclaredPipeline
-from statelib.definition.model import Checkpoint
+from statelib.definition.model import Checkpoint, Hooks
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.definition.types import Columns, columns_of, is_key_type
 from statelib.errors import StatelibError
@@ -46,7 +46,8 @@ def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     for name, state in pipeline.states.items():
         yield from check_state(name, state, columns, pipeline.key)
     functions = any(state.function is not None for state in pipeline.states.values())
-    yield from check_operator_states(pipeline.operator_states, functions)
+    yield from check_operator_states(pipeline.operator_states, functions or pipeline.hooks != Hooks())
+    yield from check_hooks(pipeline.hooks)
     yield from check_renames(pipeline.states)
     if pipeline.name in pipeline.renamed_from:
         yield Problem(("renamed_from",), f"{pipeline.name!r} is the present name")

@@ -20,10 +20,11 @@ from statelib.flows.checkpoint.snapshot import CHANGELOG, INCREMENTAL, SnapshotP
 from statelib.flows.restore_layout import RestoreLayout
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.source_position import SOURCE_POSITION, element_of
+from statelib.functions.hooks import SnapshotContext, call_hook
 from statelib.functions.interval import Applied, apply_interval
 from statelib.functions.interval import expired as without_expired
 from statelib.functions.state_function import Progress
-from statelib.model.checkpoint import EventCounts, RestoreMeasure, SubtaskReport
+from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
 from statelib.model.failure import CheckpointFailureReason, decline_note
 from statelib.model.ids import AttemptId
 from statelib.model.state import KeyCounts
@@ -102,13 +103,13 @@ def _snapshot_subtask(
     ):
         crash_point("subtask: restored")
         backend = logging_backend(work.pipeline, plan, subtask, restored)
-        operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask])
+        operator = _restored_operator(work, subtask)
         keyed, null_keys = keyed_events(work.pipeline, events)
         progress = Progress(plan.base_position.watermark_ms, plan.position.watermark_ms, plan.drains)
         written = _written_keys(plan, subtask, backend)
         applied = change(work.pipeline, written, keyed, progress, operator)
         keys = _keys(work, subtask, written)
-        _keep_position(plan, subtask, operator)
+        _finish_operator(work, subtask, operator)
         crash_point("subtask: events applied")
         make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
         with _declining(plan.attempt, subtask), closing(make(backend, operator)) as strategy:
@@ -140,6 +141,31 @@ def _snapshot_subtask(
 def task_attempt(attempt: AttemptId, task: int) -> AttemptId:
     """The attempt's id made unique for one Spark task: the last 8 digits are the task's own."""
     return AttemptId(f"{attempt[:24]}{task & 0xFFFFFFFF:08x}")
+
+
+def _restored_operator(work: Work, subtask: int) -> OperatorStateBackend:
+    plan = work.plan
+    operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask])
+    call_hook("initialize_state", work.pipeline.hooks.initialize_state, _context(plan, subtask), operator)
+    return operator
+
+
+def _finish_operator(work: Work, subtask: int, operator: OperatorStateBackend) -> None:
+    """Call the user's hook on the operator state to be snapshotted, and add how far the source is applied."""
+    call_hook("snapshot_state", work.pipeline.hooks.snapshot_state, _context(work.plan, subtask), operator)
+    _keep_position(work.plan, subtask, operator)
+
+
+def _context(plan: SnapshotPlan, subtask: int) -> SnapshotContext:
+    record = plan.record
+    return SnapshotContext(
+        checkpoint_id=record.checkpoint_id,
+        savepoint=record.kind is SnapshotKind.SAVEPOINT,
+        subtask=subtask,
+        parallelism=record.parallelism,
+        restored=record.base is not None,
+        watermark_ms=plan.position.watermark_ms,
+    )
 
 
 @contextmanager
