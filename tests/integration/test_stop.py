@@ -1,16 +1,18 @@
 """Stop with savepoint, and drain: what fires, what the savepoint holds, and what goes on afterwards."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shop_cli import said
 from test_windows_flow import BACKENDS, FIRST, HOUR, counts, deployment, passes, run_day
 from worlds import day, publish_here
 
 from statelib.errors import InvalidRequestError
 from statelib.flows import lifecycle
 from statelib.flows.checkpoint.steps import abort, begin, check, register
-from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.restore.steps import RestorePlan, apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
@@ -78,6 +80,24 @@ def test_what_is_restored_goes_on_where_the_savepoint_ended(tmp_path: Path) -> N
         publish_here(here, pipeline, checkpoint_id, passes(("a", "N", 23.2), ("a", "N", 40)))
         found = resolve(here, register(here, pipeline, checkpoint_id).directory)
         assert counts(found, "hourly") == {("a", 23, 24): of_the_evening, ("a", 40, 41): 1}
+
+
+def test_the_plan_of_a_restore_says_that_the_savepoint_is_drained(tmp_path: Path) -> None:
+    here = deployment(tmp_path, "rocksdb", "incremental")
+    pipeline = here.pipeline("toll")
+    run_day(here, 1, passes(("a", "N", 23.1)))
+    sentence = "later events of these windows begin them again, empty"
+    for mode in (StopMode.SUSPEND, StopMode.DRAIN):
+        number, drained = stop(here, mode), mode is StopMode.DRAIN
+        finish(here, number)
+        for snapshot in (str(number), resolve(here, f"toll/{number}").directory):
+            plan = plan_restore(here, pipeline, snapshot, None, ClaimMode.NO_CLAIM)
+            assert (RestorePlan.from_json(plan.to_json()).drained, sentence in plan.describe()) == (drained, drained)
+        printed = " ".join(said(here, "restore", "toll", str(number), "--dry-run").split())
+        assert (sentence in printed) is drained
+        as_json = json.loads(said(here, "restore", "toll", str(number), "--dry-run", "--json"))
+        assert as_json["plan"]["drained"] is drained
+        lifecycle.resume(here, "toll", "test")
 
 
 def test_a_failed_stop_lets_the_pipeline_go_on(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import intervals
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
 from statelib.flows.observe import restored, telling_aborted
-from statelib.flows.restore.steps import RestorePlan, apply_restore, holding_source, plan_restore
+from statelib.flows.restore.steps import AFTER_DRAINING, RestorePlan, apply_restore, holding_source, plan_restore
 from statelib.flows.views.inspection import parse_checkpoint, verify_at
 from statelib.flows.wiring import Deployment, deployment, telemetry
 from statelib.model.amounts import amount
@@ -145,6 +145,8 @@ def _print_plan(plan: RestorePlan) -> None:
         ("aborts", ", ".join(f"{plan.pipeline}/{n}, which is under way" for n in plan.aborts) or "nothing"),
     ):
         line(f"{field:<12} {value}")
+    if plan.drained:
+        line(f"{'drained':<12} {AFTER_DRAINING}")
     for label, texts in (("state", plan.states), ("not restored", plan.non_restored)):
         for text in texts:
             line(f"{label:<12} {text.removeprefix('state ')}")

@@ -49,6 +49,12 @@ HOLD_MS = 24 * 3_600_000
 """How long a restore that never came to its end keeps its source from being let go of."""
 
 
+AFTER_DRAINING = (
+    "its event-time timers have fired and its windows are closed; later events of these windows begin them again, empty"
+)
+"""What a restore of a drained savepoint means for the intervals that follow it."""
+
+
 @dataclass(frozen=True)
 class RestorePlan:
     """A dry run of a restore. ``checkpoint_id`` is None where ``directory`` is not in the catalog.
@@ -59,7 +65,7 @@ class RestorePlan:
     ``non_restored``: state of the snapshot that is left out, because that was allowed.
     ``estimate_ms``: how long the slowest subtask reads if it is as fast as the restore before checkpoint
     ``estimated_from`` was, the newest that was measured; None if none was. ``keys``: distinct ones, None where they are
-    not known."""
+    not known. ``drained``: see :data:`AFTER_DRAINING`."""
 
     pipeline: str
     checkpoint_id: int | None
@@ -78,6 +84,7 @@ class RestorePlan:
     estimate_ms: int | None = None
     estimated_from: int | None = None
     keys: int | None = None
+    drained: bool = False
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -109,6 +116,8 @@ class RestorePlan:
             f"- leaves behind: {', '.join(map(str, self.abandoned)) or 'nothing'}",
             f"- aborts, because it is under way: {', '.join(map(str, self.aborts)) or 'nothing'}",
         ]
+        if self.drained:
+            lines.append(f"- **drained**: {AFTER_DRAINING}")
         lines += [f"- {as_markdown(line)}" for line in self.states]
         lines += [f"- **not restored**: {as_markdown(line)}" for line in self.non_restored]
         return "\n".join(lines + [f"- {as_markdown(str(line))}" for line in self.reads])
@@ -189,6 +198,7 @@ def plan_restore(
         non_restored=source.non_restored(),
         estimate_ms=throughput.slowest_ms(read.size_bytes for read in reads) if throughput else None,
         estimated_from=throughput.checkpoint_id if throughput else None,
+        drained=manifest is not None and manifest.drained,
     )
 
 
