@@ -111,6 +111,21 @@ def test_every_row_is_answered_and_every_link_leads_somewhere() -> None:
 
 
 TEST = r"\[`test_one_strategy_takes_many_snapshots`\]\([^)]+\)"
+
+
+def test_names_on_the_other_pages_are_defined() -> None:
+    lost = {}
+    for page in sorted(PAGE.parent.glob("*.md")):
+        lost[page.name] = [
+            f"{name} is not defined in {place}"
+            for name, place in NAMED.findall(page.read_text())
+            if not (page.parent / place).is_file() or name not in definitions((page.parent / place).resolve())
+        ]
+    lost.pop(PAGE.name)
+    assert {page: names for page, names in lost.items() if names} == {}
+    assert "protocol.md" in lost
+
+
 BREAKS = {
     "a row is missing": (r"^\| R2 \|.*\n", "", "row R2 is not there once"),
     "a row is there twice": (r"^(\| R2 \|.*\n)", r"\1\1", "row R2 is not there once"),

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from statelib.errors import RetryableError
 from statelib.snapshots.uploads import Uploads
 from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.views import CheckpointedStateScope, CheckpointOutputStream, CheckpointStreamFactory
 from statelib.testing.checkpoint_chain import CheckpointChain
-from statelib.testing.faulty_streams import FaultyStreams
+from statelib.testing.faulty_streams import FaultyStreams, undisturbed
 
 PATIENCE_S = 60.0
 """How long a test waits for what must happen, before it fails."""
@@ -38,3 +40,33 @@ def test_a_file_that_is_being_finished_when_the_snapshot_fails_is_removed(tmp_pa
         fail(Uploads(FaultyStreams(chain.streams(1), before), CloseableRegistry()), thread)
     assert finishing.is_set()
     assert chain.files() == set()
+
+
+class CountedClosings(FaultyStreams):
+    """Streams of which it is known how often each was closed without asking for its handle."""
+
+    def __init__(self, streams: CheckpointStreamFactory) -> None:
+        super().__init__(streams, undisturbed)
+        self.closings = 0
+
+    def create_stream(self, scope: CheckpointedStateScope) -> CheckpointOutputStream:
+        stream = super().create_stream(scope)
+        close = stream.close
+
+        def counted() -> None:
+            self.closings += 1
+            close()
+
+        stream.close = counted  # type: ignore[method-assign]
+        return stream
+
+
+def test_a_stream_that_is_finished_has_left_the_registry(tmp_path: Path) -> None:
+    """Requirement R104: what is cancelled later does not reach it."""
+    streams = CountedClosings(CheckpointChain(tmp_path).streams(1))
+    with Uploads(streams, CloseableRegistry()) as uploads:
+        uploads.write(lambda stream: stream.write(b"x" * 5000))
+        uploads.stop()
+        assert streams.closings == 0
+        with pytest.raises(RetryableError, match="cancelled"):
+            uploads.complete()
