@@ -1,4 +1,4 @@
-"""What a checkpoint is: Flink's metadata, and statelib's manifest of how it came about."""
+"""The parts of a checkpoint: Flink's metadata, and statelib's manifest, which records how it was made."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,16 +10,20 @@ from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics
 
 
 class SnapshotKind(StrEnum):
+    """The two kinds of snapshot. Retention deletes checkpoints; only the user deletes savepoints."""
+
     CHECKPOINT = "CHECKPOINT"
     SAVEPOINT = "SAVEPOINT"
 
 
 @dataclass(frozen=True)
 class OperatorSubtaskState:
-    """State of one subtask; all None = the subtask has no state. ``keyed`` and ``operator`` are
-    Flink's managed state; the raw ones, ``finished`` and ``channel_handles`` (how many handles of
-    in-flight buffers there were, of ``channel_bytes``, in ``channel_streams``; statelib does not keep them) occur in
-    Flink's files only."""
+    """The state of one subtask. All fields None: the subtask has no state.
+
+    ``keyed`` and ``operator`` are Flink's managed state. The other fields occur only in files that Flink wrote:
+    ``raw_keyed``, ``raw_operator``, ``finished``, and the in-flight buffers, which statelib does not keep:
+    ``channel_handles`` is the number of their handles, ``channel_bytes`` their size in bytes, ``channel_streams``
+    the streams that hold them."""
 
     keyed: KeyedStateHandle | None = None
     operator: OperatorStreamStateHandle | None = None
@@ -33,11 +37,11 @@ class OperatorSubtaskState:
 
 @dataclass(frozen=True)
 class OperatorState:
-    """State of one operator. ``subtasks`` maps index to state; missing index = no state.
+    """The state of one operator. ``subtasks`` holds (index, state); a subtask without state has no pair.
 
-    ``operator_id`` is 16 bytes, Murmur3-128 of the uid. ``name`` and ``uid`` are only stored
-    by metadata version 5 and later; '' where unknown. ``finished``: all of its subtasks were
-    done before the checkpoint. ``coordinator``: state of Flink's source coordinator, opaque."""
+    ``operator_id`` is 16 bytes, the Murmur3-128 hash of the uid. ``name`` and ``uid`` are only stored
+    by metadata version 5 and later; '' if they are not stored. ``finished``: all subtasks of the operator were
+    done before the checkpoint. ``coordinator``: the state of Flink's source coordinator, as uninterpreted bytes."""
 
     operator_id: bytes
     parallelism: int
@@ -51,8 +55,8 @@ class OperatorState:
 
 @dataclass(frozen=True)
 class CheckpointMetadata:
-    """The content of Flink's ``_metadata`` file. ``properties``: Flink's own of the checkpoint, a Java object that
-    versions 4 and later end with."""
+    """The content of Flink's ``_metadata`` file. ``properties``: Flink's ``CheckpointProperties``, a serialized Java
+    object at the end of versions 4 and later."""
 
     checkpoint_id: int
     operators: tuple[OperatorState, ...]
@@ -62,7 +66,7 @@ class CheckpointMetadata:
 
 @dataclass(frozen=True)
 class DataInterval:
-    """Half-open interval of event time [start_ms, end_ms), epoch milliseconds UTC."""
+    """The half-open interval of event time [start_ms, end_ms), in epoch milliseconds UTC."""
 
     start_ms: int
     end_ms: int
@@ -70,9 +74,9 @@ class DataInterval:
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """How far the source has been applied: the operator state that makes re-runs harmless.
+    """The position up to which the source has been applied. Because of it a repeated run changes nothing.
 
-    ``interval`` is the last applied one; None before the first."""
+    ``interval`` is the last applied interval; None before the first. ``watermark_ms``: epoch milliseconds."""
 
     interval: DataInterval | None
     watermark_ms: int
@@ -80,7 +84,7 @@ class SourcePosition:
 
 @dataclass(frozen=True)
 class SegmentRecord:
-    """A piece of a file that holds many, and what its bytes must be, as of a :class:`FileRecord`."""
+    """The place, size and checksums of one segment of a file that holds several. Fields as in :class:`FileRecord`."""
 
     start: int
     size_bytes: int
@@ -90,10 +94,10 @@ class SegmentRecord:
 
 @dataclass(frozen=True)
 class FileRecord:
-    """A file of a checkpoint and what its bytes must be. ``path`` as in the handle: relative to
-    the directory of ``_metadata``, or absolute. ``crc32c`` and ``xxh3`` (XXH3-64) are of the whole
-    file; the first statelib wrote no ``xxh3``. ``segments``: the pieces that this checkpoint refers
-    to; empty where it refers to the whole file."""
+    """The path, size and checksums of one file of a checkpoint. ``path`` is the same as in the handle: relative to
+    the directory of ``_metadata``, or absolute. ``crc32c`` and ``xxh3`` (XXH3-64) are checksums of the whole
+    file; the first versions of statelib wrote no ``xxh3``. ``segments``: the segments that this checkpoint refers
+    to; empty if it refers to the whole file."""
 
     path: str
     size_bytes: int
@@ -104,22 +108,23 @@ class FileRecord:
     segments: tuple[SegmentRecord, ...] = ()
 
     def identities(self) -> dict[str, tuple[int, int, int | None]]:
-        """Of the file and of each segment: key -> (size in bytes, crc32c, xxh3 where it was kept)."""
+        """Return (size in bytes, crc32c, xxh3 or None) of the file and of each segment, by checksum key."""
         pieces = {
             segment_key(self.path, s.start, s.size_bytes): (s.size_bytes, s.crc32c, s.xxh3) for s in self.segments
         }
         return {self.path: (self.size_bytes, self.crc32c, self.xxh3), **pieces}
 
     def checksums(self) -> dict[str, tuple[int, int]]:
-        """The same without xxh3: what the bytes are verified with when they are read."""
+        """Return (size in bytes, crc32c) of the file and of each segment, by checksum key. A reader verifies the bytes
+        with them."""
         return {key: (size_bytes, crc32c) for key, (size_bytes, crc32c, _) in self.identities().items()}
 
 
 @dataclass(frozen=True)
 class EventCounts:
-    """Events of the interval: ``read`` by Spark's source = ``applied`` + ``null_key`` (dropped by
-    the pipeline's ``on_null_key: drop``). ``late``: (state, events) of each state with windows, how many of
-    those applied came too late for all of their windows in it."""
+    """The numbers of events of the interval. ``read`` by Spark's source = ``applied`` + ``null_key`` (dropped by
+    the pipeline's ``on_null_key: drop``). ``late``: per state with windows, (state, number of applied events that came
+    too late for all of their windows in that state)."""
 
     read: int
     applied: int
@@ -129,7 +134,7 @@ class EventCounts:
 
 @dataclass(frozen=True)
 class RestoreMeasure:
-    """How much one subtask read to restore its key groups before the snapshot, and how long that took."""
+    """The bytes that one subtask read to restore its key groups before the snapshot, and the time it took."""
 
     size_bytes: int
     restore_ms: int
@@ -140,12 +145,12 @@ NO_ATTEMPT = AttemptId("")
 
 @dataclass(frozen=True)
 class SubtaskReport:
-    """What one subtask acknowledges: its state, the files of it, and the proof of its work.
+    """The acknowledgement of one subtask: its state handles, files, statistics and measurements.
 
-    ``keyed`` is None for the EMPTY result. ``files``: those that were written and those of earlier
-    checkpoints that are referred to again. ``statistics`` are in the schema's state order.
-    ``uploaded_bytes``: written for this checkpoint, into files and inline.
-    Small and picklable: it travels as a Spark task result."""
+    ``keyed`` is None if the subtask has no keyed state. ``files``: the files that were written, and the files of
+    earlier checkpoints that are referred to again. ``statistics`` are in the schema's state order.
+    ``uploaded_bytes``: bytes written for this checkpoint, into files and inline.
+    The report is small and picklable, because it is sent as the result of a Spark task."""
 
     subtask: int
     key_group_range: KeyGroupRange
@@ -154,34 +159,36 @@ class SubtaskReport:
     statistics: tuple[StateStatistics, ...] = field(repr=False)
     events: EventCounts
     restored_from: str
-    """``empty``, ``local`` (copies on the worker's own disk), ``remote``, ``mixed``."""
+    """One of ``empty``, ``local`` (copies on the worker's own disk), ``remote``, ``mixed``."""
     sync_ms: int
     async_ms: int
     uploaded_bytes: int = 0
     attempt: AttemptId = NO_ATTEMPT
-    """Of the task that reports; '' if it writes nothing. Two tries at one subtask have two."""
+    """The attempt of the task that reports; '' if it writes nothing. Each try of a subtask has its own attempt."""
 
     def wrote(self, file: FileRecord) -> bool:
-        """Whether a file was written by this very attempt: its name says so."""
+        """Return whether this attempt wrote the file. The name of a file begins with its attempt."""
         return bool(self.attempt) and file.path.rpartition("/")[2].startswith(f"{self.attempt}-")
 
     operator: OperatorStreamStateHandle | None = None
-    """Operator state; None where none is registered."""
+    """Operator state; None if no operator state is registered."""
     restored: RestoreMeasure | None = None
-    """None where there was nothing to restore."""
+    """None if there was nothing to restore."""
     upload_ms: int = 0
-    """Of ``async_ms``: how long at least one stream waited on storage."""
+    """The part of ``async_ms`` during which at least one stream waited for storage."""
     keys_changed: int | None = None
-    """Distinct keys that events or timers of the interval wrote; None: not counted."""
+    """Number of distinct keys that events or timers of the interval wrote; None if not counted."""
     keys: KeyCounts | None = field(default=None, repr=False)
-    """Distinct keys that have state now; None: not known, because those of the base are not."""
+    """Number of distinct keys that have state after the interval, per key group; None if the base has no such count."""
 
 
 @dataclass(frozen=True)
 class SnapshotMeasure:
-    """What taking a checkpoint cost. ``sync_ms``, ``async_ms``, ``upload_ms``: of the slowest subtask, the last one
-    the part of the asynchronous time that storage took. ``uploaded_bytes``: written for this checkpoint.
-    ``keys_changed``: distinct keys that the interval's events or timers wrote. None: not recorded."""
+    """The time and bytes that taking a checkpoint took. Fields that were not recorded are None.
+
+    ``sync_ms``, ``async_ms`` and ``upload_ms`` are the values of the slowest subtask; ``upload_ms`` is the part of the
+    asynchronous time that was spent waiting for storage. ``uploaded_bytes``: bytes written for this checkpoint.
+    ``keys_changed``: number of distinct keys that events or timers of the interval wrote."""
 
     sync_ms: int
     async_ms: int
@@ -192,7 +199,7 @@ class SnapshotMeasure:
 
 @dataclass(frozen=True)
 class Origin:
-    """A checkpoint of another pipeline that a fork began with, and whose files it may still refer to."""
+    """The checkpoint of another pipeline that a fork began with. The fork may still refer to files of it."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -200,17 +207,19 @@ class Origin:
 
 @dataclass(frozen=True)
 class CheckpointManifest:
-    """statelib's own part of ``_metadata``, behind Flink's bytes: with it the catalog can be
-    rebuilt and every byte and key verified. ``statistics`` cover the whole key-group range,
-    in the schema's state order. ``generation`` counts the restores of the pipeline. ``files``: all
-    that the checkpoint needs, those of earlier ones included; ``uploaded_bytes``: of state that was
-    written for this one (None: not recorded). ``origins``: of a fork, and of what it is a fork of, as long as it
-    needs files of theirs. ``restored_from`` and ``restores``: as in the reports, by subtask (empty: not recorded).
-    ``uid``: of the operator that holds the state ('' : not recorded). ``upload_ms`` and ``keys_changed``: as in
-    :class:`SnapshotMeasure`. ``drained``: event time went to its end before the snapshot, so that all event-time timers
-    have fired and all windows are closed; ``position`` is still that of the base. ``keys``: distinct keys that have
-    state, of the whole key-group range (None: not known, as in manifests of older versions and in what was built on
-    them without reading all of it)."""
+    """statelib's own part of ``_metadata``, stored after Flink's bytes. It is enough to rebuild the catalog and to
+    verify every byte and key.
+
+    ``generation``: number of restores of the pipeline so far. ``files``: all files that the checkpoint needs,
+    including files of earlier checkpoints. ``statistics``: one element per state, in the schema's order, each for the
+    whole key-group range. ``uploaded_bytes``: bytes of state written for this checkpoint (None: not recorded).
+    ``origins``: of a fork, the checkpoints of other pipelines whose files it still needs. ``restored_from`` and
+    ``restores``: from the reports, one element per subtask (empty: not recorded). ``uid``: uid of the operator that
+    holds the state ('': not recorded). ``sync_ms``, ``async_ms``, ``upload_ms`` and ``keys_changed``: see
+    :class:`SnapshotMeasure`. ``drained``: event time went to its end before the snapshot, so that all event-time
+    timers have fired and all windows are closed; ``position`` is still that of the base. ``keys``: number of distinct
+    keys that have state, per key group of the whole range (None: not counted, as in manifests of older versions and in
+    checkpoints built on them without reading all state)."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -240,13 +249,15 @@ class CheckpointManifest:
 
     @property
     def entries(self) -> int:
-        """How many entries all states have together."""
+        """Number of entries of all states together."""
         return sum(statistics.total_entries for statistics in self.statistics)
 
     @property
     def total_keys(self) -> int | None:
+        """Number of distinct keys that have state; None if not counted."""
         return None if self.keys is None else self.keys.total
 
     @property
     def measured(self) -> SnapshotMeasure:
+        """The time and bytes that taking this checkpoint took."""
         return SnapshotMeasure(self.sync_ms, self.async_ms, self.upload_ms, self.uploaded_bytes, self.keys_changed)

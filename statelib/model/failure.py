@@ -1,4 +1,4 @@
-"""Why a checkpoint did not complete: Flink's names, and what follows from each, as data.
+"""The reasons why a checkpoint did not complete, under Flink's names, and the consequences of each, as a table.
 
 Source: CheckpointFailureReason and CheckpointFailureManager of Flink.
 """
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class CheckpointFailureReason(StrEnum):
-    """The names are stored in the catalog: append-only."""
+    """The reason why a checkpoint did not complete. The names are stored in the catalog: add new ones, change none."""
 
     PERIODIC_SCHEDULER_SHUTDOWN = "PERIODIC_SCHEDULER_SHUTDOWN"
     IO_EXCEPTION = "IO_EXCEPTION"
@@ -24,21 +24,24 @@ class CheckpointFailureReason(StrEnum):
 
     @property
     def message(self) -> str:
+        """The reason as a sentence part for people."""
         return FAILURES[self].message
 
     @property
     def pre_flight(self) -> bool:
-        """Whether it happens before any task hears of the checkpoint: such a one has no row."""
+        """Whether the failure happens before the checkpoint begins. The catalog has no row of such a checkpoint."""
         return FAILURES[self].pre_flight
 
     @property
     def counts(self) -> bool:
-        """Whether ``checkpoint.tolerable_failures`` counts it."""
+        """Whether ``checkpoint.tolerable_failures`` counts failures with this reason."""
         return FAILURES[self].counts
 
 
 @dataclass(frozen=True)
 class Failure:
+    """One row of the table :data:`FAILURES`; the fields are those of :class:`CheckpointFailureReason`."""
+
     message: str
     pre_flight: bool
     counts: bool
@@ -46,7 +49,7 @@ class Failure:
 
 _R = CheckpointFailureReason
 FAILURES: dict[CheckpointFailureReason, Failure] = {
-    _R.PERIODIC_SCHEDULER_SHUTDOWN: Failure("the pipeline was told to begin no checkpoints", True, False),
+    _R.PERIODIC_SCHEDULER_SHUTDOWN: Failure("the pipeline is stopped and begins no checkpoints", True, False),
     _R.IO_EXCEPTION: Failure("the storage could not take a new checkpoint", True, True),
     _R.CHECKPOINT_ASYNC_EXCEPTION: Failure("a subtask could not write its state", False, True),
     _R.CHECKPOINT_EXPIRED: Failure("it was not complete before its deadline", False, True),
@@ -54,28 +57,30 @@ FAILURES: dict[CheckpointFailureReason, Failure] = {
     _R.CHECKPOINT_DECLINED: Failure("a subtask declined it", False, True),
     _R.CHECKPOINT_COORDINATOR_SHUTDOWN: Failure("its run, or its pipeline, was cancelled", False, False),
     _R.CHECKPOINT_COORDINATOR_SUSPEND: Failure("the pipeline was restored while it was pending", False, False),
-    # Flink leaves it to the job's restart strategy. When Airflow has given up restarting, nobody else counts it.
+    # In Flink the job's restart strategy counts task failures. Here a task has failed when Airflow retries it no more.
     _R.TASK_FAILURE: Failure("a task of its run failed", False, True),
     _R.FINALIZE_CHECKPOINT_FAILURE: Failure("its parts could not be made one complete checkpoint", False, True),
 }
 
 
 def decline_note(attempt: str, subtask: int, reason: CheckpointFailureReason, error: BaseException) -> str:
-    """Return one line that a subtask adds to its error: all that reaches a Spark driver is the error's text. The
-    attempt is what no text of a user's function can hold."""
-    told = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"statelib {attempt}: subtask {subtask} declined the checkpoint, {reason}: {told[:500]}"
+    """Return the line that a subtask adds to its error, with the reason and the error. Only the text of an error
+    reaches the Spark driver. The line holds the attempt, so that an error text of a user's function cannot be
+    mistaken for it."""
+    error_text = " ".join(f"{type(error).__name__}: {error}".split())
+    return f"statelib {attempt}: subtask {subtask} declined the checkpoint, {reason}: {error_text[:500]}"
 
 
 def failure_in(error: BaseException, attempt: str) -> tuple[CheckpointFailureReason, str]:
-    """Return why an attempt failed, from the error that its driver saw: what a subtask declined it for, else that a
-    task failed."""
+    """Return (reason, text) of a failed attempt from the error that the Spark driver received: the reason of the
+    subtask that declined the checkpoint (see :func:`decline_note`), else TASK_FAILURE."""
     text = str(error)
-    found = re.search(rf"statelib {attempt}: (subtask \d+ declined the checkpoint, ([A-Z_]+): .*)", text)
-    if found is not None and found[2] in CheckpointFailureReason.__members__:
-        return CheckpointFailureReason(found[2]), found[1]
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    return CheckpointFailureReason.TASK_FAILURE, f"{type(error).__name__}: {first[:500]}"
+    note = re.search(rf"statelib {attempt}: (subtask \d+ declined the checkpoint, ([A-Z_]+): .*)", text)
+    if note is not None and note[2] in CheckpointFailureReason.__members__:
+        return CheckpointFailureReason(note[2]), note[1]
+    first_line = next((line for line in text.splitlines() if line.strip()), "")
+    return CheckpointFailureReason.TASK_FAILURE, f"{type(error).__name__}: {first_line[:500]}"
 
 
 COUNTED = tuple(reason for reason in CheckpointFailureReason if reason.counts)
+"""The reasons that ``checkpoint.tolerable_failures`` counts."""

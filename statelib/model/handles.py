@@ -1,4 +1,4 @@
-"""State handles: values that say where state lies and what reads it. They never do I/O.
+"""State handles: values that describe where state is stored and in which format. They do no I/O.
 
 Source: flink-formats.md sections 4.3 to 4.5; the class names are Flink's.
 """
@@ -11,7 +11,7 @@ from statelib.model.key_groups import KeyGroupRange
 
 @dataclass(frozen=True)
 class ByteStreamStateHandle:
-    """State small enough to live inside ``_metadata`` itself (tag 1)."""
+    """A stream of bytes stored inside ``_metadata`` itself, for small state (tag 1)."""
 
     name: str
     data: bytes = field(repr=False)
@@ -23,7 +23,7 @@ class ByteStreamStateHandle:
 
 @dataclass(frozen=True)
 class FileStateHandle:
-    """A file by absolute URI (tag 2)."""
+    """A whole file, named by its absolute URI (tag 2)."""
 
     path: str
     size_bytes: int
@@ -31,14 +31,14 @@ class FileStateHandle:
 
 @dataclass(frozen=True)
 class RelativeFileStateHandle:
-    """A file by its path relative to the directory that holds ``_metadata`` (tag 6)."""
+    """A whole file, named by its path relative to the directory that holds ``_metadata`` (tag 6)."""
 
     path: str
     size_bytes: int
 
 
 class SegmentScope(IntEnum):
-    """With whom a segment is shared, by Flink's number."""
+    """The scope in which a segment is shared; the numbers are Flink's."""
 
     EXCLUSIVE = 0
     SHARED = 1
@@ -46,8 +46,8 @@ class SegmentScope(IntEnum):
 
 @dataclass(frozen=True)
 class SegmentFileStateHandle:
-    """A piece of a file that holds many (tag 15, Flink 1.20 and later): ``size_bytes`` at ``start`` of
-    ``path``, an absolute URI. ``logical_id`` is only an identity."""
+    """A segment of a file that holds several (tag 15, Flink 1.20 and later): the ``size_bytes`` bytes from offset
+    ``start`` of the file ``path``, an absolute URI. ``logical_id`` only identifies the segment."""
 
     path: str
     start: int
@@ -58,13 +58,13 @@ class SegmentFileStateHandle:
 
 @dataclass(frozen=True)
 class ChangeFileStateHandle(FileStateHandle):
-    """A file of a change log that Flink wrote. ``size_bytes`` is what it holds behind its first byte, decompressed;
-    how large the file itself is, nothing says: :attr:`most_bytes` at most."""
+    """A file of a change log that Flink wrote. ``size_bytes`` is the decompressed size of the content after the first
+    byte. The size of the file itself is not stored; it is at most :attr:`most_bytes`."""
 
     @property
     def most_bytes(self) -> int:
-        """Uncompressed it has one byte more; Snappy's framing adds 10 bytes, and 8 to each set of changes, which has
-        12 or more of its own."""
+        """Upper bound of the size of the file in bytes. An uncompressed file has one byte more than its content.
+        Snappy's framing adds 10 bytes, and 8 bytes per change set, which itself has at least 12 bytes."""
         return 2 * self.size_bytes + 11
 
 
@@ -74,7 +74,7 @@ StreamStateHandle = ByteStreamStateHandle | FilePart
 
 @dataclass(frozen=True)
 class KeyGroupsStateHandle:
-    """Heap stream (tags 3 and 12): one offset a key group, always set."""
+    """A stream of the heap backend (tags 3 and 12). ``offsets``: one per key group, never 0."""
 
     key_group_range: KeyGroupRange
     offsets: tuple[int, ...] = field(repr=False)
@@ -84,9 +84,9 @@ class KeyGroupsStateHandle:
 
 @dataclass(frozen=True)
 class KeyGroupsSavepointStateHandle:
-    """Canonical stream (tag 7): one offset a key group, 0 = that key group has no entry.
+    """A stream in the canonical savepoint format (tag 7). ``offsets``: one per key group, 0 = it has no entries.
 
-    The type itself is the marker that routes a restore to the canonical reader.
+    A restore chooses the canonical reader by this type.
     """
 
     key_group_range: KeyGroupRange
@@ -96,8 +96,8 @@ class KeyGroupsSavepointStateHandle:
 
 @dataclass(frozen=True)
 class IncrementalRemoteKeyedStateHandle:
-    """Files of a RocksDB directory (tag 11): ``shared`` and ``private`` map RocksDB's own file
-    names to where the bytes lie; ``meta`` is the stream with the keyed header."""
+    """The files of a RocksDB directory (tag 11). ``shared`` and ``private``: (RocksDB's file name, stream that holds
+    the bytes). ``meta``: the stream with the header of the keyed state."""
 
     checkpoint_id: int
     backend_uid: str
@@ -114,8 +114,8 @@ MaterializedStateHandle = KeyGroupsStateHandle | KeyGroupsSavepointStateHandle |
 
 @dataclass(frozen=True)
 class ChangelogStateHandleStreamImpl:
-    """A part of a change log in streams (tags 10 and 13). ``segments``: (stream, offset of its change set);
-    the offset counts the bytes behind the stream's first one, decompressed. ``size_bytes``: of those sets."""
+    """A part of a change log, stored in streams (tags 10 and 13). ``segments``: (stream, offset of its change set);
+    the offset counts decompressed bytes after the stream's first byte. ``size_bytes``: size of those change sets."""
 
     key_group_range: KeyGroupRange
     segments: tuple[tuple[StreamStateHandle, int], ...]
@@ -127,7 +127,8 @@ class ChangelogStateHandleStreamImpl:
 
 @dataclass(frozen=True)
 class InMemoryChangelogStateHandle:
-    """A part of a change log inside ``_metadata`` (tag 9). ``changes``: (key group or -1, bytes) in order."""
+    """A part of a change log, stored inside ``_metadata`` (tag 9). ``changes``: (key group or -1, bytes), oldest
+    first."""
 
     key_group_range: KeyGroupRange
     start: int
@@ -141,8 +142,8 @@ ChangelogStateHandle = ChangelogStateHandleStreamImpl | InMemoryChangelogStateHa
 
 @dataclass(frozen=True)
 class ChangelogStateBackendHandleImpl:
-    """Materialised state and the log of what changed since (tags 8 and 14), to be applied in this order.
-    ``materialization_id`` counts the materialisations."""
+    """Materialised state and the log of the changes since then (tags 8 and 14). A restore first reads
+    ``materialized``, then applies ``log``. ``materialization_id`` counts the materialisations."""
 
     key_group_range: KeyGroupRange
     checkpointed_size_bytes: int
@@ -158,15 +159,15 @@ KeyedStateHandle = MaterializedStateHandle | ChangelogStateBackendHandleImpl
 
 @dataclass(frozen=True)
 class OperatorStreamStateHandle:
-    """Operator state (tag 4). ``states``: (name, mode, offsets), mode 0 SPLIT_DISTRIBUTE,
-    1 UNION, 2 BROADCAST; the offsets are absolute in ``stream``."""
+    """The operator state of one subtask (tag 4). ``states``: (name, mode, offsets); mode 0 is SPLIT_DISTRIBUTE,
+    1 UNION, 2 BROADCAST; the offsets count bytes from the beginning of ``stream``."""
 
     states: tuple[tuple[str, int, tuple[int, ...]], ...]
     stream: StreamStateHandle
 
 
 def stream_handles(handle: KeyedStateHandle | OperatorStreamStateHandle) -> tuple[StreamStateHandle, ...]:
-    """Every stream that a handle refers to, in the order a reader needs them."""
+    """Return every stream that a handle refers to, in the order in which a reader needs them."""
     if isinstance(handle, IncrementalRemoteKeyedStateHandle):
         return (handle.meta, *(h for _, h in handle.shared), *(h for _, h in handle.private))
     if isinstance(handle, ChangelogStateBackendHandleImpl):
@@ -175,23 +176,24 @@ def stream_handles(handle: KeyedStateHandle | OperatorStreamStateHandle) -> tupl
 
 
 def checksum_key(handle: FilePart) -> str:
-    """What checksums of its bytes are kept under: a file's path; of a segment also where it lies in the file."""
+    """Return the key of a file or segment in a table of checksums: the path of a file, :func:`segment_key` of a
+    segment."""
     if isinstance(handle, SegmentFileStateHandle):
         return segment_key(handle.path, handle.start, handle.size_bytes)
     return handle.path
 
 
 def segment_key(path: str, start: int, size_bytes: int) -> str:
-    """The key of a segment; no file of statelib's has such a name."""
+    """Return the key of a segment in a table of checksums. No file that statelib writes has such a name."""
     return f"{path}@{start}+{size_bytes}"
 
 
 def log_streams(handle: ChangelogStateBackendHandleImpl) -> tuple[StreamStateHandle, ...]:
-    """The streams of the log, oldest first."""
+    """Return the streams of the log, oldest first."""
     parts = [part for part in handle.log if isinstance(part, ChangelogStateHandleStreamImpl)]
     return tuple(stream for part in parts for stream, _ in part.segments)
 
 
 def materialized_parts(handle: KeyedStateHandle) -> tuple[MaterializedStateHandle, ...]:
-    """The handle without a log that may lie over it."""
+    """Return the handles of the materialised state: without the change log, if the handle has one."""
     return handle.materialized if isinstance(handle, ChangelogStateBackendHandleImpl) else (handle,)

@@ -1,4 +1,4 @@
-"""Identifiers: plain values with names, so that one cannot be handed in for another."""
+"""Identifiers: plain values with types of their own, so that mypy finds where one is passed for another."""
 
 import re
 from typing import NewType
@@ -7,20 +7,22 @@ from statelib.errors import InvalidRequestError
 
 PipelineName = NewType("PipelineName", str)
 CheckpointId = NewType("CheckpointId", int)
-"""Grows by one a pipeline and is never reused, aborted checkpoints included."""
+"""The number of a checkpoint: per pipeline one more than the last. No number is reused, not even after an abort."""
 Epoch = NewType("Epoch", int)
-"""Fencing token of a coordinator: only grows; a smaller one may change nothing."""
+"""The fencing token of a coordinator. It only grows; a coordinator with a smaller epoch may change nothing."""
 AttemptId = NewType("AttemptId", str)
-"""32 lower-case hex digits, new for every try at writing a checkpoint; part of every file name."""
+"""The id of one try at writing a checkpoint: 32 lower-case hex digits. The name of each file that the try writes
+begins with it."""
 
 MAX_NUMBER = 2**53 - 1
-"""The largest id, epoch and generation: what every reader of JSON keeps exactly. No pipeline gets there by itself."""
+"""The largest id, epoch and generation: the largest integer that every JSON reader keeps exactly. No pipeline reaches
+it by itself."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
 
 def pipeline_name(text: str) -> PipelineName:
-    """Check a pipeline's name: it becomes part of paths, DAG ids and SQL rows.
+    """Return the text as a pipeline name after checking it. The name becomes part of paths, DAG ids and SQL rows.
 
     Raises InvalidRequestError (kind ``bad-name``) unless it matches
     ``[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`` and holds no ``..``.
@@ -34,9 +36,10 @@ def pipeline_name(text: str) -> PipelineName:
 
 
 def issued_number(value: int, pipeline: PipelineName, what: str) -> int:
-    """Return an id, epoch or generation that is about to be given out.
+    """Return ``value``, a new id, epoch or generation, after checking that it can be stored.
 
-    Raises InvalidRequestError (``numbers-exhausted``): what is written with a larger one could not be read."""
+    Raises InvalidRequestError (``numbers-exhausted``) above :data:`MAX_NUMBER`: a file with a larger number could not
+    be read."""
     if value > MAX_NUMBER:
         raise InvalidRequestError(
             f"pipeline {pipeline} would get the {what} {value}: expected at most {MAX_NUMBER}",
@@ -47,5 +50,5 @@ def issued_number(value: int, pipeline: PipelineName, what: str) -> int:
 
 
 def is_pipeline_name(text: str) -> bool:
-    """Whether a pipeline may have that name."""
+    """Return whether the text is allowed as a pipeline's name."""
     return _NAME.fullmatch(text) is not None and ".." not in text

@@ -1,4 +1,4 @@
-"""Key groups: the unit by which keyed state is spread over subtasks and moved between them.
+"""Key groups: the units in which keyed state is distributed over subtasks and moved between them.
 
 Source: flink-formats.md section 1.1 (KeyGroupRangeAssignment, MathUtils).
 """
@@ -16,7 +16,9 @@ MAX_MAX_PARALLELISM = 32768
 
 @dataclass(frozen=True, order=True)
 class KeyGroupRange:
-    """Key groups ``start`` to ``end``, both inclusive; ``end == start - 1`` is the empty range."""
+    """The key groups from ``start`` to ``end``, both inclusive. ``end == start - 1`` is the empty range.
+
+    Raises InvalidRequestError (``bad-key-group-range``)."""
 
     start: int
     end: int
@@ -40,13 +42,14 @@ class KeyGroupRange:
         return f"{self.start}-{self.end}"
 
     def intersection(self, other: "KeyGroupRange") -> "KeyGroupRange":
-        """The key groups in both; the empty range at ``start`` of the later one if there are none."""
+        """Return the key groups that are in both ranges; an empty range at the larger ``start`` if there are none."""
         start = max(self.start, other.start)
         return KeyGroupRange(start, max(min(self.end, other.end), start - 1))
 
 
 def check_parallelism(parallelism: int, max_parallelism: int) -> None:
-    """Raise InvalidRequestError unless 1 <= parallelism <= max_parallelism <= 32768."""
+    """Raise InvalidRequestError (``bad-parallelism``, ``bad-max-parallelism``) unless
+    1 <= parallelism <= max_parallelism <= 32768."""
     if not 1 <= max_parallelism <= MAX_MAX_PARALLELISM:
         raise InvalidRequestError(
             f"max_parallelism {max_parallelism}: expected 1 to {MAX_MAX_PARALLELISM}", kind="bad-max-parallelism"
@@ -58,28 +61,30 @@ def check_parallelism(parallelism: int, max_parallelism: int) -> None:
 
 
 def all_key_groups(max_parallelism: int) -> KeyGroupRange:
+    """Return the range of all key groups: 0 to max_parallelism - 1."""
     return KeyGroupRange(0, max_parallelism - 1)
 
 
 def subtask_range(subtask: int, parallelism: int, max_parallelism: int) -> KeyGroupRange:
-    """The key groups that subtask ``subtask`` of ``parallelism`` owns."""
+    """Return the key groups that the subtask with index ``subtask`` of ``parallelism`` subtasks owns."""
     check_parallelism(parallelism, max_parallelism)
     start = (subtask * max_parallelism + parallelism - 1) // parallelism
     return KeyGroupRange(start, ((subtask + 1) * max_parallelism - 1) // parallelism)
 
 
 def subtask_ranges(parallelism: int, max_parallelism: int) -> tuple[KeyGroupRange, ...]:
-    """The ranges of all subtasks: contiguous, disjoint, together 0..max_parallelism-1."""
+    """Return the key-group ranges of all subtasks, by index: contiguous, disjoint, together 0..max_parallelism-1."""
     return tuple(subtask_range(i, parallelism, max_parallelism) for i in range(parallelism))
 
 
 def prefix_width(max_parallelism: int) -> int:
-    """Bytes of the key-group prefix of a serialized key: 1 up to 128 key groups, else 2."""
+    """Return the size in bytes of the key-group prefix of a serialized key: 1 up to 128 key groups, else 2."""
     return 1 if max_parallelism <= 128 else 2
 
 
 def assign_key_groups(hashes: npt.NDArray[np.int32], max_parallelism: int) -> npt.NDArray[np.int32]:
-    """Key group of each Java hash code (int32, any shape); law: equal hashes, equal groups."""
+    """Return the key group of each Java hash code: Murmur3 of the hash code modulo ``max_parallelism``. ``hashes`` and
+    result: int32 arrays of the same, any shape."""
     c = hashes.astype(np.uint32)
     c = c * np.uint32(0xCC9E2D51)
     c = (c << np.uint32(15)) | (c >> np.uint32(17))
@@ -99,5 +104,5 @@ def assign_key_groups(hashes: npt.NDArray[np.int32], max_parallelism: int) -> np
 
 
 def subtask_of(key_groups: npt.NDArray[np.int32], parallelism: int, max_parallelism: int) -> npt.NDArray[np.int32]:
-    """Index of the subtask that owns each key group."""
+    """Return the index of the subtask that owns each key group, as an int32 array of the same shape."""
     return np.asarray(key_groups.astype(np.int64) * parallelism // max_parallelism, dtype=np.int32)

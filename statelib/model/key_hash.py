@@ -1,12 +1,13 @@
-"""What a description says of the ``hashCode`` of a key's class, which no file of Flink holds."""
+"""The ``hashCode`` of a user's key class, as a description file declares it. No file of Flink holds it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class FieldsHash:
-    """``h = start``, then ``h = times * h + hash(field)`` for each of ``fields`` in this order, null as 0:
-    ``java.util.Objects.hash`` with the defaults, ``31 * id + name.hashCode()`` with a start of 0."""
+    """A hash code computed from fields: ``h = start``, then ``h = times * h + hash(field)`` for each of ``fields`` in
+    this order; the hash of null is 0. The defaults are ``java.util.Objects.hash``; ``start`` 0 is
+    ``31 * id + name.hashCode()``."""
 
     fields: tuple[str, ...]
     times: int = 31

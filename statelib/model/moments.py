@@ -1,4 +1,4 @@
-"""Moments as Python has them and as epoch milliseconds: exact, before 1970 too."""
+"""Exact conversion between Python's datetime and epoch milliseconds, also before 1970."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,10 +7,10 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def epoch_ms(moment: datetime) -> int:
-    """Return the last whole millisecond up to a moment that says its zone."""
+    """Return the epoch milliseconds of a moment, rounded down. ``moment`` must have a time zone."""
     return (moment - _EPOCH) // _MILLISECOND
 
 
 def moment_of(ms: int) -> datetime:
-    """Return the moment in UTC; raises OverflowError outside of the years 1 to 9999."""
+    """Return the moment of these epoch milliseconds, in UTC. Raises OverflowError outside of the years 1 to 9999."""
     return _EPOCH + timedelta(milliseconds=ms)

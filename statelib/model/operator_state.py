@@ -1,4 +1,4 @@
-"""What an operator state is: state of a subtask and not of a key (list, union and broadcast state)."""
+"""The description of an operator state: list, union or broadcast state. It belongs to a subtask, not to a key."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -8,10 +8,10 @@ from statelib.model.types import StateType
 
 
 class OperatorStateMode(IntEnum):
-    """How a restore gives the state to the new subtasks; the numbers are those of ``_metadata``.
+    """The way in which a restore distributes the state to the new subtasks; the numbers are those of ``_metadata``.
 
-    SPLIT_DISTRIBUTE (list state): each element goes to one subtask. UNION: every element to all.
-    BROADCAST: every subtask has the same map, and gets one copy of it."""
+    SPLIT_DISTRIBUTE (list state): each element goes to one subtask. UNION: each element goes to all subtasks.
+    BROADCAST: every subtask has the same map and gets one copy of it."""
 
     SPLIT_DISTRIBUTE = 0
     UNION = 1
@@ -20,8 +20,10 @@ class OperatorStateMode(IntEnum):
 
 @dataclass(frozen=True)
 class OperatorStateDescriptor:
-    """One registered operator state. ``value_type``: of an element of list and union state, of a value
-    of broadcast state; ``key_type``: of broadcast state only."""
+    """The description of one registered operator state. ``value_type``: the type of an element of list and union
+    state, of a value of broadcast state. ``key_type``: the type of a key of broadcast state, else None.
+
+    Raises InvalidRequestError (``bad-state-descriptor``)."""
 
     name: str
     mode: OperatorStateMode

@@ -1,4 +1,4 @@
-"""What the quality gate says of a checkpoint: plain values, as the catalog keeps them."""
+"""The results of the quality gate for a checkpoint: plain values, in the form in which the catalog stores them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,25 +6,25 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """What follows from a check that does not hold. The names are stored in the catalog: append-only."""
+    """The consequence of a check that fails. The names are stored in the catalog: add new ones, change none."""
 
     WARN = "WARN"
-    """The checkpoint is registered, and the warning is shown wherever it is."""
+    """The checkpoint is registered, and the warning is shown wherever the checkpoint is shown."""
     QUARANTINE = "QUARANTINE"
-    """It is kept aside for inspection, and nothing is built on it."""
+    """The checkpoint is kept for inspection, and no other checkpoint is built on it."""
     FAIL = "FAIL"
-    """It is aborted."""
+    """The checkpoint is aborted."""
 
 
 GRAVITY = (Severity.WARN, Severity.QUARANTINE, Severity.FAIL)
-"""The mildest first."""
+"""The severities from the mildest to the gravest."""
 
 
 @dataclass(frozen=True)
 class QualityResult:
-    """One check: ``checked`` rows were judged, ``failed`` of them did not hold. ``group``: what it belongs to, which
-    is also the name of its page in the report. ``sentences``: what is wrong, naming file, state and key groups; of a
-    check that passed, what is to be known of it, such as that a sample was judged."""
+    """The result of one check: ``failed`` of ``checked`` rows did not pass. ``group``: the group of checks, which is
+    also the name of its page in the report. ``sentences``: the problems, with file, state and key groups; if the check
+    passed, remarks, for example that only a sample was checked."""
 
     group: str
     name: str
@@ -36,15 +36,15 @@ class QualityResult:
 
 
 def verdict(results: Iterable[QualityResult]) -> Severity | None:
-    """What follows from all of them: the gravest severity that did not hold; None if all did."""
+    """Return the gravest severity of the checks that failed; None if all passed."""
     failed = {result.severity for result in results if not result.passed}
     return max(failed, key=GRAVITY.index, default=None)
 
 
 @dataclass(frozen=True)
 class GateSummary:
-    """The newest run of the gate in numbers. ``failed``: checks whose severity stops a checkpoint; ``warned``: the
-    others that did not hold."""
+    """The newest run of the gate in numbers of checks. ``failed``: failed checks whose severity stops a checkpoint;
+    ``warned``: the other failed checks."""
 
     checked: int
     failed: int
@@ -52,4 +52,5 @@ class GateSummary:
 
     @property
     def passed(self) -> bool:
+        """Whether the gate let the checkpoint pass, warnings or not."""
         return self.failed == 0

@@ -1,4 +1,4 @@
-"""What the catalog knows of checkpoints and pipelines: plain rows, no SQL."""
+"""The rows of the catalog for checkpoints and pipelines, as plain values without SQL."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,35 +10,41 @@ from statelib.model.termination import StopMode
 
 
 class CheckpointState(StrEnum):
+    """The states of a checkpoint. The names are stored in the catalog."""
+
     PENDING = "PENDING"
     COMPLETED = "COMPLETED"
     QUARANTINED = "QUARANTINED"
-    """Whole, and kept aside: never restored, never built on, until a person releases or disposes of it."""
+    """Complete but set aside: it is not restored, and no checkpoint builds on it, until a person releases or disposes
+    of it."""
     ABORTED = "ABORTED"
     DELETING = "DELETING"
     DELETED = "DELETED"
 
 
 class Owner(StrEnum):
-    """Who may delete the files: the system's retention and gc, or only its user."""
+    """The owner of the files, who alone may delete them: retention and gc (SYSTEM), or only a person (USER)."""
 
     SYSTEM = "SYSTEM"
     USER = "USER"
 
 
 class ClaimMode(StrEnum):
+    """Flink's restore modes: with CLAIM the pipeline becomes the owner of the snapshot's files."""
+
     CLAIM = "CLAIM"
     NO_CLAIM = "NO_CLAIM"
 
 
 @dataclass(frozen=True)
 class BeginRequest:
-    """Ask for a checkpoint or savepoint. ``interval`` is None for a savepoint. ``strategy``:
-    ``canonical``, ``full`` or ``incremental``. ``parallelism`` is the pipeline's own; a restore may override it.
-    ``target``: a savepoint's directory URI, None = the storage's default. ``timeout_ms``: how long it may stay
-    pending, None = for ever. ``tolerable_failures``: more in a row, and it is refused; None = any number.
-    ``decided_at``: where the pipeline stood when this was asked for; refused where it stands elsewhere by now.
-    ``stop``: the pipeline begins no checkpoints from this savepoint on; None: it goes on."""
+    """The request to begin a checkpoint or savepoint. ``interval`` is None for a savepoint. ``strategy``:
+    ``canonical``, ``full`` or ``incremental``. ``parallelism`` is that of the pipeline file; a restore may have
+    overridden it. ``key``: the idempotency key. ``target``: the directory URI of a savepoint, None = the storage's
+    default. ``timeout_ms``: the longest time that it may stay pending, None = no limit. ``tolerable_failures``: the
+    request is refused after more failures in a row, None = any number. ``decided_at``: the head of the pipeline when
+    the request was made; the request is refused if the head has changed since. ``stop``: the pipeline begins no
+    checkpoints after this savepoint; None: it continues."""
 
     pipeline: PipelineName
     kind: SnapshotKind
@@ -57,15 +63,16 @@ class BeginRequest:
 
 @dataclass(frozen=True)
 class CheckpointRecord:
-    """One row of the catalog's ``checkpoint`` table. ``directory``: absolute URI of the directory
-    of ``_metadata``. ``base``: the checkpoint it was built on, None = from nothing.
-    ``generation``: how often the pipeline had been restored when it began.
-    The figures after ``reason`` are set when it is COMPLETED or QUARANTINED; ``completed_at_ms`` only by the former.
-    ``entries``: of all states; ``keys``: distinct ones, None where they are not known.
-    ``failure`` and ``reason``: why it is ABORTED or QUARANTINED.
-    ``deadline_ms``: when it is aborted if it is still pending. ``begun_by``: who asked for it, of an Airflow task
-    ``dag_id/run_id/task_id/try_number``; '' if it was imported. ``stop``: how the savepoint stops its pipeline; None if
-    it does not."""
+    """One row of the catalog's ``checkpoint`` table.
+
+    ``directory``: absolute URI of the directory of ``_metadata``. ``base``: the checkpoint that it was built on, None
+    if it began with empty state. ``generation``: number of restores of the pipeline before it began. ``key``: the
+    idempotency key. The fields ``entries`` to ``report`` and ``measured`` are set when it becomes COMPLETED or
+    QUARANTINED, ``completed_at_ms`` only when it becomes COMPLETED. ``entries``: number of entries of all states;
+    ``keys``: number of distinct keys, None if not counted. ``failure`` and ``reason``: why it is ABORTED or
+    QUARANTINED. ``deadline_ms``: the time at which it is aborted if it is still PENDING. ``begun_by``: the user or
+    Airflow task (``dag_id/run_id/task_id/try_number``) that began it; '' if it was imported. ``stop``: the way in which
+    the savepoint stops its pipeline; None if it does not."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -98,15 +105,16 @@ class CheckpointRecord:
 
 
 def why(record: CheckpointRecord) -> str:
-    """Reason code and text of an aborted or quarantined checkpoint; '' of any other one."""
+    """Return the reason code and text of an aborted or quarantined checkpoint; '' for any other checkpoint."""
     return ": ".join(part for part in (record.failure or "", record.reason) if part)
 
 
 @dataclass(frozen=True)
 class PipelineHead:
-    """Where a pipeline stands: the next checkpoint builds on ``head`` (None = empty state).
-    ``parallelism`` is set by a restore that rescales, and then overrides the pipeline file.
-    ``cancelled``: begins no checkpoints until it is resumed or restored."""
+    """The current state of a pipeline. The next checkpoint builds on ``head`` (None = empty state).
+
+    ``generation``: number of restores so far. ``parallelism`` is set by a restore that rescales and then overrides the
+    pipeline file. ``cancelled``: the pipeline begins no checkpoints until it is resumed or restored."""
 
     pipeline: PipelineName
     epoch: Epoch
@@ -118,9 +126,9 @@ class PipelineHead:
 
 @dataclass(frozen=True)
 class CommitFacts:
-    """What registering a checkpoint writes into the catalog. ``metadata_crc32c`` and ``metadata_size_bytes`` are of
-    the whole ``_metadata`` file; ``files`` have absolute URIs; ``keys``: distinct ones, None where the manifest has no
-    count of them."""
+    """The values that registering a checkpoint writes into the catalog. ``metadata_crc32c`` and
+    ``metadata_size_bytes`` describe the whole ``_metadata`` file. ``files`` have absolute URIs. ``keys``: number of
+    distinct keys, None if the manifest has no count."""
 
     attempt: AttemptId
     entries: int

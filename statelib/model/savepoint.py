@@ -1,4 +1,4 @@
-"""What is to be written into a savepoint of an operator that statelib does not run itself."""
+"""The description of an operator that a written savepoint contains and that statelib does not run itself."""
 
 from dataclasses import dataclass
 
@@ -9,8 +9,9 @@ from statelib.model.state import KeyedStateSchema
 
 @dataclass(frozen=True)
 class KeyedOperator:
-    """Keyed state of the operator ``uid`` of a Flink job. ``schema.max_parallelism`` must be the job's, 1 to 32768;
-    ``parallelism``: of the savepoint, the job may have another. ``key_hash``: for keys of a user's class.
+    """The keyed operator ``uid`` of a Flink job. ``schema.max_parallelism`` must be that of the job, 1 to 32768.
+    ``parallelism`` is that of the savepoint; the job may have another one. ``key_hash``: the hash code of a key whose
+    type is a user's class.
 
     Raises InvalidRequestError (``bad-parallelism``, ``bad-max-parallelism``)."""
 

@@ -1,4 +1,4 @@
-"""Logical types of Flink SQL: what the fields of an internal row are.
+"""The logical types of Flink SQL, which are the types of the fields of an internal row.
 
 Source: flink-formats.md section 6.7; the names are those of Flink's ``LogicalTypeRoot``.
 """
@@ -14,7 +14,7 @@ TEXTS = {
     "ARRAY": "ARRAY", "MULTISET": "MULTISET", "MAP": "MAP", "ROW": "ROW",
     "STRUCTURED_TYPE": "STRUCTURED", "RAW": "RAW",
 }  # fmt: skip
-"""Each root, and how statelib writes it."""
+"""The text form of each type root."""
 ROWS = ("ROW", "STRUCTURED_TYPE")
 """Roots with named fields, whose values are binary rows."""
 
@@ -24,23 +24,25 @@ _TIMED = ("TIMESTAMP_WITHOUT_TIME_ZONE", "TIMESTAMP_WITH_LOCAL_TIME_ZONE")
 
 
 def parameters_problem(root: str, parameters: tuple[int, ...]) -> tuple[str, str] | None:
-    """(expected, found) where the parameters are none that Flink allows; None where all is well."""
-    found = ", ".join(map(str, parameters)) or "nothing"
+    """Return (expected, found) as texts if Flink does not allow the parameters for this type root; None if it does."""
+    actual = ", ".join(map(str, parameters)) or "nothing"
     if root == "DECIMAL" and not (
         len(parameters) == 2 and 1 <= parameters[0] <= _MAX_DIGITS and 0 <= parameters[1] <= parameters[0]
     ):
-        return f"DECIMAL of 1 to {_MAX_DIGITS} digits", found
+        return f"DECIMAL of 1 to {_MAX_DIGITS} digits", actual
     if root in _TIMED and not (len(parameters) == 1 and 0 <= parameters[0] <= _MAX_FRACTION):
-        return f"a timestamp of 0 to {_MAX_FRACTION} digits of a second", found
+        return f"a timestamp of 0 to {_MAX_FRACTION} digits of a second", actual
     return None
 
 
 @dataclass(frozen=True)
 class LogicalType:
-    """``parameters``: length; precision; precision and scale; day and fractional precision. ``variant``: kind of a
-    timestamp or resolution of an interval, '' for the usual one; the Java class of a STRUCTURED or RAW type, '' if it
-    has none. ``parts``: fields of a ROW or STRUCTURED type, the one type of an ARRAY or MULTISET, key and value of a
-    MAP; only fields have names."""
+    """A logical type of Flink SQL. ``root``: the name of a ``LogicalTypeRoot``.
+
+    ``parameters``: depending on the root, its length, its precision, its precision and scale, or its day and
+    fractional precision. ``variant``: the kind of a timestamp or the resolution of an interval, '' for the usual one;
+    the Java class of a STRUCTURED or RAW type, '' if it has none. ``parts``: the fields of a ROW or STRUCTURED type,
+    the element type of an ARRAY or MULTISET, the key and value types of a MAP; only fields have names."""
 
     root: str
     nullable: bool = True
@@ -58,6 +60,8 @@ class LogicalType:
 
 @dataclass(frozen=True)
 class SqlField:
+    """A part of a logical type. ``name`` is '' if it is not a field of a ROW or STRUCTURED type."""
+
     name: str
     type: LogicalType
 

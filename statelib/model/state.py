@@ -1,4 +1,4 @@
-"""What a keyed state is: its name, kind and types, and the statistics kept of it."""
+"""The description of keyed state: names, kinds and types of states, and the statistics of their entries."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ from statelib.model.types import VOID, StateType
 
 _TIMERS = "_timer_state/"
 EVENT_TIMERS, PROCESSING_TIMERS = f"{_TIMERS}event_", f"{_TIMERS}processing_"
-"""What Flink puts in front of a timer service's name: the names of its two states."""
+"""The prefixes that Flink puts before the name of a timer service to name its two states."""
 
 MAX_STATES = 32767
-"""State ids are shorts (requirement R31)."""
+"""The largest number of states: a state id is a signed 16-bit integer (requirement R31)."""
 
 
 class StateKind(StrEnum):
     """Flink's kinds of keyed state; the values are the words of a pipeline file. ``TIMERS``: the set of
-    timers of one service and time domain, which Flink keeps as a priority queue beside the other kinds."""
+    timers of one timer service and time domain. Flink calls it a priority queue state."""
 
     VALUE = "value"
     LIST = "list"
@@ -34,11 +34,11 @@ class StateKind(StrEnum):
 
 @dataclass(frozen=True)
 class FieldMeaning:
-    """What a pipeline file says of one field of a value beyond its type; ``field`` '' is the value as a whole.
+    """The declaration of one field of a value in a pipeline file, besides its type. ``field`` '' is the whole value.
 
-    ``agg``: the aggregate whose accumulator it holds, '' where a user function computes it; ``of``,
-    ``by``: the columns it reads; ``bounds``: of a histogram. ``renamed_from``: names that the field
-    had in older snapshots. ``keeps_nulls``: a null is a value of ``first`` or ``last``; ``together``: its
+    ``agg``: the aggregate whose accumulator the field holds, '' if a user function computes it. ``of``, ``by``: the
+    columns that the aggregate reads. ``bounds``: the bounds of a histogram. ``renamed_from``: names that the field
+    had in older snapshots. ``keeps_nulls``: ``first`` and ``last`` also take null as a value. ``together``: the
     accumulator holds several columns of one event."""
 
     field: str
@@ -53,11 +53,14 @@ class FieldMeaning:
 
 @dataclass(frozen=True)
 class StateDescriptor:
-    """One registered state. ``value_type`` is what one entry holds: T of a value or reducing
-    state, the accumulator of an aggregating state, the element of a list state, the user value
-    of a map state, void for timers. ``user_key_type`` is set for map state only. ``namespace_type``:
-    the window that an entry belongs to, void for state that has none. ``meanings``: of the value's
-    fields, empty where nothing tells; ``renamed_from``: names that the state had in older snapshots."""
+    """The description of one registered keyed state.
+
+    ``value_type``: the value of a value or reducing state, the accumulator of an aggregating state, the element of a
+    list state, the user value of a map state, void for timers. ``user_key_type``: the user key of a map state, else
+    None. ``namespace_type``: the window type of a windowed state, else void. ``meanings``: the declarations of the
+    value's fields, empty if there are none. ``renamed_from``: names that the state had in older snapshots.
+
+    Raises InvalidRequestError (``bad-state-descriptor``, ``bad-state-name``)."""
 
     name: str
     kind: StateKind
@@ -89,15 +92,18 @@ class StateDescriptor:
 
 
 def timers_descriptor(prefix: str, service: str, namespace_type: StateType = VOID) -> StateDescriptor:
-    """The state of a timer service; ``prefix``: :data:`EVENT_TIMERS` or :data:`PROCESSING_TIMERS`."""
+    """Return the description of a timer service's state. ``prefix``: :data:`EVENT_TIMERS` or
+    :data:`PROCESSING_TIMERS`."""
     return StateDescriptor(prefix + service, StateKind.TIMERS, VOID, None, namespace_type)
 
 
 @dataclass(frozen=True)
 class KeyedStateSchema:
-    """All that is needed to read or write the keyed state of one operator.
+    """The key type, maximum parallelism and states of one operator: all that is needed to read or write its keyed
+    state.
 
-    ``states`` is in registration order, which gives the state ids."""
+    ``states`` are in registration order; the index of a state is its id. Raises InvalidRequestError
+    (``duplicate-state``, ``too-many-states``, ``bad-max-parallelism``)."""
 
     key_type: StateType
     max_parallelism: int
@@ -117,20 +123,20 @@ class KeyedStateSchema:
             )
 
     def state(self, name: str) -> StateDescriptor:
-        """The state called ``name``; raises InvalidRequestError (``unknown-state``) naming those there are."""
+        """Return the state with this name. Raises InvalidRequestError (``unknown-state``), which lists the names."""
         for descriptor in self.states:
             if descriptor.name == name:
                 return descriptor
-        known = ", ".join(s.name for s in self.states) or "none"
-        raise InvalidRequestError(f"state {name!r} is not registered: known states are {known}", kind="unknown-state")
+        names = ", ".join(s.name for s in self.states) or "none"
+        raise InvalidRequestError(f"state {name!r} is not registered: known states are {names}", kind="unknown-state")
 
 
 @dataclass(frozen=True, eq=False)
 class StateStatistics:
-    """Entries and content digests of one state, one element a key group of ``key_group_range``.
+    """The number of entries and the content digest of one state per key group of ``key_group_range``.
 
-    ``entries`` int64; ``digests`` uint64, the sum modulo 2**64 of each entry's content hash
-    (``wire.digest``), hence independent of order, backend and format."""
+    ``entries``: int64. ``digests``: uint64, the sum modulo 2**64 of the content hashes of the entries
+    (``wire.digest``); it depends neither on their order nor on backend or format."""
 
     key_group_range: KeyGroupRange
     entries: npt.NDArray[np.int64] = field(repr=False)
@@ -138,10 +144,11 @@ class StateStatistics:
 
     @property
     def total_entries(self) -> int:
+        """Number of entries of all key groups."""
         return int(self.entries.sum())
 
     def same_content(self, other: "StateStatistics") -> bool:
-        """Whether both describe the same entries of the same key groups."""
+        """Return whether both describe the same entries of the same key groups."""
         return (
             self.key_group_range == other.key_group_range
             and bool(np.array_equal(self.entries, other.entries))
@@ -150,12 +157,13 @@ class StateStatistics:
 
 
 def empty_statistics(key_group_range: KeyGroupRange) -> StateStatistics:
+    """Return the statistics of a state without entries."""
     size = len(key_group_range)
     return StateStatistics(key_group_range, np.zeros(size, np.int64), np.zeros(size, np.uint64))
 
 
 def merge_statistics(whole: KeyGroupRange, parts: Iterable[StateStatistics]) -> StateStatistics:
-    """Statistics of ``whole`` from those of ranges within it; ranges that meet are summed."""
+    """Return the statistics of the range ``whole`` as the sum of ``parts``, whose ranges lie within it."""
     merged = empty_statistics(whole)
     for part in parts:
         at = part.key_group_range.start - whole.start
@@ -167,32 +175,36 @@ def merge_statistics(whole: KeyGroupRange, parts: Iterable[StateStatistics]) -> 
 
 @dataclass(frozen=True, eq=False)
 class KeyCounts:
-    """How many distinct keys have state, one element per key group of ``key_group_range``: a key with entries in
-    several states, or of several namespaces and user keys, or with timers only, counts once. ``keys``: int64."""
+    """The number of distinct keys that have state per key group of ``key_group_range``. ``keys``: int64.
+
+    A key counts once, whether it has entries in several states, namespaces or user keys, or only timers."""
 
     key_group_range: KeyGroupRange
     keys: npt.NDArray[np.int64] = field(repr=False)
 
     @property
     def total(self) -> int:
+        """Number of keys of all key groups."""
         return int(self.keys.sum())
 
     def same(self, other: "KeyCounts") -> bool:
-        """Whether both count the same key groups and find as many keys in each."""
+        """Return whether both have the same key groups and the same number of keys in each."""
         return self.key_group_range == other.key_group_range and bool(np.array_equal(self.keys, other.keys))
 
     def cut(self, key_groups: KeyGroupRange) -> "KeyCounts":
-        """The counts of some of the key groups."""
+        """Return the counts of ``key_groups``, a part of this range."""
         first = key_groups.start - self.key_group_range.start
         return KeyCounts(key_groups, self.keys[first : first + len(key_groups)])
 
 
 def no_keys(key_groups: KeyGroupRange) -> KeyCounts:
+    """Return the counts of state without keys: zero per key group."""
     return KeyCounts(key_groups, np.zeros(len(key_groups), np.int64))
 
 
 def merge_key_counts(whole: KeyGroupRange, parts: Iterable[KeyCounts | None]) -> KeyCounts | None:
-    """Counts of ``whole`` from those of ranges within it; None where those of one range are not known."""
+    """Return the counts of the range ``whole`` as the sum of ``parts``, whose ranges lie within it; None if one of the
+    parts is None (not counted)."""
     merged = no_keys(whole)
     for part in parts:
         if part is None:

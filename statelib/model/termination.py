@@ -1,4 +1,4 @@
-"""How a pipeline ends, and what becomes of its checkpoints then: Flink's table, as data.
+"""The ways in which a pipeline ends, and whether its checkpoints are then deleted, as a table. The rules are Flink's.
 
 Source: JobStatus, CheckpointRetentionPolicy and CheckpointProperties of Flink.
 """
@@ -7,28 +7,29 @@ from enum import StrEnum
 
 
 class JobStatus(StrEnum):
-    """Flink's words for where a job stands; only RUNNING begins checkpoints."""
+    """Flink's status of a job, here of a pipeline. A pipeline begins checkpoints only while RUNNING."""
 
     RUNNING = "RUNNING"
     FINISHED = "FINISHED"
     """The last interval of its schedule is applied."""
     FAILED = "FAILED"
-    """More checkpoints failed in a row than are tolerated."""
+    """More checkpoints failed in a row than ``checkpoint.tolerable_failures`` allows."""
     CANCELED = "CANCELED"
-    """Its user cancelled it."""
+    """A person cancelled it."""
 
 
 class StopMode(StrEnum):
-    """How a pipeline is stopped with a savepoint; the values are stored in the catalog."""
+    """The way in which a pipeline is stopped with a savepoint. The values are stored in the catalog."""
 
     SUSPEND = "SUSPEND"
-    """Timers and windows stay as they are: whoever restores the savepoint goes on with them."""
+    """Timers and windows stay as they are: a job that restores the savepoint continues with them."""
     DRAIN = "DRAIN"
     """Event time goes to its end first: every event-time timer fires and every window closes."""
 
 
 class CheckpointRetentionPolicy(StrEnum):
-    """When the checkpoints of a pipeline outlive it. Savepoints always do."""
+    """The rule that decides whether the checkpoints of a pipeline are kept after it ends. Savepoints are always
+    kept."""
 
     NEVER_RETAIN_AFTER_TERMINATION = "NEVER_RETAIN_AFTER_TERMINATION"
     RETAIN_ON_FAILURE = "RETAIN_ON_FAILURE"
@@ -41,4 +42,4 @@ DISCARDED: dict[CheckpointRetentionPolicy, frozenset[JobStatus]] = {
     _P.RETAIN_ON_FAILURE: frozenset({_S.FINISHED, _S.CANCELED}),
     _P.RETAIN_ON_CANCELLATION: frozenset({_S.FINISHED}),
 }
-"""The ends at which a policy lets go of all checkpoints of a pipeline."""
+"""The final statuses, per policy, after which all checkpoints of the pipeline are deleted."""

@@ -1,6 +1,6 @@
-"""The types a state can hold: closed, frozen, printable, and parsed back from their text.
+"""The types of keys and values in state: a closed set of frozen classes with a text form that can be parsed back.
 
-The text form is what a checkpoint's manifest, the catalog and ``inspect`` show, for example
+The manifest of a checkpoint, the catalog and ``inspect`` show the text form, for example
 ``row<flights: long, last_dest: string>``. Each type stands for exactly one Flink serializer
 (flink-formats.md section 6), so the same type always has the same bytes.
 """
@@ -27,15 +27,16 @@ SCALARS: dict[str, Scalar] = {
         "date", "time", "datetime", "instant", "void",
     )
 }  # fmt: skip
-"""``date`` LocalDate, ``time`` LocalTime, ``datetime`` LocalDateTime, ``instant`` Instant (UTC)."""
+"""The scalar types that pipeline files can name. Java's classes: ``date`` is LocalDate, ``time`` LocalTime,
+``datetime`` LocalDateTime, ``instant`` Instant (UTC)."""
 
 JAVA_SCALARS: dict[str, Scalar] = {
     name: Scalar(name) for name in ("char", "bigint", "bigdecimal", "javadate", "sqldate", "sqltime", "sqltimestamp")
 }
+"""The scalar types that occur only in state of Flink jobs: ``char`` is one UTF-16 code unit, ``bigint`` BigInteger,
+``bigdecimal`` BigDecimal, ``javadate`` java.util.Date; the other three are the classes of java.sql."""
 STRING_VALUE = Scalar("stringvalue")
-"""Flink's StringValue; its bytes are not those of a ``string``. It is the form of a :class:`Like` only."""
-"""Those that only a Flink job brings along: ``char`` one unit of UTF-16, ``bigint`` BigInteger, ``bigdecimal``
-BigDecimal, ``javadate`` java.util.Date, and the three of java.sql."""
+"""Flink's StringValue, whose bytes differ from those of a ``string``. It occurs only as ``form`` of a :class:`Like`."""
 
 BOOLEAN, BYTE, SHORT, INT, LONG = (SCALARS[n] for n in ("boolean", "byte", "short", "int", "long"))
 FLOAT, DOUBLE, STRING, BYTES = (SCALARS[n] for n in ("float", "double", "string", "bytes"))
@@ -44,7 +45,8 @@ CHAR, BIGINT, BIGDECIMAL = (JAVA_SCALARS[n] for n in ("char", "bigint", "bigdeci
 
 TIME_WINDOW, GLOBAL_WINDOW = Scalar("timewindow"), Scalar("globalwindow")
 WINDOWS: dict[str, Scalar] = {type_.name: type_ for type_ in (TIME_WINDOW, GLOBAL_WINDOW)}
-"""Flink's windows, namespaces of keyed state: ``timewindow`` [start, end) in ms, ``globalwindow`` says nothing."""
+"""Flink's window types, used as namespaces of keyed state: ``timewindow`` is [start, end) in milliseconds,
+``globalwindow`` is the single window without bounds."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class ArrayOf:
 
 @dataclass(frozen=True)
 class ListOf:
-    """``java.util.List``: elements are never null."""
+    """A ``java.util.List``. Its elements are never null."""
 
     element: "StateType"
 
@@ -69,7 +71,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class MapOf:
-    """``java.util.Map``: keys are never null, values may be."""
+    """A ``java.util.Map``. Its keys are never null; its values may be null."""
 
     key: "StateType"
     value: "StateType"
@@ -80,7 +82,7 @@ class MapOf:
 
 @dataclass(frozen=True)
 class Tuple:
-    """Flink's TupleN (1 to 25 fields, named f0, f1, ...): no field is ever null."""
+    """Flink's TupleN, with 1 to 25 fields named f0, f1, ... No field is ever null."""
 
     fields: tuple["StateType", ...]
 
@@ -90,6 +92,8 @@ class Tuple:
 
 @dataclass(frozen=True)
 class Field:
+    """A named field of a :class:`Row` or :class:`Pojo`."""
+
     name: str
     type: "StateType"
 
@@ -99,7 +103,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Row:
-    """Flink's Row: any field may be null. Flink stores no field names; statelib's manifest does."""
+    """Flink's Row. Any field may be null. Flink stores no field names; statelib's manifest stores them."""
 
     fields: tuple[Field, ...]
 
@@ -109,7 +113,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Ttl:
-    """A value with the moment of its last access in front: how Flink keeps state that expires."""
+    """A value preceded by the time of its last access: the form in which Flink stores state with a time to live."""
 
     value: "StateType"
 
@@ -119,7 +123,7 @@ class Ttl:
 
 @dataclass(frozen=True)
 class ObjectArray:
-    """A Java array of objects, which may be null; ``java_class`` is that of the elements."""
+    """A Java array of objects, any of which may be null. ``java_class`` is the class of the elements."""
 
     java_class: str
     element: "StateType"
@@ -130,7 +134,7 @@ class ObjectArray:
 
 @dataclass(frozen=True)
 class SetOf:
-    """``java.util.Set`` (Flink 2): an element may be null."""
+    """A ``java.util.Set`` (Flink 2). An element may be null."""
 
     element: "StateType"
 
@@ -140,7 +144,8 @@ class SetOf:
 
 @dataclass(frozen=True)
 class Enumeration:
-    """A Java enum: ``constants`` as the snapshot lists them, which is the order of the indices in the values."""
+    """A Java enum. A value is stored as an index into ``constants``, which are in the order of the serializer
+    snapshot."""
 
     java_class: str
     constants: tuple[str, ...]
@@ -151,7 +156,7 @@ class Enumeration:
 
 @dataclass(frozen=True)
 class Either:
-    """Flink's ``Either``: a value of one of two types."""
+    """Flink's ``Either``, a value of one of two types."""
 
     left: "StateType"
     right: "StateType"
@@ -162,7 +167,8 @@ class Either:
 
 @dataclass(frozen=True)
 class Nullable:
-    """A value that may be null; a null takes ``padding`` bytes more than its flag, so that all values are as long."""
+    """A value that may be null. A null is stored as its flag and ``padding`` bytes, so that nulls are as long as
+    values."""
 
     element: "StateType"
     padding: int = 0
@@ -173,8 +179,9 @@ class Nullable:
 
 @dataclass(frozen=True)
 class Pojo:
-    """A user's Java class, known by its fields: any may be null. ``registered`` and ``seen`` are its subclasses, those
-    written as a number and those written by name; each with the fields of its own."""
+    """A user's Java class, described by its fields. Any field may be null. ``registered``: subclasses whose values are
+    written with a number; ``seen``: subclasses whose values are written with the class name. Each has its own
+    fields."""
 
     java_class: str
     fields: tuple[Field, ...]
@@ -189,8 +196,9 @@ class Pojo:
 
 @dataclass(frozen=True)
 class Opaque:
-    """A value that only a user's code can read: ``serializer`` is the class of its serializer, ``java_class`` that of
-    the value where it is known. ``snapshot`` is what the header says of it, whole, to be written again as it is."""
+    """A value that only a user's code can read. ``serializer``: the class of its serializer; ``java_class``: the class
+    of the value, '' if the snapshot does not name it. ``snapshot``: the bytes of the whole serializer snapshot, which
+    are written again unchanged."""
 
     serializer: str
     java_class: str = ""
@@ -202,7 +210,7 @@ class Opaque:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A byte and a value of the type that it stands for; ``cases``: (byte, type)."""
+    """A tag byte followed by a value of the type that the tag selects. ``cases``: (tag, type)."""
 
     cases: tuple[tuple[int, "StateType"], ...]
 
@@ -212,8 +220,8 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Like:
-    """A value of another of Flink's serializers, whose bytes are those of the type ``form``. As a key it has a hash of
-    its own. ``snapshot`` is what the header says of it, whole, to be written again as it is."""
+    """A value of another Flink serializer that writes the same bytes as the type ``form``. As a key it may have
+    another hash code. ``snapshot``: the bytes of the whole serializer snapshot, which are written again unchanged."""
 
     form: "StateType"
     serializer: str
@@ -225,7 +233,7 @@ class Like:
 
 @dataclass(frozen=True)
 class Sql:
-    """An internal value of Flink SQL; a ROW is what SQL's operators hold as state and as keys."""
+    """An internal value of Flink SQL. The operators of Flink SQL use a ROW for their keys and most of their state."""
 
     type: LogicalType
 
@@ -242,8 +250,7 @@ StateType = (
 
 
 def parts_of(kind: StateType) -> tuple[StateType, ...]:
-    """Return the types that a type is made of, in the order of the bytes; none for Flink SQL's, which hold no foreign
-    ones."""
+    """Return the types that a type is made of, in the order of their bytes. A :class:`Sql` type has no such parts."""
     parts: tuple[StateType, ...] = ()
     match kind:
         case ListOf(part) | SetOf(part) | ObjectArray(_, part) | Nullable(part) | Ttl(part):
@@ -264,8 +271,8 @@ def parts_of(kind: StateType) -> tuple[StateType, ...]:
 
 
 def with_parts(kind: StateType, parts: tuple[StateType, ...]) -> StateType:
-    """Return the same type made of other parts, as many as :func:`parts_of` names. Forms of Flink's own stay as they
-    are: their bytes are those of a serializer that knows its parts."""
+    """Return the type with other parts, in number and order those of :func:`parts_of`. A :class:`OneOf` or
+    :class:`Like` is returned unchanged, because its serializer is written for exactly its parts."""
     match kind:
         case Row(fields):
             return Row(tuple(Field(field.name, part) for field, part in zip(fields, parts, strict=True)))
@@ -281,7 +288,7 @@ def with_parts(kind: StateType, parts: tuple[StateType, ...]) -> StateType:
 
 
 def _pojo_with_parts(kind: Pojo, parts: tuple[StateType, ...]) -> Pojo:
-    size, known = len(kind.fields), len(kind.registered)
-    fields = tuple(Field(field.name, type_) for field, type_ in zip(kind.fields, parts[:size], strict=True))
-    subclasses = tuple(part for part in parts[size:] if isinstance(part, Pojo))
-    return Pojo(kind.java_class, fields, subclasses[:known], subclasses[known:])
+    field_count, registered_count = len(kind.fields), len(kind.registered)
+    fields = tuple(Field(field.name, type_) for field, type_ in zip(kind.fields, parts[:field_count], strict=True))
+    subclasses = tuple(part for part in parts[field_count:] if isinstance(part, Pojo))
+    return Pojo(kind.java_class, fields, subclasses[:registered_count], subclasses[registered_count:])
