@@ -52,7 +52,7 @@ def test_keys_are_counted_once_over_all_states(shop: Deployment) -> None:
     assert "\n│   ├── 3 keys\n" in said(shop, "inspect", "sales/5")
     shown = json.loads(said(shop, "checkpoints", "show", "sales/5", "--json"))
     assert [o["keys"] for o in shown["snapshot"]["operators"]] == [shown["keys"]] == [3]
-    assert "\n  3 keys\n" in said(shop, "checkpoints", "show", "sales/5")
+    assert "\n│   ├── 3 keys\n" in said(shop, "checkpoints", "show", "sales/5")
 
 
 def test_flinks_entries_are_counted_when_asked_for() -> None:

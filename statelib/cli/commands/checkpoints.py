@@ -23,7 +23,8 @@ from statelib.cli.output import (
     table,
     when,
 )
-from statelib.cli.presenters.described import describe, print_snapshot
+from statelib.cli.presenters.described import describe
+from statelib.cli.presenters.trees import print_tree
 from statelib.flows.cleanup.troubles import Troubles
 from statelib.flows.views.inspection import check_pipeline, lineage_of_head, parse_checkpoint, resolve
 from statelib.flows.wiring import deployment
@@ -123,7 +124,7 @@ def show(
             line(text)
         if opened:
             line()
-            print_snapshot(opened)
+            print_tree(describe(opened))
         else:
             line(f"{'directory':<12} {record.directory}")
 

@@ -1,12 +1,9 @@
-"""What ``inspect`` and ``checkpoints show`` say of a snapshot, for machines and for people."""
+"""What ``inspect`` and ``checkpoints show`` say of a snapshot, as JSON; ``trees`` writes the same for people."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from statelib.cli.output import Column, count, line, size, table
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.flows.views.content import Entries, Stream, amounts_of, opaque_types, streams_of
-from statelib.model.amounts import amount
 from statelib.model.checkpoint import OperatorState
 from statelib.model.handles import (
     ByteStreamStateHandle,
@@ -21,14 +18,6 @@ from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.operator_content import left_out, operator_counts
 
 Json = dict[str, Any]
-DRAINED = "drained: its event-time timers have fired and its windows are closed"
-"""Said of a savepoint that stopped its pipeline at the end of event time."""
-
-
-def too_late(state: str, events: int) -> str:
-    """Return the sentence that says how many events of an interval a windowed state did not count."""
-    were = "was too late for its window" if events == 1 else "were too late for their windows"
-    return f"state {state}: {amount(events, 'event')} of this interval {were}"
 
 
 def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
@@ -180,101 +169,3 @@ def _states(schema: KeyedStateSchema, entries: Entries | None) -> list[Json]:
         }
         for i, state in enumerate(schema.states)
     ]
-
-
-def print_snapshot(opened: Checkpoint) -> None:
-    """For people."""
-    told = describe(opened)
-    line(told["directory"])
-    line(
-        f"checkpoint {told['checkpoint_id']}, written by {told['written_by']}, "
-        f"_metadata version {told['metadata_version']}"
-    )
-    for operator in (o for o in told["operators"] if o["subtasks"]):
-        _print_operator(operator)
-    for operator in (o for o in told["operators"] if o["operator_states"]):
-        _print_operator_states(operator)
-    for state, events in told["late_events"].items():
-        line()
-        line(too_late(state, events))
-    if told["files"]:
-        columns = [Column("file"), Column("size", right=True), Column("crc32c"), Column("key groups")]
-        rows = [[f["path"], size(f["size_bytes"]), f["crc32c"], f["key_groups"]] for f in told["files"]]
-        table("Files", columns, rows)
-        if told["uploaded_bytes"] is not None:
-            line(f"written for this checkpoint: {size(told['uploaded_bytes'])}, the rest was there already")
-    if told["drained"]:
-        line(DRAINED)
-    if told["restored_from"]:
-        line(f"its subtasks restored from: {', '.join(told['restored_from'])}")
-    _print_the_rest(told)
-
-
-def _print_the_rest(told: Json) -> None:
-    rest = [f"{_title(o)}, no keyed state" for o in told["operators"] if not o["subtasks"]]
-    for operator in told["operators"]:
-        if operator["finished"] or operator["finished_subtasks"]:
-            finished = "all" if operator["finished"] else count(operator["finished_subtasks"])
-            rest.append(f"{_title(operator)}, {finished} of its subtasks had finished")
-    _print_block(rest)
-    if told["left_out"]:
-        _print_block(["no state that can be read:", *(f"  {text}" for text in told["left_out"])])
-
-
-def _print_block(texts: Sequence[str]) -> None:
-    """Lines of text below an empty one; nothing for none."""
-    for text in ["", *texts] if texts else []:
-        line(text)
-
-
-def _print_operator(operator: Json) -> None:
-    line()
-    line(f"{_title(operator)}, key {operator['key_type'] or 'unknown'}")
-    if operator["uid"]:
-        line(f"  id {operator['operator_id']}")
-    if operator["keys"] is not None:
-        line(f"  {amount(operator['keys'], 'key')}")
-    if "unreadable" in operator:
-        line(f"  states cannot be read: {operator['unreadable']}")
-    else:
-        spaces = any(s["namespace_type"] for s in operator["states"])  # most have none: no column for them
-        columns = [Column("state"), Column("kind"), *([Column("namespace")] if spaces else []), Column("user key")]
-        columns += [Column("value", wraps=True)]
-        rows = [
-            [
-                s["name"],
-                s["kind"],
-                *([s["namespace_type"] or "-"] if spaces else []),
-                s["user_key_type"] or "-",
-                s["value_type"],
-                count(s["entries"]),
-            ]
-            for s in operator["states"]
-        ]
-        table("States", [*columns, Column("entries", right=True)], rows)
-        for state in operator["states"]:
-            if state["opaque"]:
-                line(f"{state['name']}: exported as bytes, only {state['opaque']} and its classes can read them")
-    subtasks = [[str(s["subtask"]), s["key_groups"], s["handle"]] for s in operator["subtasks"]]
-    table("Subtasks", [Column("subtask", right=True), Column("key groups"), Column("handle")], subtasks)
-
-
-def _print_operator_states(operator: Json) -> None:
-    columns = [Column("operator state"), Column("mode"), Column("key"), Column("value", wraps=True)]
-    rows = [
-        [s["name"], s["mode"], s["key_type"] or "-", s["value_type"] or "unknown", count(s["elements"])]
-        for s in operator["operator_states"]
-    ]
-    table(
-        f"Operator state of {operator['uid'] or operator['operator_id']}",
-        [*columns, Column("elements", right=True)],
-        rows,
-    )
-    for state in operator["operator_states"]:
-        if state["opaque"]:
-            line(f"{state['name']}: exported as bytes, only {state['opaque']} and its classes can read them")
-
-
-def _title(operator: Json) -> str:
-    name = operator["uid"] or operator["operator_id"]
-    return f"Operator {name}: parallelism {operator['parallelism']} of {operator['max_parallelism']}"

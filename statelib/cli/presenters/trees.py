@@ -9,7 +9,6 @@ from rich.text import Text
 from rich.tree import Tree
 
 from statelib.cli.output import UNBOUNDED, count, line, out, size, width
-from statelib.cli.presenters.described import DRAINED, too_late
 from statelib.model.amounts import amount
 
 Json = dict[str, Any]
@@ -19,6 +18,8 @@ _SKEWED = 2.0
 """A subtask with this many times the mean is pointed out."""
 _STREAMS = 8
 """Streams of one subtask that are listed; RocksDB's may be hundreds."""
+DRAINED = "drained: its event-time timers have fired and its windows are closed"
+"""Said of a savepoint that stopped its pipeline at the end of event time."""
 
 
 def print_tree(told: Json) -> None:
@@ -32,7 +33,7 @@ def print_tree(told: Json) -> None:
         _add_operator(tree, operator)
     _add_files(tree, told)
     for state, events in told["late_events"].items():
-        _add(tree, too_late(state, events))
+        _add(tree, _too_late(state, events))
     if told["drained"]:
         _add(tree, DRAINED)
     if told["restored_from"]:
@@ -44,6 +45,12 @@ def print_tree(told: Json) -> None:
     widths = Measurement.get(out, out.options.update(width=UNBOUNDED), tree)
     options = out.options.update(width=max(min(width(), widths.maximum), widths.minimum))
     out.print(Segments(out.render(tree, options)), crop=False, end="")
+
+
+def _too_late(state: str, events: int) -> str:
+    """Return the sentence that says how many events of an interval a windowed state did not count."""
+    were = "was too late for its window" if events == 1 else "were too late for their windows"
+    return f"state {state}: {amount(events, 'event')} of this interval {were}"
 
 
 def _add(tree: Tree, text: str, style: str = "") -> Tree:

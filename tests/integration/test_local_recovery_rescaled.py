@@ -1,0 +1,25 @@
+"""Ten runs of every strategy on one host, rescaled on the way: each restores from the host's copies alone."""
+
+import pytest
+from test_local_recovery_flow import MERGED, STRATEGIES, here, restore, run, use
+
+from statelib.flows.wiring import Deployment
+
+__all__ = ["here"]
+
+PARALLELISM = {3: 3, 6: 1, 9: 4}
+"""Before which day the pipeline is restored with how many subtasks."""
+
+
+@pytest.mark.parametrize(("backend", "strategy"), [*STRATEGIES, *MERGED])
+def test_ten_runs_with_rescaling_read_nothing_remotely(here: Deployment, backend: str, strategy: str) -> None:
+    often = ", materialize_after_checkpoints: 2" if strategy.startswith("changelog") else ""
+    use(here, backend, strategy + often)
+    last, subtasks = run(here, 1).checkpoint_id, 2
+    for number in range(2, 11):
+        if number in PARALLELISM:
+            subtasks = PARALLELISM[number]
+            restore(here, str(last), subtasks)
+        manifest = run(here, number)
+        assert manifest.restored_from == ("local",) * subtasks, number
+        last = manifest.checkpoint_id
