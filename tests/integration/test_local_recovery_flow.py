@@ -279,8 +279,28 @@ def test_a_broken_copy_is_read_remotely(here: Deployment, backend: str, strategy
     assert run(here, 3).restored_from == ("local", "local")
 
 
-def test_a_copy_of_another_history_is_not_used(here: Deployment) -> None:
+@pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
+def test_a_stale_copy_in_the_place_of_the_right_one_is_not_used(here: Deployment, backend: str, strategy: str) -> None:
+    """The index is that of the second checkpoint, but of what is its own there lie bytes of the first."""
+    use(here, backend, strategy)
+    for number in (1, 2):
+        run(here, number)
+    older = {path.stat().st_ino: path.read_bytes() for path in copies(here, 1)}
+    for path in copies(here, 2):
+        if path.stat().st_ino not in older:
+            path.unlink()
+            path.write_bytes(max(older.values(), key=len))
+    sources = run(here, 3).restored_from
+    assert "local" not in sources
+    shares = (backend == "rocksdb" and strategy != "canonical") or strategy == "changelog"
+    assert set(sources) == ({"mixed"} if shares else {"remote"})
+    assert run(here, 4).restored_from == ("local", "local")
+
+
+@pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
+def test_a_copy_of_another_history_is_not_used(here: Deployment, backend: str, strategy: str) -> None:
     """A catalog that was lost: its ids, directories and files are given out again, with other content."""
+    use(here, backend, strategy)
     run(here, 1)
     shutil.rmtree(here.storage_root)
     Path(here.storage_root).mkdir()

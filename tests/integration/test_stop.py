@@ -22,10 +22,10 @@ from statelib.model.termination import JobStatus, StopMode
 from statelib.savepoints.opened import Checkpoint
 
 
-def stop(here: Deployment, mode: StopMode, form: str = "canonical") -> CheckpointId:
+def stop(here: Deployment, mode: StopMode, form: str = "canonical", target: str | None = None) -> CheckpointId:
     pipeline = here.pipeline("toll")
     return begin_savepoint(
-        here, pipeline, format=form, target=None, note="", owner="test", key=f"{mode} {form}", stop=mode
+        here, pipeline, format=form, target=target, note="", owner="test", key=f"{mode} {form}", stop=mode
     ).checkpoint_id
 
 
@@ -104,5 +104,17 @@ def test_a_failed_stop_lets_the_pipeline_go_on(tmp_path: Path) -> None:
     here = deployment(tmp_path, "heap", "canonical")
     run_day(here, 1, passes(("a", "N", 23)))
     abort(here, "toll", stop(here, StopMode.SUSPEND), "the target is full")
+    assert lifecycle.status(here, here.pipeline("toll")).status is JobStatus.RUNNING
+    run_day(here, 2, passes(("a", "N", 40)))
+
+
+def test_a_target_that_is_a_file_is_named_and_the_pipeline_goes_on(tmp_path: Path) -> None:
+    here = deployment(tmp_path, "heap", "canonical")
+    run_day(here, 1, passes(("a", "N", 23)))
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(InvalidRequestError, match=f"^{file}: expected a directory, found a file ") as caught:
+        stop(here, StopMode.SUSPEND, target=str(file))
+    assert caught.value.kind == "not-a-directory"
     assert lifecycle.status(here, here.pipeline("toll")).status is JobStatus.RUNNING
     run_day(here, 2, passes(("a", "N", 40)))

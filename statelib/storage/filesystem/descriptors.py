@@ -1,7 +1,7 @@
 """POSIX moves on files and directories: links are never followed below a root, nothing is overwritten.
 
-Everything here takes normalised absolute paths or open directory descriptors, and raises OSError;
-callers wrap it in :func:`statelib.storage.filesystem.failures.storage_errors`.
+Everything here takes normalised absolute paths or open directory descriptors, and raises OSError, if nothing else is
+said; callers wrap it in :func:`statelib.storage.filesystem.failures.storage_errors`.
 """
 
 import errno
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from statelib.crash_points import crash_point
+from statelib.errors import InvalidRequestError
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO that somebody put in a file's place must not wait for its writer
@@ -50,7 +51,9 @@ def _child(parent: int, name: str, create: bool) -> int:
 
 def _make_directory(path: str) -> None:
     """Make a directory and its parents. Durable also where another process made it, which may have been killed before
-    its own fsync."""
+    its own fsync.
+
+    Raises InvalidRequestError (``not-a-directory``) for what lies in the place of one of them."""
     parent = os.path.dirname(path)
     if not os.path.isdir(path):
         _make_directory(parent)
@@ -58,12 +61,25 @@ def _make_directory(path: str) -> None:
         with _existing_is_fine():
             os.mkdir(path)
         crash_point("directory: made")
+        _check_directory(path)
     try:
         with opened_directory(parent) as directory:
             os.fsync(directory)
     except OSError as error:
         if error.errno not in _NOT_OURS:
             raise
+
+
+def _check_directory(path: str) -> None:
+    """Refuse what was there before: everybody who opens it would only learn that it is no directory."""
+    if os.path.isdir(path):
+        return
+    found = "a file" if os.path.isfile(path) else "a link to nothing" if os.path.islink(path) else "something else"
+    raise InvalidRequestError(
+        f"{path}: expected a directory, found {found}",
+        kind="not-a-directory",
+        hint="name another directory, or move away what lies there",
+    )
 
 
 @contextmanager

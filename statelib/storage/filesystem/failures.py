@@ -16,7 +16,7 @@ from statelib.errors import (
 _STRANGE = (
     CorruptStateError,
     "not-a-regular-file",
-    "symbolic links and special files are not followed below a storage's root",
+    "expected plain files and directories only: below a storage's root no link or special file is followed",
 )
 _FULL = (RetryableError, "storage-full", "free some space, then run the task again")
 _DENIED = (InvalidRequestError, "storage-denied", "check the owner and mode of the storage's directories")

@@ -103,6 +103,16 @@ def test_a_link_in_the_place_of_a_new_file_is_not_followed(tmp_path: Path) -> No
     assert not (tmp_path / "elsewhere").exists()
 
 
+@pytest.mark.parametrize("below", ["", "/new"])
+@pytest.mark.parametrize("what", ["a file", "a link to nothing", "something else"])
+def test_what_lies_in_the_place_of_a_root_is_said(tmp_path: Path, what: str, below: str) -> None:
+    place = tmp_path / "place"
+    {"a file": place.touch, "a link to nothing": lambda: place.symlink_to("none")}.get(what, lambda: os.mkfifo(place))()
+    with pytest.raises(InvalidRequestError, match=f"^{place}: expected a directory, found {what} ") as caught:
+        FileSystemCheckpointStorage(f"{place}{below}", FLIGHTS).initialize_location(ONE)
+    assert caught.value.kind == "not-a-directory"
+
+
 @pytest.mark.parametrize("linked", ["flights", "flights/chk-1"])
 def test_links_below_the_root_are_refused(tmp_path: Path, linked: str) -> None:
     root, away = tmp_path / "root", tmp_path / "away"
