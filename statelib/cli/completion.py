@@ -1,13 +1,14 @@
 """What a shell offers behind a half-written word; ``statelib --install-completion`` sets it up. Never an error."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import typer
 
 from statelib.errors import StatelibError
 from statelib.flows.views.inspection import completed
-from statelib.flows.wiring import deployment
+from statelib.flows.wiring import begun_deployment, deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.record import CheckpointRecord, CheckpointState
 
@@ -17,7 +18,7 @@ def snapshots(incomplete: str) -> list[str]:
     if incomplete.startswith(("/", ".", "~")):
         return _directories(incomplete)
     try:
-        records = completed(deployment(), None)
+        records = completed(begun_deployment(), None)
     except StatelibError:
         return []
     ordered = sorted(records, key=lambda r: (r.pipeline, -r.checkpoint_id))
@@ -27,12 +28,19 @@ def snapshots(incomplete: str) -> list[str]:
 
 def pipelines(incomplete: str) -> list[str]:
     """Names of pipelines: those with a file, and those that the catalog knows."""
-    try:
-        here = deployment()
-        names = {str(name) for name in here.catalog().pipelines()} | {p.name for p in here.pipelines()}
-    except StatelibError:
-        return []
+    names: set[str] = set()
+    for known in (_of_catalog, _of_files):
+        with suppress(StatelibError):
+            names |= known()
     return sorted(name for name in names if name.startswith(incomplete))
+
+
+def _of_catalog() -> set[str]:
+    return {str(name) for name in begun_deployment().catalog().pipelines()}
+
+
+def _of_files() -> set[str]:
+    return {pipeline.name for pipeline in deployment().pipelines()}
 
 
 def checkpoints(incomplete: str) -> list[str]:
@@ -56,7 +64,7 @@ def of_pipeline(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _ids(incomplete: str, wanted: Callable[[CheckpointRecord], bool]) -> list[str]:
     try:
-        records = [record for record in deployment().catalog().list() if wanted(record)]
+        records = [record for record in begun_deployment().catalog().list() if wanted(record)]
     except StatelibError:
         return []
     names = (f"{record.pipeline}/{record.checkpoint_id}" for record in records)

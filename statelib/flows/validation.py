@@ -14,7 +14,7 @@ def state_faults(deployment: Deployment, pipelines: Iterable[Pipeline]) -> Itera
     """Return what the next run of each pipeline would be refused for: its head, or that of its former name, is judged
     as the run will judge it. Nothing is written.
 
-    Raises InvalidRequestError (``catalog-not-migrated``)."""
+    Raises InvalidRequestError (``no-catalog``, ``catalog-not-migrated``)."""
     catalog = deployment.existing_catalog()
     for pipeline in pipelines:
         names = (pipeline.name, *pipeline.renamed_from)

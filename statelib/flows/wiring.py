@@ -101,15 +101,15 @@ class Deployment:
 
     def existing_catalog(self) -> "Catalog":
         """The catalog as it is, for those who only look: nothing is made or migrated. Raises InvalidRequestError
-        (``catalog-not-migrated``) where there is none."""
+        (``no-catalog``) where a SQLite file is not there."""
         from statelib.catalog.engine import database_file
 
         file = database_file(self.catalog_url)
         if file is not None and not Path(file).is_file():
             raise InvalidRequestError(
-                "there is no catalog yet: no pipeline ever began a checkpoint",
-                kind="catalog-not-migrated",
-                hint="run a pipeline, or statelib catalog migrate",
+                f"there is no catalog at {file}: no pipeline ever began a checkpoint with it",
+                kind="no-catalog",
+                hint="check STATELIB_CATALOG; a first run makes the catalog, and so does statelib catalog migrate",
             )
         return catalog_at(self.catalog_url)
 
@@ -198,6 +198,15 @@ def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
         )
     optional = (environ.get(name, "") for name in OPTIONAL)
     return Deployment(*(environ[name] for name in VARIABLES), *optional)
+
+
+def begun_deployment() -> Deployment:
+    """Return the deployment that the environment describes, whose catalog has to be there: for what begins no pipeline.
+
+    Raises as :func:`deployment` and :meth:`Deployment.existing_catalog` do."""
+    found = deployment()
+    found.existing_catalog()
+    return found
 
 
 def telemetry(environ: Mapping[str, str] = os.environ) -> AbstractContextManager[Telemetry]:

@@ -62,6 +62,7 @@ def test_the_list_is_readable_at_any_width(shop: Deployment, columns: int | None
 def test_an_empty_list_says_so(shop: Deployment, tmp_path: Path) -> None:
     empty = environment(shop) | {"STATELIB_CATALOG": f"sqlite:///{tmp_path}/new.db"}
     here = Deployment(*(empty[name] for name in VARIABLES))
+    here.catalog()
     assert json.loads(said(here, "checkpoints", "list", "--json")) == []
     result = call(here, "checkpoints", "list")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no completed checkpoints\n")
@@ -203,7 +204,7 @@ def test_a_missing_variable_is_named(shop: Deployment, missing: str, monkeypatch
 
 def test_a_catalog_that_cannot_be_opened_is_named(shop: Deployment) -> None:
     broken = environment(shop) | {"STATELIB_CATALOG": "sqlite:////nowhere/at/all.db"}
-    line = refused(Deployment(*(broken[name] for name in VARIABLES)), "checkpoints", "list")
+    line = refused(Deployment(*(broken[name] for name in VARIABLES)), "catalog", "migrate")
     assert "sqlite:////nowhere/at/all.db" in line
     assert "unable to open database file" in line
 

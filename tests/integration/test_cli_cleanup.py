@@ -46,6 +46,7 @@ def test_gc_of_a_pipeline_without_a_file_says_so(here: Deployment) -> None:
 
 def test_a_pipeline_that_never_ran_has_nothing_to_delete(tmp_path: Path) -> None:
     new = tally(tmp_path)
+    new.catalog()
     assert said(new, "gc", "-p", "tally") == "nothing to delete\n"
     assert said(new, "gc") == "nothing to delete\n"
     assert "0 orphans" in said(new, "orphans", "-p", "tally", "--delete")

@@ -86,7 +86,7 @@ def test_a_range_then_the_next_then_a_failure_then_all_of_it(here: Deployment, s
     assert "statelib savepoint create orders" in again.stderr
     said(here, "pipelines", "resume", "orders")
     (blocked := Path(here.work_directory) / "a-file").write_text("")
-    refused(here, "pipelines", "stop", "orders", "--savepoint", "-t", str(blocked), status=1)
+    refused(here, "pipelines", "stop", "orders", "--savepoint", "-t", str(blocked))
     assert not json.loads(said(here, "pipelines", "status", "orders", "--json"))["head"]["cancelled"]
     assert "to go on: statelib pipelines resume orders" in said(here, "pipelines", "stop", "orders", "--savepoint")
 
@@ -123,6 +123,7 @@ def test_a_pipeline_without_a_schedule_is_told_its_intervals(here: Deployment) -
 
 def test_an_unknown_format_of_a_savepoint_is_refused(here: Deployment) -> None:
     assert "expected canonical or native" in refused(here, "savepoint", "create", "orders", "--format", "x")
+    here.catalog()
     assert "no completed checkpoint" in refused(here, "savepoint", "create", "orders")
 
 

@@ -1,13 +1,17 @@
 """Commands that look change nothing: neither a byte nor a moment of the storage and the catalog, nor an object."""
 
+import dataclasses
 import os
 from pathlib import Path
 
 import pytest
-from shop import open_shop
+from shop import environment, open_shop
 from shop_cli import call
 from test_cli import commands
+from worlds import day
 
+from statelib.cli import completion
+from statelib.flows.checkpoint import begin
 from statelib.flows.wiring import Deployment
 from statelib.testing.fault_proxy import Fault
 from statelib.testing.s3_endpoint import S3Endpoint
@@ -109,3 +113,42 @@ def test_every_command_is_one_that_looks_or_one_that_writes() -> None:
     looking = {name for name in commands() if any(f"{words} ".startswith(f"{name} ") for words in LOOKS)}
     assert looking | WRITES == set(commands())
     assert not looking & WRITES
+
+
+NEED_A_CATALOG = [
+    "checkpoints list", "checkpoints show sales/5", "checkpoints diff sales/1 sales/5", "checkpoints dispose sales/4",
+    "checkpoints release sales/4 -m fine", "history", "pipelines status sales", "pipelines cancel sales",
+    "pipelines resume sales", "pipelines stop sales --savepoint", "pipelines discard sales",
+    "pipelines fork sales/5 two",
+    "pipelines validate --state", "inspect sales/5", "hexdump sales/5", "export sales/5", "verify", "gc", "orphans",
+    "why {state}/sales/chk-5/_metadata", "savepoint create sales", "savepoint dispose sales/4", "catalog check",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", NEED_A_CATALOG)
+def test_a_mistyped_catalog_is_named_and_not_made(shop: Deployment, tmp_path: Path, words: str) -> None:
+    mistyped = dataclasses.replace(shop, catalog_url=f"sqlite:///{tmp_path}/catlog.db")
+    result = call(mistyped, *words.format(state=shop.storage_root).split())
+    assert result.exit_code == 2, result.output
+    assert f"there is no catalog at {tmp_path}/catlog.db" in " ".join(result.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_completion_makes_no_catalog_and_offers_the_files(
+    shop: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"sqlite:///{tmp_path}/catlog.db"
+    for name, value in {**environment(shop), "STATELIB_CATALOG": url}.items():
+        monkeypatch.setenv(name, value)
+    assert "sales" in completion.pipelines("sa")
+    assert completion.checkpoints("sales") == completion.snapshots("sales") == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_begins_a_pipeline_makes_the_catalog(shop: Deployment, tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    new = dataclasses.replace(
+        shop, catalog_url=f"sqlite:///{tmp_path}/catalog.db", storage_root=str(tmp_path / "state")
+    )
+    assert begin(new, new.pipeline("sales"), day(1), "test").checkpoint_id == 1
+    looked(new, "checkpoints list --all")

@@ -115,7 +115,7 @@ def test_looking_makes_no_catalog(tmp_path: Path) -> None:
     here = tally(tmp_path)
     with pytest.raises(InvalidRequestError) as refusal:
         names(here)
-    assert refusal.value.kind == "catalog-not-migrated"
+    assert refusal.value.kind == "no-catalog"
     file = tmp_path / "catalog.db"
     assert not file.exists()
     file.touch()

@@ -240,7 +240,7 @@ def without_catalog(server: Server, world: World) -> Iterator[Path]:
 
 def test_a_missing_catalog_is_said_and_not_made(server: Server, without_catalog: Path) -> None:
     answer = server.call("/statelib/api/pipelines", "vera")
-    assert (answer.status, answer.json["kind"]) == (503, "catalog-not-migrated")
+    assert (answer.status, answer.json["kind"]) == (503, "no-catalog")
     assert "statelib catalog migrate" in answer.json["hint"]
     assert not without_catalog.exists()
     without_catalog.write_bytes(b"")

@@ -32,6 +32,7 @@ _STATUS: dict[type[StatelibError], int] = {
 _DEPLOYMENT = {
     "missing-setting",
     "catalog-not-migrated",
+    "no-catalog",
     "catalog-schema-unknown",
     "bad-catalog-url",
     "no-database-driver",

@@ -27,7 +27,7 @@ from statelib.cli.presenters.described import describe
 from statelib.cli.presenters.trees import print_tree
 from statelib.flows.cleanup.troubles import Troubles
 from statelib.flows.views.inspection import check_pipeline, lineage_of_head, parse_checkpoint, resolve
-from statelib.flows.wiring import deployment
+from statelib.flows.wiring import begun_deployment
 from statelib.model.amounts import keys_and_entries
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
@@ -47,7 +47,7 @@ def list_(
 ) -> None:
     """List completed checkpoints, and those in quarantine, newest last. '*' marks the history of the present state."""
     with errors(as_json):
-        here = deployment()
+        here = begun_deployment()
         catalog, troubles = here.catalog(), Troubles()
         heads: dict[PipelineName, set[CheckpointId]] = {}
 
@@ -110,7 +110,7 @@ def show(
 ) -> None:
     """Show one checkpoint: its record, what the gate said, its states and files."""
     with errors(as_json):
-        here = deployment()
+        here = begun_deployment()
         record = here.catalog().get(*parse_checkpoint(checkpoint))
         quality = here.catalog().gate.results(record.pipeline, record.checkpoint_id)
         opened = resolve(here, checkpoint) if record.state in _STORED else None

@@ -32,7 +32,7 @@ from statelib.flows.cleanup.without_file import WithoutFile, without_file
 from statelib.flows.cleanup.without_file import discard as discard_pipeline
 from statelib.flows.observe import garbage_collected, orphans_found
 from statelib.flows.views.inspection import check_pipeline, parse_checkpoint
-from statelib.flows.wiring import Deployment, deployment, telemetry
+from statelib.flows.wiring import Deployment, begun_deployment, telemetry
 from statelib.model.amounts import amount
 from statelib.model.ids import PipelineName
 from statelib.storage.objects.uris import advice_on_unfinished
@@ -47,7 +47,7 @@ savepoint = typer.Typer(no_args_is_help=True, help="Savepoints belong to their u
 def gc(pipeline: PipelineOption = None, dry_run: DryRun = False, as_json: Json = False) -> None:
     """Apply retention (checkpoint.retain of the pipeline files), then delete what nothing needs any more."""
     with errors(as_json):
-        here = deployment()
+        here = begun_deployment()
         name = _known(here, pipeline)
         troubles = Troubles()
         retired = flow.retire(here, name, dry_run=dry_run, troubles=troubles)
@@ -96,7 +96,7 @@ def orphans(
 ) -> None:
     """List files that aborted and crashed attempts left behind, and that no checkpoint will ever need."""
     with errors(as_json):
-        here = deployment()
+        here = begun_deployment()
         name = _known(here, pipeline)
         troubles = Troubles()
         grace_ms = _milliseconds(grace)
@@ -136,7 +136,7 @@ def why(
 ) -> None:
     """Say which checkpoints need a file, and what gc will do with it."""
     with errors(as_json):
-        found = sweep.why(deployment(), file if ":" in file else str(Path(file).absolute()))
+        found = sweep.why(begun_deployment(), file if ":" in file else str(Path(file).absolute()))
     if as_json:
         print_json(found)
         return
@@ -158,7 +158,7 @@ def dispose(
 ) -> None:
     """Delete a savepoint, or a checkpoint in quarantine, for good, wherever it lies; files that others need stay."""
     with errors(as_json):
-        collected = flow.dispose(deployment(), *parse_checkpoint(checkpoint), dry_run=dry_run)
+        collected = flow.dispose(begun_deployment(), *parse_checkpoint(checkpoint), dry_run=dry_run)
     if as_json:
         print_json({"dry_run": dry_run, "collected": _plain([collected])})
     else:
@@ -193,7 +193,7 @@ def discard(
 ) -> None:
     """Delete all checkpoints of a pipeline whose file is gone, for good; savepoints of users stay."""
     with errors(as_json):
-        here = deployment()
+        here = begun_deployment()
         name = PipelineName(check_pipeline(here, pipeline))
         collected = discard_pipeline(here, name, OWNER, dry_run=True)
         if not dry_run:

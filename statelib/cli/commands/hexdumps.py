@@ -11,7 +11,7 @@ from statelib.cli.output import Json, errors, line, note, print_json, width
 from statelib.cli.places import path_of, taken_for_id
 from statelib.errors import InvalidRequestError
 from statelib.flows.views.inspection import stored_record
-from statelib.flows.wiring import deployment, storage_root
+from statelib.flows.wiring import begun_deployment, storage_root
 from statelib.formats.text.annotated import Annotated as Part
 from statelib.model.amounts import amount
 from statelib.savepoints.hexdump import HexDump, dump_file, dump_metadata
@@ -66,7 +66,7 @@ def _window(offset: int | None, length: int | None) -> range | None:
 def _directory(snapshot: str) -> str:
     path = path_of(snapshot)
     if not path:
-        here = deployment()
+        here = begun_deployment()
         with taken_for_id(snapshot):
             path = stored_record(here, snapshot).directory
     return PLACES.kind(path).normalised(path.removesuffix("/_metadata"))

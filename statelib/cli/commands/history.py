@@ -6,7 +6,7 @@ import typer
 
 from statelib.cli.output import Column, Json, PipelineOption, count, errors, note, print_json, size, table
 from statelib.flows.views.inspection import check_pipeline
-from statelib.flows.wiring import deployment
+from statelib.flows.wiring import begun_deployment
 
 _COLUMNS = (
     Column("checkpoint"), Column("interval (UTC)"), Column("state"), Column("took", right=True),
@@ -24,7 +24,7 @@ def history(
 ) -> None:
     """Show what checkpoints took and wrote, newest last; --json has every column of the view checkpoint_history."""
     with errors(as_json):
-        here = deployment()
+        here = begun_deployment()
         name = check_pipeline(here, pipeline) if pipeline else None
         rows = here.catalog().history.checkpoints(name, limit)[::-1]
     if as_json:

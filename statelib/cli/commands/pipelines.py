@@ -17,7 +17,7 @@ from statelib.flows.observe import telling_aborted
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.validation import state_faults
 from statelib.flows.views.inspection import parse_checkpoint
-from statelib.flows.wiring import deployment, telemetry
+from statelib.flows.wiring import begun_deployment, deployment, telemetry
 from statelib.model.record import PipelineHead
 
 app = typer.Typer(no_args_is_help=True, help="Pipeline files, and whether their pipelines run.")
@@ -115,7 +115,7 @@ def fork_(
 ) -> None:
     """Let a new pipeline begin with the state of another one's checkpoint; nothing is copied."""
     with errors(as_json):
-        here = deployment()
+        here = begun_deployment()
         source = here.catalog().get(*parse_checkpoint(checkpoint))
         with working(f"forking {checkpoint}"):
             record = fork(here, here.pipeline(pipeline), source, "statelib pipelines fork", read_data=verify)
@@ -135,7 +135,7 @@ OWNER = "statelib pipelines"
 def status(pipeline: Name, as_json: Json = False) -> None:
     """Show whether a pipeline runs, what it stands on, and how many checkpoints failed in a row."""
     with errors(as_json):
-        here = deployment()
+        here = begun_deployment()
         told = lifecycle.status(here, here.pipeline(pipeline))
     if as_json:
         print_json(asdict(told))
@@ -153,7 +153,7 @@ def cancel(pipeline: Name, as_json: Json = False) -> None:
 
     What becomes of its checkpoints is said by checkpoint.retain.after_termination of the pipeline file."""
     with errors(as_json):
-        here = deployment()
+        here = begun_deployment()
         with telemetry() as receiver, telling_aborted(receiver, here.catalog(), pipeline):
             head = lifecycle.cancel(here, pipeline, OWNER)
     _print_head(head, as_json)
@@ -175,7 +175,7 @@ def resume(
 ) -> None:
     """Begin checkpoints again, after a cancellation or too many failures."""
     with errors(as_json):
-        head = lifecycle.resume(deployment(), pipeline, OWNER, from_nothing=from_nothing)
+        head = lifecycle.resume(begun_deployment(), pipeline, OWNER, from_nothing=from_nothing)
     _print_head(head, as_json)
 
 

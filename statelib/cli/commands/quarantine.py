@@ -8,7 +8,7 @@ import typer
 from statelib.cli.output import Json, count, errors, line, print_json
 from statelib.flows import quarantine as flow
 from statelib.flows.views.inspection import parse_checkpoint
-from statelib.flows.wiring import deployment
+from statelib.flows.wiring import begun_deployment
 from statelib.model.amounts import amount
 from statelib.model.quality import GateSummary, QualityResult, Severity, verdict
 from statelib.model.record import CheckpointRecord, CheckpointState
@@ -29,7 +29,7 @@ def release(
 ) -> None:
     """Take a checkpoint in quarantine as good: the pipeline goes on from it."""
     with errors(as_json):
-        record = flow.release(deployment(), *parse_checkpoint(checkpoint), OWNER, note)
+        record = flow.release(begun_deployment(), *parse_checkpoint(checkpoint), OWNER, note)
     if as_json:
         print_json(record)
     else:

@@ -14,7 +14,7 @@ from statelib.errors import InvalidRequestError
 from statelib.extras import require
 from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.savepoint.steps import FORMATS
-from statelib.flows.wiring import deployment
+from statelib.flows.wiring import begun_deployment, deployment
 from statelib.model.amounts import amount, keys_and_entries
 from statelib.model.record import CheckpointRecord
 
@@ -118,7 +118,7 @@ def create(
     """Write a pipeline's present state once more, as a savepoint that belongs to you: no retention ever removes it."""
     with errors(as_json):
         check_format(form)
-        here = deployment()
+        here = begun_deployment()
         definition = here.pipeline(pipeline)
         require("spark", "quality")
         with session(f"{pipeline} savepoint", master, conf) as spark, Steps(1) as steps:

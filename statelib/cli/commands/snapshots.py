@@ -24,7 +24,7 @@ from statelib.flows.views.inspection import (
     resolve,
     writing,
 )
-from statelib.flows.wiring import deployment, storage_root
+from statelib.flows.wiring import begun_deployment, storage_root
 from statelib.model.types import StateType
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.operator_content import left_out
@@ -71,7 +71,7 @@ def open_snapshot(
             f"--relocate with {snapshot}, which the catalog knows: expected the path of a snapshot that was moved",
             kind="bad-relocation",
         )
-    here = deployment()
+    here = begun_deployment()
     with taken_for_id(snapshot):
         return resolve(here, snapshot)
 

@@ -12,7 +12,7 @@ from statelib.cli.sparks import Master, Settings, session
 from statelib.errors import InvalidRequestError
 from statelib.flows import lifecycle
 from statelib.flows.observe import telling_aborted
-from statelib.flows.wiring import deployment, telemetry
+from statelib.flows.wiring import begun_deployment, telemetry
 from statelib.model.termination import StopMode
 
 OWNER = "statelib pipelines stop"
@@ -43,7 +43,7 @@ def stop(
     with errors(as_json):
         check_format(form)
         _check_asked(pipeline, savepoint)
-        here = deployment()
+        here = begun_deployment()
         definition = here.pipeline(pipeline)
         mode = StopMode.DRAIN if drain else StopMode.SUSPEND
         with (

@@ -23,7 +23,7 @@ from statelib.flows.views.inspection import (
     verify_at,
     verify_sample,
 )
-from statelib.flows.wiring import Deployment, deployment, storage_root
+from statelib.flows.wiring import Deployment, begun_deployment, storage_root
 from statelib.model.amounts import amount, plural
 from statelib.model.types import StateType
 from statelib.savepoints.opened import Checkpoint
@@ -114,7 +114,7 @@ def _verify_all(
         return [told]
     if moves:
         raise InvalidRequestError("--relocate goes with the path of one snapshot", kind="bad-relocation")
-    here = deployment()
+    here = begun_deployment()
     troubles = Troubles()
     targets = _targets(here, snapshot, pipeline, troubles)
     unread = [Verification(trouble.pipeline, 0, 0, None, (trouble.message,)) for trouble in troubles.found()]
