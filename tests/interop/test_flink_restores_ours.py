@@ -24,6 +24,12 @@ states:
   items: {kind: list, value: {agg: distinct, of: item}}
   most: {kind: reducing, value: {agg: max, of: amount}}
   mean: {kind: aggregating, fields: {weight: {agg: avg, of: weight}}}
+  kept:
+    kind: value
+    fields:
+      weight: {agg: last, of: weight, by: at, nulls: keep}
+      row: {agg: first, of: [amount, weight], by: [at]}
+  latest: {kind: map, user_key: item, value: {agg: last, of: [amount, weight], by: at}}
 backend: BACKEND
 parallelism: 3
 max_parallelism: 128
@@ -68,6 +74,9 @@ def test_a_savepoint_of_a_pipeline_is_restored_by_flink_entry_for_entry(
     directory = Path(saved.directory.removeprefix("file://"))
     cases = [Case(directory, (operator,), name, p, 128) for name in ("hashmap", "rocksdb") for p in (1, 2, 4)]
     assert len(ours) > 3000
+    kept = saved.to_arrow("kept", str(tmp_path))["value"].to_pylist()
+    assert {None} < {row["weight"]["value"] for row in kept}, "some nulls are kept, some values"
+    assert {None} < {row["row"]["value"]["weight"] for row in kept}
     for restored in flink_1.restore(cases):
         assert restored.error == ""
         assert comparable(restored.lines) == ours
