@@ -11,7 +11,7 @@ from test_cli import commands
 from worlds import day
 
 from statelib.cli import completion
-from statelib.flows.checkpoint import begin
+from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import Deployment
 from statelib.testing.fault_proxy import Fault
 from statelib.testing.s3_endpoint import S3Endpoint
