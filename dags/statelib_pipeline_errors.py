@@ -1,18 +1,5 @@
-"""Makes every pipeline file that does not load an import error, without touching the DAGs of the others.
+"""Makes each pipeline file that does not load an import error; this DAG file has no DAG that Airflow would stop."""
 
-Airflow stops scheduling all DAGs of a file with an import error; this file has no DAG to lose.
-"""
+from statelib_airflow import check_pipeline_dags
 
-from airflow.sdk.exceptions import AirflowException
-from statelib_airflow.places import pipelines_directory
-
-from statelib.definition.pipeline import load_pipelines
-
-
-class BrokenPipelineError(AirflowException):
-    """Names each pipeline file that does not load, the field and what is wrong with it."""
-
-
-_errors = load_pipelines(pipelines_directory(__file__))[1]
-if _errors:
-    raise BrokenPipelineError("\n".join(error.message for error in _errors))
+check_pipeline_dags()

@@ -1,1 +1,26 @@
-"""What the DAGs share: task bodies that call statelib's flows, and how their errors end a task."""
+"""statelib in Airflow: DAGs for pipeline files, operators and sensors for DAGs of your own, the State page."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from statelib_airflow.dag_factory import BrokenPipelineError, check_pipeline_dags, pipeline_dags
+    from statelib_airflow.housekeeping_dags import cleanup_dags, verify_dags
+
+_PUBLIC = {
+    "BrokenPipelineError": "statelib_airflow.dag_factory",
+    "check_pipeline_dags": "statelib_airflow.dag_factory",
+    "cleanup_dags": "statelib_airflow.housekeeping_dags",
+    "pipeline_dags": "statelib_airflow.dag_factory",
+    "verify_dags": "statelib_airflow.housekeeping_dags",
+}
+
+__all__ = ["BrokenPipelineError", "check_pipeline_dags", "cleanup_dags", "pipeline_dags", "verify_dags"]
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, loaded at its first use: Airflow imports this package while it starts, and must be able to
+    do so before its own modules are complete."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'statelib_airflow' has no attribute {name!r}")
+    return getattr(import_module(_PUBLIC[name]), name)

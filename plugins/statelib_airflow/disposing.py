@@ -6,13 +6,13 @@ from airflow.sdk import get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 
 from statelib_airflow import cleaning
-from statelib_airflow.hooks import StatelibHook
+from statelib_airflow.hooks import hook_of_run
 
 
 @task(task_id="preview")
 def preview(pipeline: str) -> dict[str, Any]:
     """What deleting the savepoint would delete; refuses what is no savepoint, or is needed."""
-    return cleaning.dispose(StatelibHook(), pipeline, get_current_context()["params"]["savepoint"], dry_run=True)
+    return cleaning.dispose(hook_of_run(), pipeline, get_current_context()["params"]["savepoint"], dry_run=True)
 
 
 @task(task_id="dispose")
@@ -21,4 +21,4 @@ def dispose(pipeline: str) -> dict[str, Any]:
     params = get_current_context()["params"]
     if not params["confirm"]:
         raise AirflowSkipException("not confirmed: nothing was deleted")
-    return cleaning.dispose(StatelibHook(), pipeline, params["savepoint"], dry_run=False)
+    return cleaning.dispose(hook_of_run(), pipeline, params["savepoint"], dry_run=False)

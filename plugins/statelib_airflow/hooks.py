@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, get_current_context
 from airflow.sdk.log import mask_secret
 
 from statelib_airflow.failures import failing_fast
@@ -65,6 +65,12 @@ class StatelibHook(BaseHook):
 
         with failing_fast():
             return load_pipeline(pipeline) if is_path(pipeline) else self.deployment().pipeline(pipeline)
+
+
+def hook_of_run() -> StatelibHook:
+    """Return the hook of the running task: the default arguments of its DAG may name a connection."""
+    defaults = get_current_context()["dag"].default_args or {}
+    return StatelibHook(defaults.get("statelib_conn_id"))
 
 
 def is_path(pipeline: str) -> bool:

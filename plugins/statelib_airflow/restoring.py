@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from statelib.model.moments import epoch_ms
 from statelib_airflow import airflow_runs, steps
-from statelib_airflow.hooks import StatelibHook
+from statelib_airflow.hooks import hook_of_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -35,7 +35,7 @@ def plan(pipeline_file: str, checkpoint_dag: str) -> dict[str, Any]:
     request = steps.RestoreRequest(
         params["checkpoint"], params["claim_mode"], params["parallelism"], params["allow_non_restored_state"]
     )
-    planned = steps.plan_restore(StatelibHook(), pipeline_file, request, context)
+    planned = steps.plan_restore(hook_of_run(), pipeline_file, request, context)
     if params["replay"] and planned.replay_from_ms is None:
         raise AirflowFailException(f"{planned.directory} does not say where its events end: replay by a backfill")
     arguments = request.rehearsal(pipeline_file, planned.parallelism)
@@ -54,7 +54,7 @@ class ApprovePlanOperator(ApprovalOperator):
     def execute_complete(self, context: "Context", event: dict[str, Any]) -> Any:
         answer = super().execute_complete(context, event)
         if self.APPROVE not in answer["chosen_options"]:
-            steps.release(StatelibHook(), _plan(context), context)
+            steps.release(hook_of_run(), _plan(context), context)
         return answer
 
 
@@ -63,7 +63,7 @@ def switch(pipeline_file: str, plan_json: str) -> dict[str, int | None]:
     """Make the planned checkpoint the pipeline's head; returns the head."""
     from statelib.flows.restore.steps import RestorePlan
 
-    return steps.switch(StatelibHook(), pipeline_file, RestorePlan.from_json(plan_json), get_current_context())
+    return steps.switch(hook_of_run(), pipeline_file, RestorePlan.from_json(plan_json), get_current_context())
 
 
 class ReplayOperator(BaseSensorOperator):
@@ -106,7 +106,7 @@ class ReplayOperator(BaseSensorOperator):
         assert run.data_interval_start is not None
         assert run.data_interval_end is not None
         interval = DataInterval(epoch_ms(run.data_interval_start), epoch_ms(run.data_interval_end))
-        return StatelibHook().deployment().catalog().applied(PipelineName(self.pipeline), interval) is not None
+        return hook_of_run().deployment().catalog().applied(PipelineName(self.pipeline), interval) is not None
 
     def _go_on(self, run: "DagRun", since: datetime) -> None:
         """Let the oldest run that is not applied run again, unless it is about to, or has failed to."""

@@ -8,7 +8,7 @@ from airflow.sdk import BaseSensorOperator, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from statelib_airflow import runs, steps
-from statelib_airflow.hooks import StatelibHook
+from statelib_airflow.hooks import hook_of_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -33,7 +33,7 @@ class BeginOperator(BaseSensorOperator):
         self.pipeline_file = pipeline_file
 
     def poke(self, context: "Context") -> bool:
-        begun = steps.begin_checkpoint(StatelibHook(), self.pipeline_file, context, assume_ready=True)
+        begun = steps.begin_checkpoint(hook_of_run(), self.pipeline_file, context, assume_ready=True)
         if begun is None:
             return False
         context["ti"].xcom_push(CHECKPOINT_ID, int(begun.checkpoint_id))
@@ -46,7 +46,7 @@ class BeginOperator(BaseSensorOperator):
 def begin_savepoint(pipeline_file: str) -> None:
     """Allocate the savepoint that the run's params ask for; skipped, and with it the rest, if it is written already."""
     context = get_current_context()
-    begun = steps.begin_savepoint(StatelibHook(), pipeline_file, context["params"], context)
+    begun = steps.begin_savepoint(hook_of_run(), pipeline_file, context["params"], context)
     context["ti"].xcom_push(CHECKPOINT_ID, int(begun.checkpoint_id))
     if begun.already_completed:
         raise AirflowSkipException(f"savepoint {begun.checkpoint_id} is written already: nothing to do")
@@ -58,14 +58,14 @@ def check_completeness(pipeline_file: str) -> str:
 
     What a check of severity quarantine refuses is kept aside, and the run fails here for good: trying again would
     find the same. The next run of the interval begins a new checkpoint."""
-    return steps.check(StatelibHook(), pipeline_file, _checkpoint_id(get_current_context()))
+    return steps.check(hook_of_run(), pipeline_file, _checkpoint_id(get_current_context()))
 
 
 @task(task_id="register")
 def register(pipeline_file: str, report_uri: str) -> dict[str, int | None]:
     """The commit point. Returns id, bytes, keys and duration, and sends them along with the asset event."""
     context = get_current_context()
-    return steps.register(StatelibHook(), pipeline_file, _checkpoint_id(context), report_uri, context)
+    return steps.register(hook_of_run(), pipeline_file, _checkpoint_id(context), report_uri, context)
 
 
 @task(task_id="abort", retries=2)
@@ -77,7 +77,7 @@ def abort(pipeline: str) -> str:
     checkpoint_id = _pulled_id(context)
     if checkpoint_id is None:
         raise AirflowSkipException("no checkpoint was begun: nothing to abort")
-    record = steps.abort(StatelibHook(), pipeline, checkpoint_id, runs.failed_tasks(context), context)
+    record = steps.abort(hook_of_run(), pipeline, checkpoint_id, runs.failed_tasks(context), context)
     if record.state is CheckpointState.COMPLETED:
         raise AirflowSkipException(f"checkpoint {checkpoint_id} is complete: nothing to abort")
     return f"checkpoint {checkpoint_id} is {record.state}: {why(record)}"

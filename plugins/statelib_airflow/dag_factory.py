@@ -1,0 +1,257 @@
+"""The DAGs of pipeline files: checkpoint, savepoint, restore and dispose of each."""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Unpack
+
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, TaskGroup, TriggerRule, get_parsing_context
+from airflow.sdk.definitions.callback import SyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+from airflow.sdk.exceptions import AirflowException
+
+from statelib.definition.durations import milliseconds
+from statelib.definition.pipeline import Pipeline, load_pipelines
+from statelib.errors import InvalidRequestError
+from statelib_airflow import disposing, forms, observing, restoring, tasks
+from statelib_airflow.dag_settings import DagSettings, Settings, pipelines_directory
+from statelib_airflow.links import link_checkpoint
+from statelib_airflow.notifications import StatelibNotifier
+from statelib_airflow.operators import StatelibSparkOperator
+from statelib_airflow.source_ready import SourceReadyOperator
+from statelib_airflow.steps import state_asset
+
+SPARK_STARTS_AND_ENDS = timedelta(minutes=5)
+"""What Airflow allows beyond ``checkpoint.timeout_s``: the job ends itself in time, and says why, if it can."""
+ANSWER_WITHIN = timedelta(hours=23)
+"""Less than a planned restore holds its checkpoint (``statelib.flows.restore.steps.HOLD_MS``)."""
+
+log = logging.getLogger(__name__)
+
+
+class BrokenPipelineError(AirflowException):
+    """Names each pipeline file that does not load, the field and what is wrong with it."""
+
+
+def pipeline_dags(
+    directory: str | os.PathLike[str] | None = None,
+    *,
+    dags: Sequence[str] = ("checkpoint", "savepoint", "restore", "dispose"),
+    **settings: Unpack[Settings],
+) -> dict[str, DAG]:
+    """Return the DAGs of the pipeline files in ``directory`` by their names, for a DAG file's ``globals().update(…)``.
+
+    ``directory`` is relative to the calling DAG file; None stands for the variable ``STATELIB_PIPELINES``, and without
+    it for the directory ``pipelines`` beside the DAG file. ``dags`` says which DAGs each pipeline has.
+
+    A pipeline file that does not load is left out and logged: Airflow stops scheduling every DAG of a DAG file that
+    has an import error. :func:`check_pipeline_dags` in a DAG file of its own shows it as one.
+    """
+    wrong = sorted(set(dags) - set(_KINDS))
+    if wrong:
+        message = f"dags: there is no {', '.join(wrong)}: expected some of {', '.join(_KINDS)}"
+        raise InvalidRequestError(message, kind="no-dag")
+    place = pipelines_directory(directory, sys._getframe(1).f_code.co_filename)
+    pipelines, errors = load_pipelines(place)
+    for error in errors:
+        log.error("no DAGs: %s", error.message)
+    chosen = DagSettings(**settings)
+    made = [
+        _KINDS[kind](pipeline, str(Path(pipeline.path).resolve()), chosen)
+        for pipeline in filter(_wanted, pipelines)
+        for kind in dags
+    ]
+    return {dag.dag_id: dag for dag in made}
+
+
+def check_pipeline_dags(directory: str | os.PathLike[str] | None = None) -> None:
+    """Raise BrokenPipelineError if a pipeline file does not load: in a DAG file without DAGs it is an import error that
+    stops no DAG. ``directory`` is that of :func:`pipeline_dags`."""
+    errors = load_pipelines(pipelines_directory(directory, sys._getframe(1).f_code.co_filename))[1]
+    if errors:
+        raise BrokenPipelineError("\n".join(error.message for error in errors))
+
+
+def _wanted(pipeline: Pipeline) -> bool:
+    """While a task runs, Airflow needs one DAG only."""
+    dag_id = get_parsing_context().dag_id
+    return dag_id is None or dag_id.rpartition(".")[0] == pipeline.name
+
+
+def checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
+    """Scheduled: one run applies one data interval and checkpoints the state."""
+    schedule = pipeline.schedule
+    dag = DAG(
+        f"{pipeline.name}.checkpoint",
+        schedule=CronDataIntervalTimetable(schedule.cron, timezone="UTC") if schedule else None,
+        start_date=schedule.start if schedule else None,
+        end_date=schedule.end if schedule else None,
+        catchup=schedule.catchup if schedule else False,
+        deadline=_deadline(pipeline),
+        doc_md=_document(pipeline, "applies one data interval of events and checkpoints the state.", _CHECKPOINT_DOC),
+        **_common(pipeline, settings),
+    )
+    with dag:
+        begun = tasks.BeginOperator(task_id="begin", pipeline_file=file)
+        _snapshot_chain("checkpoint", pipeline, file, settings, begun=begun, outlets=[state_asset(pipeline.name)])
+        if pipeline.source.ready is not None:
+            SourceReadyOperator(task_id="wait_for_source", pipeline=file) >> begun
+    return dag
+
+
+def savepoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
+    """By hand: the present state, written once more to where its user wants it."""
+    about = _document(pipeline, "writes a savepoint of the present state.", _SAVEPOINT_DOC)
+    params = forms.savepoint_form()
+    dag = DAG(f"{pipeline.name}.savepoint", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
+    with dag:
+        _snapshot_chain("savepoint", pipeline, file, settings, begun=tasks.begin_savepoint(file), outlets=[])
+    return dag
+
+
+def restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
+    """By hand: put the state back to a checkpoint or savepoint, also with another parallelism."""
+    about = _document(pipeline, "makes another checkpoint the state that the next run builds on.", _RESTORE_DOC)
+    params = forms.restore_form(pipeline.max_parallelism)
+    dag = DAG(f"{pipeline.name}.restore", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
+    with dag:
+        checkpoint_dag_id = f"{pipeline.name}.checkpoint"
+        with _group("decision", "what would happen, and whether it shall: nothing is changed yet"):
+            planned: Any = restoring.plan(file, checkpoint_dag_id)
+            approve = restoring.ApprovePlanOperator(
+                task_id="approve",
+                subject=f"Restore {pipeline.name} to " + "{{ params.checkpoint }}?",
+                body=restoring.PLAN,
+                response_timeout=ANSWER_WITHIN,
+                retries=0,
+            )
+        with _group("restore", "proven to restore, then made the state that the next run builds on"):
+            rehearse = _spark_job("rehearse", pipeline, settings, "rehearse_restore.py", planned["arguments"])
+            rehearse.trigger_rule = TriggerRule.NONE_FAILED  # an approval that nobody asked for is skipped
+            switched = restoring.switch(file, planned["plan"])
+        replay = restoring.ReplayOperator(
+            task_id="replay",
+            pipeline=pipeline.name,
+            checkpoint_dag=checkpoint_dag_id,
+            poke_interval=tasks.LOOKS_AGAIN_S,
+        )
+        planned >> approve >> rehearse >> switched >> replay
+    return dag
+
+
+def dispose_dag(pipeline: Pipeline, _file: str, settings: DagSettings) -> DAG:
+    """By hand: delete a savepoint, once somebody has confirmed it."""
+    about = _document(pipeline, "deletes a savepoint for good.", _DISPOSE_DOC)
+    params = forms.dispose_form()
+    dag = DAG(f"{pipeline.name}.dispose", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
+    with dag:
+        disposing.preview(pipeline.name) >> disposing.dispose(pipeline.name)
+    return dag
+
+
+def _snapshot_chain(
+    what: str, pipeline: Pipeline, file: str, settings: DagSettings, *, begun: Any, outlets: list[Asset]
+) -> None:
+    """begin -> [snapshot -> check_completeness -> register], and abort as a teardown: it runs however
+    the others end, and does not count when Airflow decides whether the run succeeded."""
+    arguments = ["--pipeline", file, "--checkpoint-id", tasks.CHECKPOINT_ID_TEMPLATE]
+    longest = timedelta(seconds=pipeline.checkpoint.timeout_s) + SPARK_STARTS_AND_ENDS
+    with _group(what, f"the {what}: written by Spark, proven complete, registered"):
+        snapshot = _spark_job("snapshot", pipeline, settings, "snapshot.py", arguments, longest=longest)
+        report: Any = tasks.check_completeness(file)
+        registered = tasks.register.override(outlets=outlets)(file, report)
+    begun >> snapshot >> report
+    aborted: Any = tasks.abort(pipeline.name)
+    registered >> aborted.as_teardown()
+    link_checkpoint(begun, snapshot, report, registered, aborted)
+
+
+def _group(group_id: str, tooltip: str) -> TaskGroup:
+    """Tasks that the graph shows as one, and that may be cleared as one. Their ids stay as they are."""
+    return TaskGroup(group_id, prefix_group_id=False, tooltip=tooltip)
+
+
+def _spark_job(
+    task_id: str,
+    pipeline: Pipeline,
+    settings: DagSettings,
+    script: str,
+    arguments: Any,
+    *,
+    longest: timedelta | None = None,
+) -> StatelibSparkOperator:
+    """Master, deploy mode and resources come from the connection of Spark and its own configuration."""
+    return StatelibSparkOperator(
+        execution_timeout=longest,
+        task_id=task_id,
+        conn_id=settings.spark_conn_id,
+        script=script,
+        application_args=arguments,
+        name=f"{pipeline.name}.{task_id}",
+        pre_execute=observing.job_in_log,
+    )
+
+
+def _common(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
+    """One run of each DAG at a time; between the DAGs of a pipeline, the catalog's epoch decides."""
+    retries = pipeline.retries
+    own_defaults = {
+        "retries": retries.count,
+        "retry_delay": timedelta(seconds=retries.delay_s),
+        "on_failure_callback": [StatelibNotifier(**who) for who in _told(pipeline)],
+    }
+    return {"max_active_runs": 1, **settings.arguments(["statelib", pipeline.name], own_defaults)}
+
+
+def _told(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """Arguments of the notifiers of ``alerts.notify``; the log, if there are none."""
+    chosen = [{"notifier": n.notifier, "arguments": dict(n.arguments)} for n in pipeline.alerts.notify]
+    return [{"pipeline": pipeline.name, **who} for who in chosen or [{}]]
+
+
+def _deadline(pipeline: Pipeline) -> list[DeadlineAlert] | None:
+    """Counted from when the run was queued: intervals of a backfill lie in the past."""
+    if pipeline.alerts.deadline is None:
+        return None
+    longest = timedelta(milliseconds=milliseconds(pipeline.alerts.deadline))
+    told = (SyncCallback(StatelibNotifier, kwargs=who) for who in _told(pipeline))
+    return [DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, longest, callback) for callback in told]
+
+
+def _document(pipeline: Pipeline, does: str, more: str) -> str:
+    key = ", ".join(f"`{name}`" for name in pipeline.key)
+    states = "\n".join(f"- state `{d.name}` ({d.kind}): `{d.value_type}`" for d in pipeline.schema().states)
+    return (
+        f"### {pipeline.name}\n{pipeline.description}\n\nThis DAG {does}\n\n"
+        f"- key: {key}\n- backend: {pipeline.backend}, parallelism {pipeline.parallelism} of at most "
+        f"{pipeline.max_parallelism}\n{states}\n\n{more}"
+    )
+
+
+_CHECKPOINT_DOC = """\
+A checkpoint that is not complete within `checkpoint.timeout_s` is aborted; after more than
+`checkpoint.tolerable_failures` in a row, `begin` refuses until `statelib pipelines resume`.
+`wait_for_source`, if the file has `source.ready`, waits until the interval's events are complete; mark it as a success
+to go on without. `begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the
+result from storage, `register` is the commit point. `abort` gives an unfinished checkpoint up and is skipped otherwise.
+Clearing a run is safe: an interval that the state holds already is not applied again. A backfill is applied in
+order: `begin` waits while a run before it is under way, and refuses if the one before it has failed.
+"""
+_SAVEPOINT_DOC = """\
+It applies no events and does not change what the next checkpoint builds on. It belongs to you: retention never deletes
+it, the `dispose` DAG does.
+"""
+_RESTORE_DOC = """\
+`plan` says what would happen and changes nothing; `approve` waits for a person, if `approval` is on; `rehearse` proves
+with Spark that the checkpoint restores; `switch` makes it the head; `replay`, if on, runs the intervals after it
+again, oldest first. Nothing is changed in the group `decision`. Without it, clear their runs from the oldest on.
+"""
+_DISPOSE_DOC = """\
+`preview` says what would go. `dispose` deletes it if `confirm` is on, and is skipped otherwise. Files that another
+checkpoint needs stay, and a savepoint that the present state was restored from is refused.
+"""
+
+_KINDS = {"checkpoint": checkpoint_dag, "savepoint": savepoint_dag, "restore": restore_dag, "dispose": dispose_dag}

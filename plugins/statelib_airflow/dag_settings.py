@@ -1,0 +1,63 @@
+"""Settings that every DAG made for an Airflow takes: connections, pool, queue, owner, tags, default arguments."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+
+class Settings(TypedDict, total=False):
+    """Keyword arguments of the functions that make DAGs.
+
+    ``statelib_conn_id`` names the Airflow connection of the deployment, ``spark_conn_id`` that of Spark.
+    ``default_args`` override what the pipeline file says of retries; their ``on_failure_callback`` is called beside its
+    notifiers. ``tags`` are added to those that every DAG has.
+    """
+
+    statelib_conn_id: str | None
+    spark_conn_id: str
+    pool: str | None
+    queue: str | None
+    owner: str | None
+    tags: Sequence[str]
+    default_args: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class DagSettings:
+    """The keyword arguments of :class:`Settings`, with their defaults."""
+
+    statelib_conn_id: str | None = None
+    spark_conn_id: str = "spark_default"
+    pool: str | None = None
+    queue: str | None = None
+    owner: str | None = None
+    tags: Sequence[str] = ()
+    default_args: Mapping[str, Any] = field(default_factory=dict)
+
+    def arguments(self, own_tags: Sequence[str], own_defaults: Mapping[str, Any]) -> dict[str, Any]:
+        """Return ``tags`` and ``default_args`` of a DAG that has tags and default arguments of its own."""
+        named = {
+            "statelib_conn_id": self.statelib_conn_id,
+            "pool": self.pool,
+            "queue": self.queue,
+            "owner": self.owner,
+        }
+        defaults = {**own_defaults, **self.default_args, **{n: v for n, v in named.items() if v is not None}}
+        callbacks = [*_listed(own_defaults), *_listed(self.default_args)]
+        if callbacks:
+            defaults["on_failure_callback"] = callbacks
+        return {"tags": list(dict.fromkeys((*own_tags, *self.tags))), "default_args": defaults}
+
+
+def _listed(defaults: Mapping[str, Any]) -> list[Any]:
+    callbacks = defaults.get("on_failure_callback") or []
+    return list(callbacks) if isinstance(callbacks, Sequence) else [callbacks]
+
+
+def pipelines_directory(directory: str | os.PathLike[str] | None, dag_file: str) -> Path:
+    """Return the directory of the pipeline files: ``directory``, relative to the DAG file; None stands for the variable
+    ``STATELIB_PIPELINES``, and without it for the directory ``pipelines`` beside the DAG file."""
+    chosen = directory if directory is not None else os.environ.get("STATELIB_PIPELINES") or "pipelines"
+    return (Path(dag_file).parent / chosen).resolve()

@@ -1,0 +1,114 @@
+"""DAG files of three lines in an Airflow of one's own: connections, pool, queue, owner, tags, and which DAGs."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from demo.places import CHECKOUT, Places, Ports, environment
+
+PIPELINE = (CHECKOUT / "dags" / "pipelines" / "carrier_streaks.yaml").read_text()
+SETTINGS = (
+    "statelib_conn_id='state', spark_conn_id='cluster', pool='spark', queue='large', owner='ada', tags=['finance'], "
+    "default_args={'retries': 7, 'email': 'a@b.c', 'on_failure_callback': print}"
+)
+FILES = {
+    "plain.py": "from statelib_airflow import pipeline_dags\n\nglobals().update(pipeline_dags('mine'))\n",
+    "chosen.py": (
+        "from statelib_airflow import pipeline_dags\n"
+        f"globals().update(pipeline_dags('others', dags=['checkpoint', 'restore'], {SETTINGS}))\n"
+    ),
+    "cleanup.py": (
+        "from statelib_airflow import cleanup_dags\n"
+        f"globals().update(cleanup_dags('my_cleanup', schedule=None, {SETTINGS}))\n"
+    ),
+    "verify.py": f"from statelib_airflow import verify_dags\nglobals().update(verify_dags('mine', {SETTINGS}))\n",
+    "broken.py": "from statelib_airflow import check_pipeline_dags\ncheck_pipeline_dags('others')\n",
+    "mistyped.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', dags=['restor'])\n",
+    "unknown.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', pol='x')\n",
+}
+SCRIPT = """
+import json, sys
+from pathlib import Path
+from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.serialized_objects import DagSerialization
+NAMES = ("retries", "pool", "queue", "owner", "email", "statelib_conn_id", "_conn_id")
+bag = DagBag(sys.argv[1])
+json.dump({
+    "errors": {Path(file).name: error for file, error in bag.import_errors.items()},
+    "dags": {d.dag_id: {
+        "file": Path(d.fileloc).name, "tags": sorted(d.tags), "default_conn": d.default_args.get("statelib_conn_id"),
+        "callbacks": [getattr(c, "__name__", type(c).__name__) for c in d.default_args.get("on_failure_callback", [])],
+        "tasks": {t.task_id: {n: getattr(t, n, None) for n in NAMES} | getattr(t, "partial_kwargs", {})
+                  for t in d.tasks},
+        "examples": d.params.get_param("pipeline").schema.get("examples") if "pipeline" in d.params else None,
+        "serialized": bool(DagSerialization.to_dict(d))} for d in bag.dags.values()},
+}, open(sys.argv[2], "w"), default=str)
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What Airflow reads from the DAG files; ``STATELIB_PIPELINES`` names another directory, which is not asked for."""
+    root = tmp_path_factory.mktemp("factory")
+    places = Places(work=root / "work", pipelines=root / "elsewhere")
+    places.make_directories()
+    for directory, name in (("mine", "first"), ("others", "second")):
+        (root / "dags" / directory).mkdir(parents=True)
+        text = PIPELINE.replace("name: carrier_streaks", f"name: {name}")
+        (root / "dags" / directory / f"{name}.yaml").write_text(text)
+    (root / "dags" / "others" / "broken.yaml").write_text(PIPELINE.replace("backend:", "bakend:"))
+    for name, text in FILES.items():
+        (root / "dags" / name).write_text(text)
+    answer = root / "answer.json"
+    command = [sys.executable, "-c", SCRIPT, str(root / "dags"), str(answer)]
+    done = subprocess.run(command, env=environment(places, Ports()), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return dict(json.loads(answer.read_text()))
+
+
+def test_a_file_of_three_lines_makes_the_dags_of_its_directory(found: dict[str, Any]) -> None:
+    made = {dag_id: dag["file"] for dag_id, dag in found["dags"].items()}
+    assert made == {
+        **{f"first.{kind}": "plain.py" for kind in ("checkpoint", "savepoint", "restore", "dispose")},
+        **{f"second.{kind}": "chosen.py" for kind in ("checkpoint", "restore")},
+        "my_cleanup": "cleanup.py",
+        "state_verify": "verify.py",
+    }
+    assert all(dag["serialized"] for dag in found["dags"].values())
+    assert found["dags"]["first.checkpoint"]["tags"] == ["first", "statelib"]
+    assert found["dags"]["state_verify"]["examples"] == ["first"]
+
+
+@pytest.mark.parametrize("dag_id", ["second.checkpoint", "second.restore", "my_cleanup", "state_verify"])
+def test_settings_reach_every_task(found: dict[str, Any], dag_id: str) -> None:
+    dag = found["dags"][dag_id]
+    assert "finance" in dag["tags"]
+    assert "statelib" in dag["tags"]
+    assert dag["default_conn"] == "state"
+    for name, task in dag["tasks"].items():
+        expected = {"retries": 7, "pool": "spark", "queue": "large", "owner": "ada", "email": "a@b.c"}
+        own = {"abort": {"retries": 2}, "approve": {"retries": 0}}.get(name, {})
+        assert {key: task[key] for key in expected} == expected | own, name
+
+
+def test_the_connections_reach_the_operators(found: dict[str, Any]) -> None:
+    snapshot = found["dags"]["second.checkpoint"]["tasks"]["snapshot"]
+    assert (snapshot["statelib_conn_id"], snapshot["_conn_id"]) == ("state", "cluster")
+    assert found["dags"]["state_verify"]["tasks"]["verify"]["statelib_conn_id"] == "state"
+    plain = found["dags"]["first.checkpoint"]["tasks"]["snapshot"]
+    assert (plain["statelib_conn_id"], plain["_conn_id"]) == (None, "spark_default")
+
+
+def test_callbacks_are_added_to_the_notifiers(found: dict[str, Any]) -> None:
+    assert found["dags"]["first.checkpoint"]["callbacks"] == ["StatelibNotifier"]
+    assert found["dags"]["second.checkpoint"]["callbacks"] == ["StatelibNotifier", "print"]
+
+
+def test_what_is_wrong_is_an_import_error_of_its_own_file(found: dict[str, Any]) -> None:
+    assert set(found["errors"]) == {"broken.py", "mistyped.py", "unknown.py"}
+    assert "bakend" in found["errors"]["broken.py"]
+    assert "there is no restor: expected some of checkpoint" in found["errors"]["mistyped.py"]
+    assert "pol" in found["errors"]["unknown.py"]
