@@ -26,7 +26,7 @@ FILES = {
     ),
     "verify.py": f"from statelib_airflow import verify_dags\nglobals().update(verify_dags('mine', {SETTINGS}))\n",
     "broken.py": "from statelib_airflow import check_pipeline_dags\ncheck_pipeline_dags('others')\n",
-    "mistyped.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', dags=['restor'])\n",
+    "mistyped.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', dags=['replay'])\n",
     "unknown.py": "from statelib_airflow import pipeline_dags  # airflow\npipeline_dags('mine', pol='x')\n",
 }
 SCRIPT = """
@@ -110,5 +110,5 @@ def test_callbacks_are_added_to_the_notifiers(found: dict[str, Any]) -> None:
 def test_what_is_wrong_is_an_import_error_of_its_own_file(found: dict[str, Any]) -> None:
     assert set(found["errors"]) == {"broken.py", "mistyped.py", "unknown.py"}
     assert "bakend" in found["errors"]["broken.py"]
-    assert "there is no restor: expected some of checkpoint" in found["errors"]["mistyped.py"]
+    assert "there is no replay: expected some of checkpoint" in found["errors"]["mistyped.py"]
     assert "pol" in found["errors"]["unknown.py"]
