@@ -81,7 +81,7 @@ def _wanted(pipeline: Pipeline) -> bool:
     return dag_id is None or dag_id.rpartition(".")[0] == pipeline.name
 
 
-def checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
+def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     """Scheduled: one run applies one data interval and checkpoints the state."""
     schedule = pipeline.schedule
     dag = DAG(
@@ -102,7 +102,7 @@ def checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     return dag
 
 
-def savepoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
+def _savepoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     """By hand: the present state, written once more to where its user wants it."""
     about = _document(pipeline, "writes a savepoint of the present state.", _SAVEPOINT_DOC)
     params = forms.savepoint_form()
@@ -112,7 +112,7 @@ def savepoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     return dag
 
 
-def restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
+def _restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     """By hand: put the state back to a checkpoint or savepoint, also with another parallelism."""
     about = _document(pipeline, "makes another checkpoint the state that the next run builds on.", _RESTORE_DOC)
     params = forms.restore_form(pipeline.max_parallelism)
@@ -142,7 +142,7 @@ def restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     return dag
 
 
-def dispose_dag(pipeline: Pipeline, _file: str, settings: DagSettings) -> DAG:
+def _dispose_dag(pipeline: Pipeline, _file: str, settings: DagSettings) -> DAG:
     """By hand: delete a savepoint, once somebody has confirmed it."""
     about = _document(pipeline, "deletes a savepoint for good.", _DISPOSE_DOC)
     params = forms.dispose_form()
@@ -254,4 +254,4 @@ _DISPOSE_DOC = """\
 checkpoint needs stay, and a savepoint that the present state was restored from is refused.
 """
 
-_KINDS = {"checkpoint": checkpoint_dag, "savepoint": savepoint_dag, "restore": restore_dag, "dispose": dispose_dag}
+_KINDS = {"checkpoint": _checkpoint_dag, "savepoint": _savepoint_dag, "restore": _restore_dag, "dispose": _dispose_dag}
