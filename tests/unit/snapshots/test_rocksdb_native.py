@@ -120,3 +120,22 @@ def test_an_empty_file_is_uploaded_like_any_other(tmp_path: Path) -> None:
         stored = uploads.write_file(str(tmp_path / "empty"), "empty", CheckpointedStateScope.EXCLUSIVE)
         assert uploads.complete() == (stored,)
     assert stored.size_bytes == 0
+
+
+def test_all_files_of_a_full_snapshot_are_its_own(backend: RocksDBKeyedStateBackend, tmp_path: Path) -> None:
+    """Requirements R37 and R38: nothing is shared with a later one, and nothing of an earlier one is referred to."""
+    strategy = RocksDBFullSnapshotStrategy(backend, "uid")
+    chain = CheckpointChain(tmp_path / "storage")
+    seen: set[object] = set()
+    for number in (1, 2):
+        result = take_snapshot(strategy, CheckpointId(number), chain.streams(number), CloseableRegistry())
+        strategy.notify_checkpoint_complete(CheckpointId(number))
+        assert isinstance(result.keyed, IncrementalRemoteKeyedStateHandle)
+        assert result.keyed.shared == ()
+        assert result.reused == ()
+        assert {handle for _, handle in result.keyed.private} < {written.handle for written in result.streams}
+        files = {f"chk-{number}/{handle.path}" for _, handle in result.keyed.private if hasattr(handle, "path")}
+        assert len(files) == len(result.keyed.private)
+        assert not files & seen
+        seen |= files
+    strategy.close()
