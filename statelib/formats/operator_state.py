@@ -1,9 +1,9 @@
-"""Operator state streams: list, union and broadcast state of one subtask.
+"""Operator state streams: the list, union and broadcast state of one subtask.
 
-The stream has no structure behind its header: the handle's offsets say where each element lies.
+After the header, the stream has no structure of its own: the offsets in its handle give the start of each element.
 
-Source: flink-formats.md section 7.2 (OperatorBackendSerializationProxy, PartitionableListState,
-HeapBroadcastState); version 5 is written because every Flink since 1.17 reads it.
+Source: flink-formats.md section 7.2 (OperatorBackendSerializationProxy, PartitionableListState, HeapBroadcastState).
+Version 5 is written because every Flink since 1.17 reads it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,19 +30,22 @@ from statelib.wire.writer import Writer
 
 WRITTEN_VERSION = 5
 IDENTIFIER_BYTES = 10
-"""What a Snappy framed stream begins with."""
+"""The size in bytes of the identifier at the start of a Snappy framed stream."""
 _HAS_COMPRESSION_FLAG = {5: False, 6: True}
-"""By version of the header. Up to 4 (Flink 1.7) states were described in other ways, with serializers as Java objects;
-Flink's own reader has refused them since 1.17."""
+"""Whether the header has a compression flag, by version of the header.
+
+Versions up to 4 (Flink 1.7) describe states differently, with serializers as Java objects; Flink itself has not read
+them since 1.17.
+"""
 _MODE = "OPERATOR_STATE_DISTRIBUTION_MODE"
 _KEY, _VALUE = "KEY_SERIALIZER", "VALUE_SERIALIZER"
 StateOffsets = tuple[str, int, tuple[int, ...]]
-"""(name, distribution mode, offset of each element), as OperatorStreamStateHandle holds them."""
+"""(name, distribution mode, offset of each element in bytes), as OperatorStreamStateHandle holds them."""
 
 
 @dataclass(frozen=True, eq=False)
 class OperatorStateContent:
-    """What one operator state holds, in columns nobody can change: ``values``, and in broadcast state ``keys``."""
+    """The content of one operator state as immutable columns: ``values``, and ``keys`` for broadcast state."""
 
     descriptor: OperatorStateDescriptor
     values: pa.Array
@@ -54,7 +57,10 @@ class OperatorStateContent:
 
 @dataclass(frozen=True)
 class OperatorHeader:
-    """``states``: list and union state; ``broadcast``: broadcast state. ``size_bytes``: of the header."""
+    """The decoded header of an operator state stream.
+
+    ``states``: list and union state; ``broadcast``: broadcast state; ``size_bytes``: the length of the header itself.
+    """
 
     compressed: bool
     states: tuple[MetaInfo, ...]
@@ -63,9 +69,11 @@ class OperatorHeader:
 
 
 def encode_operator_state(states: Sequence[OperatorStateContent]) -> tuple[bytes, tuple[StateOffsets, ...]]:
-    """The stream, and what its handle says of it: ``OperatorStreamStateHandle(offsets, stream_handle)``.
+    """Return the bytes of a stream, and the offsets for its handle: ``OperatorStreamStateHandle(offsets,
+    stream_handle)``.
 
-    Raises InvalidRequestError (``null-value``): neither elements nor keys or values may be null."""
+    Raise InvalidRequestError (``null-value``) if an element, a key or a value is null.
+    """
     broadcast = [s for s in states if s.descriptor.mode is OperatorStateMode.BROADCAST]
     lists = [s for s in states if s.descriptor.mode is not OperatorStateMode.BROADCAST]
     writer = Writer()
@@ -73,7 +81,7 @@ def encode_operator_state(states: Sequence[OperatorStateContent]) -> tuple[bytes
     for kind, group in ((MetaKind.OPERATOR, lists), (MetaKind.BROADCAST, broadcast)):
         writer.i16(len(group))
         for content in group:
-            write_meta_info(writer, _info(kind, content.descriptor))
+            write_meta_info(writer, _meta_info(kind, content.descriptor))
     offsets = [
         (content.descriptor.name, int(content.descriptor.mode), _write_content(writer, content))
         for content in (*lists, *broadcast)
@@ -81,7 +89,7 @@ def encode_operator_state(states: Sequence[OperatorStateContent]) -> tuple[bytes
     return writer.getvalue(), tuple(offsets)
 
 
-def _info(kind: MetaKind, descriptor: OperatorStateDescriptor) -> MetaInfo:
+def _meta_info(kind: MetaKind, descriptor: OperatorStateDescriptor) -> MetaInfo:
     serializers = {_VALUE: descriptor.value_type}
     if descriptor.key_type is not None:
         serializers = {_KEY: descriptor.key_type, **serializers}
@@ -89,7 +97,7 @@ def _info(kind: MetaKind, descriptor: OperatorStateDescriptor) -> MetaInfo:
 
 
 def _write_content(writer: Writer, content: OperatorStateContent) -> tuple[int, ...]:
-    """Append the elements; where each begins (broadcast state: the whole map is one)."""
+    """Append the elements, and return the offset of each. The whole map of broadcast state is one element."""
     start, descriptor = writer.offset, content.descriptor
     rows = codec_of(descriptor.value_type).encode(content.values)
     if descriptor.key_type is not None:
@@ -106,28 +114,30 @@ def _bytes_of(rows: Ragged) -> bytes:
 
 
 class OperatorStream:
-    """One stream opened for reading, with the states and elements that ``handle`` names.
+    """An operator state stream opened for reading, with the states and elements that ``handle`` lists.
 
-    Making one raises what :func:`decode_operator_header` raises, and CorruptStateError where handle
-    and header do not agree."""
+    The constructor raises the errors of :func:`decode_operator_header`, and CorruptStateError if handle and header do
+    not agree.
+    """
 
     def __init__(
         self, handle: OperatorStreamStateHandle, data: bytes | memoryview, what: str = "operator state"
     ) -> None:
-        self.header = _header_before(handle, data, what)
+        self.header = _header_for(handle, data, what)
         self._what = what
         if len({name for name, _, _ in handle.states}) != len(handle.states):
             raise CorruptStateError(f"{what}: the handle names a state twice", kind="corrupt-header")
         self._offsets = {name: offsets for name, _, offsets in handle.states}
         infos = {info.name: info for info in (*self.header.states, *self.header.broadcast)}
         self.descriptors = tuple(self._descriptor(infos, name, mode) for name, mode, _ in handle.states)
-        self._content = _content(self.header, memoryview(data).cast("B"), what)
+        self._content = _content_of(self.header, memoryview(data).cast("B"), what)
 
     def read(self, descriptor: OperatorStateDescriptor) -> OperatorStateContent:
-        """What the state of that name holds, with the descriptor's own names of Row fields.
+        """Return the content of the state with the descriptor's name; Row fields get the descriptor's names.
 
-        Raises CorruptStateError (``bad-offset``, ``bad-count`` and what the codecs raise), UnsupportedError
-        (``opaque-entries``)."""
+        Raise CorruptStateError (``bad-offset``, ``bad-count`` and the kinds of the codecs), and UnsupportedError
+        (``opaque-entries``).
+        """
         starts = self._content.located(self._offsets[descriptor.name], f"{self._what} {descriptor.name!r}")
         codec = codec_of(descriptor.value_type)
         if descriptor.key_type is None:
@@ -164,113 +174,133 @@ class OperatorStream:
         return OperatorStateContent(descriptor, values, keys)
 
     def stored(self, descriptor: OperatorStateDescriptor) -> tuple[bytes, ...]:
-        """What the state holds, serialized: each element; of broadcast state the one map, its count in front.
+        """Return the serialized elements of the state; for broadcast state, its one map with the number of entries in
+        front.
 
-        A part goes on to where the next one of any state begins: only its type says where it really ends.
-        Raises CorruptStateError (``bad-offset``)."""
+        Each part reaches to the start of the next element of any state; only the state's type can tell its true end.
+        Raise CorruptStateError (``bad-offset``).
+        """
         starts = self._content.located(self._offsets[descriptor.name], f"{self._what} {descriptor.name!r}")
         data = self._content.data
         return tuple(data[a:b].tobytes() for a, b in zip(starts.tolist(), self._ends(starts).tolist(), strict=True))
 
     def _ends(self, starts: np.ndarray) -> np.ndarray:
-        """Where the next thing behind each start begins, or all ends."""
+        """Return, per start, the next start of any element, or the end of the content."""
         ends: np.ndarray = self._bounds[np.searchsorted(self._bounds, starts, side="right")]
         return ends.clip(max=len(self._content.data))
 
     @cached_property
     def _bounds(self) -> np.ndarray:
-        """Where anything begins, and where all ends."""
+        """The starts of all elements, and a number beyond the end of the content."""
         starts = [self._content.located(offsets, f"{self._what} {name!r}") for name, offsets in self._offsets.items()]
         return np.append(np.unique(np.concatenate([np.empty(0, np.int64), *starts])), len(self._content.data) + 1)
 
     def contents(self) -> Iterable[OperatorStateContent]:
-        """Every state of the handle, with the types of the stream's own header."""
+        """Yield the content of every state of the handle, with the types of the stream's own header.
+
+        Raise the errors of :meth:`read`.
+        """
         return (self.read(descriptor) for descriptor in self.descriptors)
 
     def _descriptor(self, infos: dict[str, MetaInfo], name: str, mode: int) -> OperatorStateDescriptor:
         info = infos.get(name)
         if info is None or mode not in set(OperatorStateMode) or _VALUE not in info.serializers:
             raise self._disagreement(name, mode, "nothing that fits")
-        found = OperatorStateMode(mode)
-        broadcast = found is OperatorStateMode.BROADCAST
-        if info.options.get(_MODE) != found.name or broadcast != (info.kind is MetaKind.BROADCAST):
+        state_mode = OperatorStateMode(mode)
+        broadcast = state_mode is OperatorStateMode.BROADCAST
+        if info.options.get(_MODE) != state_mode.name or broadcast != (info.kind is MetaKind.BROADCAST):
             raise self._disagreement(name, mode, f"{info.kind.name} {info.options.get(_MODE)}")
         key_type = info.serializers.get(_KEY) if broadcast else None
         if broadcast and key_type is None:
             raise self._disagreement(name, mode, "no serializer of its keys")
-        return OperatorStateDescriptor(name, found, info.serializers[_VALUE], key_type)
+        return OperatorStateDescriptor(name, state_mode, info.serializers[_VALUE], key_type)
 
-    def _disagreement(self, name: str, mode: int, found: str) -> CorruptStateError:
+    def _disagreement(self, name: str, mode: int, header_content: str) -> CorruptStateError:
         return CorruptStateError(
-            f"{self._what}: the handle names state {name!r} of mode {mode}, the header holds {found}",
+            f"{self._what}: the handle names state {name!r} of mode {mode}, the header holds {header_content}",
             kind="corrupt-header",
         )
 
 
 def _spans(descriptor: OperatorStateDescriptor, part: bytes, what: str) -> np.ndarray:
-    """Of each entry where it begins, where its value begins and where it ends, as three rows."""
+    """Return three rows: per entry, its start, the start of its value, and its end.
+
+    Raise UnsupportedError (``opaque-entries``) if the entries cannot be separated.
+    """
     spans = entry_spans(descriptor, part, what)
     if spans is None:
         raise UnsupportedError(
-            f"{what}: where its entries end, only the class of their serializer knows",
+            f"{what}: only the class of their serializer can tell where its entries end",
             kind="opaque-entries",
-            hint="statelib.serializers.register_decoder gives it one; an export has all of its bytes",
+            hint="register a decoder with statelib.serializers.register_decoder; an export has all of its bytes",
         )
     return np.array(spans, np.int64).reshape(-1, 3).T
 
 
 @dataclass(frozen=True, eq=False)
 class _Content:
-    """The bytes behind the header, uncompressed; ``blocks``: where in ``data`` the part at an offset of
-    the stream begins, None where the two are the same."""
+    """The uncompressed bytes after the header.
+
+    ``blocks`` maps offsets of the stream to offsets in ``data``; None if both are the same. ``first``: the lowest
+    offset in ``data`` at which an element may begin.
+    """
 
     data: Bytes = field(repr=False)
     first: int
     blocks: dict[int, int] | None
 
     def located(self, offsets: tuple[int, ...], what: str) -> np.ndarray:
-        """Where the elements begin in ``data``; CorruptStateError (``bad-offset``)."""
-        found = offsets if self.blocks is None else tuple(self.blocks.get(offset, -1) for offset in offsets)
-        starts = np.array(found, np.int64)
-        again = np.ones(len(starts), np.bool_)  # an element is there once
-        again[np.unique(starts, return_index=True)[1]] = False
-        bad = np.flatnonzero((starts < self.first) | (starts > len(self.data)) | again)
+        """Return the offset in ``data`` per offset of the stream.
+
+        Raise CorruptStateError (``bad-offset``) if no element can begin there, or if two elements begin at one offset.
+        """
+        data_offsets = offsets if self.blocks is None else tuple(self.blocks.get(offset, -1) for offset in offsets)
+        starts = np.array(data_offsets, np.int64)
+        repeated = np.ones(len(starts), np.bool_)  # no two elements begin at one offset
+        repeated[np.unique(starts, return_index=True)[1]] = False
+        bad = np.flatnonzero((starts < self.first) | (starts > len(self.data)) | repeated)
         if len(bad):
             raise CorruptStateError(f"{what}: no element can begin at offset {offsets[bad[0]]}", kind="bad-offset")
         return starts
 
 
-def _content(header: OperatorHeader, data: memoryview, what: str) -> _Content:
+def _content_of(header: OperatorHeader, data: memoryview, what: str) -> _Content:
     if not header.compressed:
         return _Content(np.frombuffer(data, np.uint8), header.size_bytes, None)
     content, blocks = decompress_blocks(data, header.size_bytes, what)
     return _Content(content, 0, blocks)
 
 
-def _header_before(handle: OperatorStreamStateHandle, data: bytes | memoryview, what: str) -> OperatorHeader:
-    """The header; where it names a user's serializer, its end must be where the handle says that elements begin."""
+def _header_for(handle: OperatorStreamStateHandle, data: bytes | memoryview, what: str) -> OperatorHeader:
+    """Return the header of the stream.
+
+    If it holds a user's own serializer, its end must be the offset of the first element in the handle.
+    """
     try:
         return decode_operator_header(data, what)
     except UnsupportedError as error:
         if error.kind != "unknown-serializer":
             raise
-        begin = min((offset for _, _, offsets in handle.states for offset in offsets), default=-1)
+        first_offset = min((offset for _, _, offsets in handle.states for offset in offsets), default=-1)
         try:
-            found = read_operator_header(ForeignReader(data, what))
+            header = read_operator_header(ForeignReader(data, what))
         except StatelibError:
             raise error from None
-        if found.size_bytes + (IDENTIFIER_BYTES if found.compressed else 0) != begin:
+        if header.size_bytes + (IDENTIFIER_BYTES if header.compressed else 0) != first_offset:
             raise
-        return found
+        return header
 
 
 def decode_operator_header(data: bytes | memoryview, what: str = "operator state") -> OperatorHeader:
-    """Versions 5 and 6. Raises CorruptStateError, UnsupportedError (``header-version``, ``unknown-serializer``)."""
+    """Return the header at the start of ``data``, of version 5 or 6; ``what`` names it in errors.
+
+    Raise CorruptStateError, and UnsupportedError (``header-version``, ``unknown-serializer``).
+    """
     return read_operator_header(Reader(data, what))
 
 
 def read_operator_header(reader: Reader) -> OperatorHeader:
-    """As :func:`decode_operator_header`; the reader stands behind the header then."""
+    """Read a header and leave ``reader`` at its end. Raise the errors of :func:`decode_operator_header`."""
     what, version = reader.what, reader.i32("version")
     if version not in _HAS_COMPRESSION_FLAG:
         raise UnsupportedError(
@@ -288,7 +318,7 @@ def _read_infos(reader: Reader, kind: MetaKind) -> tuple[MetaInfo, ...]:
     at, count = reader.offset, reader.i16(f"{kind.name.lower()} states")
     if not 0 <= count <= reader.remaining:
         raise CorruptStateError(f"{reader.what}: {count} states at offset {at}", kind="bad-count")
-    infos = tuple(_numbered(reader, kind, number) for number in range(count))
+    infos = tuple(_read_numbered_state(reader, kind, number) for number in range(count))
     for info in infos:
         if info.kind is not kind:
             raise CorruptStateError(
@@ -298,6 +328,6 @@ def _read_infos(reader: Reader, kind: MetaKind) -> tuple[MetaInfo, ...]:
     return infos
 
 
-def _numbered(reader: Reader, kind: MetaKind, number: int) -> MetaInfo:
+def _read_numbered_state(reader: Reader, kind: MetaKind, number: int) -> MetaInfo:
     with reader.part(f"{kind.name.lower()} state {number}"):
         return read_meta_info(reader)

@@ -1,7 +1,7 @@
-"""Snappy's framing format: how Flink compresses each key group of a canonical stream.
+"""Snappy's framing format, in which Flink compresses each key group of a canonical stream.
 
-Source: flink-formats.md section 3.1; chunks of ``u8 type, u24 LE length, data`` after a stream
-identifier. Unlike Flink's own reader this one checks every chunk's checksum.
+A stream is an identifier, then chunks of ``u8 type, u24 LE length, data``. Unlike Flink's own reader, this one checks
+the checksum of every chunk. Source: flink-formats.md section 3.1.
 """
 
 import struct
@@ -19,30 +19,35 @@ STREAM_IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 _COMPRESSED, _UNCOMPRESSED, _IDENTIFIER = 0x00, 0x01, 0xFF
 _FIRST_SKIPPABLE = 0x80
 _CHUNK_HEAD = 8
-"""Type, length and checksum of a chunk."""
+"""The size in bytes of a chunk's type, length and checksum."""
 _MAX_CHUNK = 65536
 _MAX_RATIO = 22
-"""Snappy's densest element turns 3 bytes into 64."""
+"""The upper bound of the compression ratio: Snappy's densest element turns 3 bytes into 64."""
 _U32_LE = struct.Struct("<I")
 
 
 @dataclass(frozen=True)
 class _Chunk:
+    """The position of one data chunk; ``data[start:end]`` is its content, without type, length and checksum."""
+
     kind: int
     crc: int
     start: int
     end: int
     size: int
-    """Bytes after decompression."""
+    """The size of the content in bytes after decompression."""
 
 
 def compress(data: bytes | bytearray | memoryview) -> memoryview:
-    """One framed stream with its identifier; blocks that do not shrink are stored as they are."""
+    """Return ``data`` as one framed stream with its identifier; blocks that do not shrink are stored uncompressed."""
     return memoryview(cramjam.snappy.compress(data))
 
 
 def compress_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
-    """One framed stream of all pieces, to the byte as :func:`compress` makes of them joined; one piece at least."""
+    """Yield one framed stream of all pieces. Its bytes are those that :func:`compress` makes of the joined pieces.
+
+    Without any piece, the stream holds no data. At least one piece is yielded.
+    """
     rest, skipped = b"", 0
     for piece in pieces:
         data = memoryview(b"".join((rest, piece)))
@@ -56,48 +61,56 @@ def compress_pieces(pieces: Iterable[bytes | memoryview]) -> Iterator[memoryview
 
 
 def decompress(data: memoryview, what: str) -> tuple[Bytes, int]:
-    """Decode the one stream at the start of ``data``: its content and how long it is in ``data``.
+    """Return the content of the one stream at the start of ``data``, and the number of bytes it takes in ``data``.
 
-    The stream ends where the next identifier begins, or at the end. ``what`` names it in errors.
-    Raises CorruptStateError (``bad-compression``, ``checksum-mismatch``).
+    The stream ends where the next identifier begins, or at the end of ``data``. ``what`` names it in errors. Raise
+    CorruptStateError (``bad-compression``, ``checksum-mismatch``).
     """
-    chunks, end = _chunks(data, what)
-    return _decoded(data, chunks, what), end
+    chunks, end = _stream_chunks(data, what)
+    return _decode_all(data, chunks, what), end
 
 
 def decompress_blocks(data: memoryview, start: int, what: str) -> tuple[Bytes, dict[int, int]]:
-    """Decode all chunks from ``start`` to the end of ``data``, and where each of them lies in the content, by its
-    offset in ``data``; the end is there too. Raises as :func:`decompress`, also where no chunk begins at ``start``."""
+    """Return the joined content of all streams from ``start`` to the end of ``data``, and where each chunk lies in it.
+
+    The second value maps the offset of each chunk in ``data`` to its offset in the content; the end of ``data`` is
+    mapped to the size of the content. Raise the errors of :func:`decompress`, also if no stream begins at ``start``.
+    """
     chunks: list[_Chunk] = []
     at = start
     while at < len(data):
-        more, end = _chunks(data[at:], what)
+        more, end = _stream_chunks(data[at:], what)
         chunks += [replace(chunk, start=chunk.start + at, end=chunk.end + at) for chunk in more]
         at += end
-    places, size = {len(data): sum(chunk.size for chunk in chunks)}, 0
+    content_offsets, size = {len(data): sum(chunk.size for chunk in chunks)}, 0
     for chunk in chunks:
-        places[chunk.start - _CHUNK_HEAD] = size
+        content_offsets[chunk.start - _CHUNK_HEAD] = size
         size += chunk.size
-    return _decoded(data, chunks, what), places
+    return _decode_all(data, chunks, what), content_offsets
 
 
 def decompress_pieces(pieces: Iterable[memoryview], what: str, *, several: bool = False) -> Iterator[Bytes]:
-    """As :func:`decompress`, of a stream that comes in pieces, nothing behind it: its content in parts.
+    """Yield the content of a framed stream that arrives in pieces, part by part. No other bytes may follow the stream.
 
-    ``several``: other streams may follow, whose contents are joined to that of the first."""
+    ``several``: other framed streams may follow the first; their contents are yielded too. Raise the errors of
+    :func:`decompress`.
+    """
     rest, begun = memoryview(b""), False
     for piece in pieces:
         data = memoryview(b"".join((rest, piece)))
         chunks, end = _whole_chunks(data, begun, several, what)
         rest, begun = data[end:], begun or end > 0
-        yield _decoded(data, chunks, what)
+        yield _decode_all(data, chunks, what)
     if len(rest):
-        _chunks(memoryview(b"".join((STREAM_IDENTIFIER, rest))), what)
+        _stream_chunks(memoryview(b"".join((STREAM_IDENTIFIER, rest))), what)
         raise _corrupt(what, 0, "data behind its end")
 
 
 def _whole_chunks(data: memoryview, begun: bool, several: bool, what: str) -> tuple[list[_Chunk], int]:
-    """The data chunks that lie in ``data`` whole, identifiers left out, and where the last chunk ends."""
+    """Return the data chunks that lie completely in ``data``, and where the last complete chunk of any kind ends.
+
+    Stream identifiers are not among the chunks. ``begun``: the identifier of the stream has been read before.
+    """
     chunks: list[_Chunk] = []
     at = 0
     while at + 4 <= len(data):
@@ -109,14 +122,14 @@ def _whole_chunks(data: memoryview, begun: bool, several: bool, what: str) -> tu
                 raise _corrupt(what, at, "expected the identifier of a Snappy framed stream, once")
             begun = True
         else:
-            found = _chunk_at(data, kind, at + 4, end, what)
-            chunks += [found] if found else []
+            chunk = _chunk_of_kind(data, kind, at + 4, end, what)
+            chunks += [chunk] if chunk else []
         at = end
     return chunks, at
 
 
-def _chunk_at(data: memoryview, kind: int, start: int, end: int, what: str) -> _Chunk | None:
-    """None for padding and what else may be skipped."""
+def _chunk_of_kind(data: memoryview, kind: int, start: int, end: int, what: str) -> _Chunk | None:
+    """Return the data chunk with the body ``data[start:end]``; None for padding and other kinds that may be skipped."""
     if kind in (_COMPRESSED, _UNCOMPRESSED):
         return _data_chunk(data, kind, start, end, what)
     if kind < _FIRST_SKIPPABLE:
@@ -124,13 +137,14 @@ def _chunk_at(data: memoryview, kind: int, start: int, end: int, what: str) -> _
     return None
 
 
-def _decoded(data: memoryview, chunks: Sequence[_Chunk], what: str) -> Bytes:
+def _decode_all(data: memoryview, chunks: Sequence[_Chunk], what: str) -> Bytes:
+    """Return the content of all chunks, joined. Raise CorruptStateError if a chunk does not match its checksum."""
     out = np.empty(sum(chunk.size for chunk in chunks), np.uint8)
     at = 0
     for chunk in chunks:
         target = out[at : at + chunk.size]
-        _decode(data, chunk, target, what)
-        if _masked(crc32c(target.tobytes())) != chunk.crc:
+        _decode_chunk(data, chunk, target, what)
+        if _masked_crc(crc32c(target.tobytes())) != chunk.crc:
             raise CorruptStateError(
                 f"{what}: checksum of the compressed chunk at offset {chunk.start} does not match its content",
                 kind="checksum-mismatch",
@@ -139,8 +153,11 @@ def _decoded(data: memoryview, chunks: Sequence[_Chunk], what: str) -> Bytes:
     return out
 
 
-def _chunks(data: memoryview, what: str) -> tuple[list[_Chunk], int]:
-    """Where the data chunks lie; nothing is allocated by their claims yet."""
+def _stream_chunks(data: memoryview, what: str) -> tuple[list[_Chunk], int]:
+    """Return the data chunks of the stream at the start of ``data``, and where the stream ends.
+
+    Nothing is decompressed, and no memory is reserved for the sizes that the chunks claim.
+    """
     if bytes(data[: len(STREAM_IDENTIFIER)]) != STREAM_IDENTIFIER:
         raise _corrupt(what, 0, "expected the identifier of a Snappy framed stream")
     chunks: list[_Chunk] = []
@@ -152,8 +169,8 @@ def _chunks(data: memoryview, what: str) -> tuple[list[_Chunk], int]:
         end = start + int.from_bytes(data[at + 1 : at + 4], "little")
         if end > len(data):
             raise _corrupt(what, at, f"chunk of {end - start} bytes, found {len(data) - start}")
-        found = _chunk_at(data, kind, start, end, what)
-        chunks += [found] if found else []
+        chunk = _chunk_of_kind(data, kind, start, end, what)
+        chunks += [chunk] if chunk else []
         at = end
     return chunks, at
 
@@ -170,7 +187,7 @@ def _data_chunk(data: memoryview, kind: int, start: int, end: int, what: str) ->
 
 
 def _claimed_size(data: memoryview, at: int, end: int, what: str) -> int:
-    """The varint in front of raw Snappy data; at most 3 bytes for a legal chunk."""
+    """Return the size that raw Snappy data claims in its leading varint; a legal chunk needs at most 3 bytes for it."""
     size = 0
     for index, byte in enumerate(data[at : min(at + 3, end)]):
         size |= (byte & 0x7F) << (7 * index)
@@ -179,7 +196,7 @@ def _claimed_size(data: memoryview, at: int, end: int, what: str) -> int:
     raise _corrupt(what, at, f"length of a chunk: expected at most {_MAX_CHUNK}")
 
 
-def _decode(data: memoryview, chunk: _Chunk, target: Bytes, what: str) -> None:
+def _decode_chunk(data: memoryview, chunk: _Chunk, target: Bytes, what: str) -> None:
     if chunk.kind == _UNCOMPRESSED:
         target[:] = np.frombuffer(data[chunk.start : chunk.end], np.uint8)
         return
@@ -191,7 +208,8 @@ def _decode(data: memoryview, chunk: _Chunk, target: Bytes, what: str) -> None:
         raise _corrupt(what, chunk.start, f"chunk of {written} bytes, expected {chunk.size}")
 
 
-def _masked(crc: int) -> int:
+def _masked_crc(crc: int) -> int:
+    """Return the checksum as the framing format stores it: rotated by 15 bits, plus a constant."""
     return (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
 
 

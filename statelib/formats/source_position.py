@@ -1,6 +1,7 @@
-"""How far the source has been applied, as an ordinary operator list state with one element.
+"""The source position as operator state: how far the events of the source have been applied.
 
-A Row (start_ms, end_ms, watermark_ms), the first two null before the first interval.
+It is a list state with one element, a Row (start_ms, end_ms, watermark_ms). The first two are null until the first
+interval has been applied.
 """
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ SOURCE_POSITION = OperatorStateDescriptor(
 
 
 def element_of(position: SourcePosition) -> dict[str, int | None]:
-    """The position as an element of that state."""
+    """Return the position as an element of :data:`SOURCE_POSITION`. All times are epoch milliseconds."""
     interval = position.interval
     return {
         "start_ms": None if interval is None else interval.start_ms,
@@ -30,13 +31,16 @@ def element_of(position: SourcePosition) -> dict[str, int | None]:
 
 
 def position_content(position: SourcePosition) -> OperatorStateContent:
-    """The whole state."""
+    """Return the whole operator state, whose one element is ``position``."""
     arrow_type = codec_of(SOURCE_POSITION.value_type).arrow_type
     return OperatorStateContent(SOURCE_POSITION, pa.array([element_of(position)], arrow_type))
 
 
 def position_of(content: OperatorStateContent) -> SourcePosition:
-    """The inverse of :func:`position_content`; CorruptStateError (``corrupt-position``)."""
+    """Return the position that the operator state holds; inverse of :func:`position_content`.
+
+    Raise CorruptStateError (``corrupt-position``) unless it holds exactly one valid position.
+    """
     rows = content.values.to_pylist()
     if len(rows) == 1:
         start, end, watermark = rows[0].values()

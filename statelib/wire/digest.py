@@ -1,8 +1,8 @@
-"""A content hash a row of bytes, made so that sums of it describe a set of entries.
+"""Content hashes of rows of bytes, whose sum describes a set of entries.
 
-The digest of a key group is the sum modulo 2**64 of :func:`row_hashes` of its entries: it does
-not depend on order, format or backend, and replacing an entry is one subtraction and one
-addition. It finds damage and mix-ups; it is no defence against an attacker.
+The digest of a key group is the sum modulo 2**64 of :func:`row_hashes` of its entries: it does not depend on order,
+format or backend, and replacing an entry takes one subtraction and one addition. It detects damage and mix-ups; it does
+not protect against an attacker.
 """
 
 import numpy as np
@@ -14,33 +14,38 @@ _BASE = np.uint64(0x9E3779B97F4A7C15)
 
 
 def row_hashes(keys: Ragged, values: Ragged) -> npt.NDArray[np.uint64]:
-    """uint64 hash of each (key, value) entry; the rows of both belong together."""
+    """Return the uint64 hash of each entry: row ``i`` of ``keys`` with row ``i`` of ``values``. Shape: (rows,)."""
     return np.asarray(_mix(_mix(_polynomials(keys)) * np.uint64(3) + _mix(_polynomials(values) ^ _BASE)), np.uint64)
 
 
 def _polynomials(rows: Ragged) -> npt.NDArray[np.uint64]:
-    """Each row as a number in base _BASE modulo 2**64, byte values plus one, the length mixed in.
+    """Return each row as a number in base _BASE modulo 2**64: its digits are the byte values plus one, and its length
+    is added.
 
-    Bytes become 64-bit numbers on the way: only a block of them at a time."""
+    Each byte becomes a 64-bit number on the way, so only a block of bytes is converted at a time.
+    """
     result = np.empty(len(rows), np.uint64)
     longest = int(rows.lengths.max()) if len(rows) else 0
     powers = np.cumprod(np.full(min(longest, BLOCK_BYTES) + 1, _BASE, np.uint64), dtype=np.uint64)
     for a, b in blocks(rows.offsets):
         data = rows.data[rows.offsets[a] : rows.offsets[b]]
-        result[a:b] = _block(data, np.diff(rows.offsets[a : b + 1]), powers)
+        result[a:b] = _block_polynomials(data, np.diff(rows.offsets[a : b + 1]), powers)
     return result + rows.lengths.astype(np.uint64)
 
 
-def _block(data: Bytes, lengths: npt.NDArray[np.int64], powers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _block_polynomials(
+    data: Bytes, lengths: npt.NDArray[np.int64], powers: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.uint64]:
+    """Return the polynomial of each row in a block; ``lengths`` are the lengths of the rows."""
     if len(lengths) == 1:
-        return np.array([_long_row(data, powers)], np.uint64)
+        return np.array([_long_row_polynomial(data, powers)], np.uint64)
     if (lengths == lengths[0]).all():
-        return _alike(data.reshape(len(lengths), -1), powers)
+        return _equal_length_polynomials(data.reshape(len(lengths), -1), powers)
     groups = rows_by_length(lengths)
     if groups is not None:
         result, starts = np.empty(len(lengths), np.uint64), offsets_of(lengths)
         for rows in groups:
-            result[rows] = _alike(spans(data, starts[rows], int(lengths[rows[0]])), powers)
+            result[rows] = _equal_length_polynomials(spans(data, starts[rows], int(lengths[rows[0]])), powers)
         return result
     total = data.astype(np.uint64) + np.uint64(1)
     total *= powers[positions(np.zeros(len(lengths), np.int64), lengths)]
@@ -50,13 +55,14 @@ def _block(data: Bytes, lengths: npt.NDArray[np.int64], powers: npt.NDArray[np.u
     return np.asarray(sums[bounds[1:]] - sums[bounds[:-1]], np.uint64)
 
 
-def _alike(matrix: Bytes, powers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _equal_length_polynomials(matrix: Bytes, powers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return the polynomial of each row of a matrix."""
     factors = powers[: matrix.shape[1]]
     return np.asarray(matrix.astype(np.uint64) @ factors + factors.sum(), np.uint64)
 
 
-def _long_row(data: Bytes, powers: npt.NDArray[np.uint64]) -> np.uint64:
-    """One row, of any length."""
+def _long_row_polynomial(data: Bytes, powers: npt.NDArray[np.uint64]) -> np.uint64:
+    """Return the polynomial of one row of any length."""
     total, factor = np.uint64(0), np.uint64(1)
     with np.errstate(over="ignore"):
         for at in range(0, len(data), BLOCK_BYTES):
@@ -67,7 +73,7 @@ def _long_row(data: Bytes, powers: npt.NDArray[np.uint64]) -> np.uint64:
 
 
 def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """The finaliser of SplitMix64: every input bit reaches every output bit."""
+    """Return ``x`` after the finaliser of SplitMix64, in which every input bit affects every output bit."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(x ^ (x >> np.uint64(31)), np.uint64)

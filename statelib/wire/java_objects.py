@@ -1,6 +1,6 @@
-"""Java object serialization, as far as type descriptions need it: a stream of one object, read and written.
+"""A reader and a writer of Java object serialization, as far as type descriptions need it: streams of one object.
 
-Nothing is loaded and nothing is run: an object is the name of its class and the values of its fields.
+No class is loaded and no code is run: an object is the name of its class and the values of its fields.
 
 Source: the Java Object Serialization Specification, chapter 6; flink-formats.md section 6.7.
 """
@@ -23,7 +23,11 @@ MAX_DEPTH = 64
 
 @dataclass(frozen=True)
 class JavaClass:
-    """``fields``: (type code, name, signature); the signature is '' unless the code is ``L`` or ``[``."""
+    """The description of a Java class.
+
+    ``fields``: (type code, name, signature); the signature is '' unless the code is ``L`` or ``[``. ``uid``: the serial
+    version.
+    """
 
     name: str
     uid: int
@@ -32,13 +36,17 @@ class JavaClass:
     parent: "JavaClass | None" = None
 
     def chain(self) -> "list[JavaClass]":
-        """The topmost class first."""
+        """Return the class and its parents, the topmost parent first."""
         return [*(self.parent.chain() if self.parent else []), self]
 
 
 @dataclass
 class JavaObject:
-    """``values`` by field name, parents' fields included; ``written``: what each class wrote by its own method."""
+    """A Java object.
+
+    ``values``: the values of all fields by name, parents' fields included. ``written``: per class with a write method
+    of its own, the content that the method wrote.
+    """
 
     type: JavaClass
     values: dict[str, Any] = field(default_factory=dict)
@@ -47,21 +55,24 @@ class JavaObject:
 
 @dataclass(frozen=True)
 class JavaClassValue:
-    """A class as a value, such as the one that a serialized lambda comes from."""
+    """A Java class as a value, for example the class in which a serialized lambda was defined."""
 
     type: JavaClass
 
 
 @dataclass(frozen=True)
 class JavaEnum:
+    """A constant of a Java enum."""
+
     type: JavaClass
     constant: str
 
 
 def read_object(reader: Reader) -> Any:
-    """The one object of the stream that begins here.
+    """Read a stream of one object: a :class:`JavaObject`, an enum constant, a class, a list, a text, bytes or None.
 
-    Raises CorruptStateError (``bad-java-object``) and UnsupportedError (``java-object``) naming the offset."""
+    Raise CorruptStateError (``bad-java-object``) and UnsupportedError (``java-object``), naming the offset.
+    """
     at, head = reader.offset, reader.u32("start of a Java object")
     if head != STREAM_HEAD:
         raise CorruptStateError(f"{reader.what} at offset {at}: no stream of a Java object", kind="bad-java-object")
@@ -112,10 +123,10 @@ class _Parser:
         return text
 
     def description(self, depth: int) -> JavaClass | None:
-        found = self.content(depth)
-        if found is not None and not isinstance(found, JavaClass):
-            raise self.bad("a class", type(found).__name__)
-        return found
+        described = self.content(depth)
+        if described is not None and not isinstance(described, JavaClass):
+            raise self.bad("a class", type(described).__name__)
+        return described
 
     def class_description(self, depth: int) -> JavaClass:
         name, uid = self.reader.utf("class"), self.reader.i64("serial version")
@@ -124,13 +135,13 @@ class _Parser:
         flags = self.reader.u8("flags")
         fields = tuple(self.field(depth) for _ in range(self.reader.u16("fields")))
         self.annotation(depth)
-        self.handles[handle] = found = JavaClass(name, uid, flags, fields, self.description(depth))
-        return found
+        self.handles[handle] = described = JavaClass(name, uid, flags, fields, self.description(depth))
+        return described
 
     def class_value(self, depth: int) -> JavaClassValue:
-        found = JavaClassValue(self.needed(depth))
-        self.handles.append(found)
-        return found
+        class_value = JavaClassValue(self.needed(depth))
+        self.handles.append(class_value)
+        return class_value
 
     def field(self, depth: int) -> tuple[str, str, str]:
         code, name = chr(self.reader.u8("type")), self.reader.utf("field")
@@ -141,30 +152,31 @@ class _Parser:
         return code, name, self.text(depth)
 
     def text(self, depth: int) -> str:
-        """A string where nothing else makes sense: the text of an object could be of any length."""
-        found = self.content(depth)
-        if not isinstance(found, str):
-            raise self.bad("a string", type(found).__name__)
-        return found
+        """Read a string. Raise CorruptStateError (``bad-java-object``) for any other object, whose text could be of any
+        length."""
+        text = self.content(depth)
+        if not isinstance(text, str):
+            raise self.bad("a string", type(text).__name__)
+        return text
 
     def annotation(self, depth: int) -> list[Any]:
-        """Everything up to the end mark."""
-        found = []
+        """Read all items up to the end mark."""
+        items = []
         while self.reader.remaining and self.peek() != _END:
-            found.append(self.content(depth))
+            items.append(self.content(depth))
         self.reader.u8()
-        return found
+        return items
 
     def peek(self) -> int:
         return self.reader.peek()
 
     def object(self, depth: int) -> JavaObject:
         description = self.needed(depth)
-        found = JavaObject(description)
-        self.handles.append(found)
+        java_object = JavaObject(description)
+        self.handles.append(java_object)
         for part in description.chain():
             if part.flags & _WRITES_ITSELF and part.flags & _IN_BLOCKS:
-                found.written[part.name] = self.annotation(depth)
+                java_object.written[part.name] = self.annotation(depth)
                 continue
             if not part.flags & _SERIALIZABLE:
                 raise UnsupportedError(
@@ -172,10 +184,10 @@ class _Parser:
                     kind="java-object",
                 )
             for code, name, _ in part.fields:
-                found.values[name] = self.value(code, depth)
+                java_object.values[name] = self.value(code, depth)
             if part.flags & _WRITE_METHOD:
-                found.written[part.name] = self.annotation(depth)
-        return found
+                java_object.written[part.name] = self.annotation(depth)
+        return java_object
 
     def needed(self, depth: int) -> JavaClass:
         description = self.description(depth)
@@ -187,29 +199,29 @@ class _Parser:
         description = self.needed(depth)
         handle = len(self.handles)
         self.handles.append(None)
-        self.handles[handle] = found = JavaEnum(description, self.text(depth))
-        return found
+        self.handles[handle] = constant = JavaEnum(description, self.text(depth))
+        return constant
 
     def array(self, depth: int) -> list[Any]:
         description = self.needed(depth)
-        found: list[Any] = []
-        self.handles.append(found)
-        found.extend(self.value(description.name[1:2], depth) for _ in range(self.reader.count(name="elements")))
-        return found
+        items: list[Any] = []
+        self.handles.append(items)
+        items.extend(self.value(description.name[1:2], depth) for _ in range(self.reader.count(name="elements")))
+        return items
 
     def value(self, code: str, depth: int) -> Any:
         primitive = self.primitives.get(code)
         return primitive() if primitive else self.content(depth)
 
-    def bad(self, expected: str, found: str) -> CorruptStateError:
+    def bad(self, expected: str, actual: str) -> CorruptStateError:
         return CorruptStateError(
-            f"{self.reader.what} before offset {self.reader.offset}: expected {expected}, found {found}",
+            f"{self.reader.what} before offset {self.reader.offset}: expected {expected}, found {actual}",
             kind="bad-java-object",
         )
 
 
 def write_object(writer: Writer, value: Any) -> None:
-    """A stream of one object; the inverse of :func:`read_object`."""
+    """Write a stream of one object; the inverse of :func:`read_object`."""
     writer.u32(STREAM_HEAD)
     _Printer(writer).content(value)
 
@@ -231,7 +243,10 @@ class _Printer:
             _WRITERS[type(value)](self, value)
 
     def written_before(self, value: Any) -> bool:
-        """Strings, classes and enums are written once and then referred to."""
+        """Write a reference if the value was written before, and return whether it was.
+
+        Strings, classes and enum constants are written once; objects are always written again.
+        """
         if isinstance(value, JavaObject) or value not in self.handles:
             return False
         self.writer.u8(_REFERENCE)
@@ -298,13 +313,13 @@ _WRITERS: dict[type, Callable[[_Printer, Any], None]] = {
 
 
 def enum_of(name: str, constant: str) -> JavaEnum:
-    """A constant of a Java enum."""
+    """Return a constant of a Java enum, given the name of the enum class."""
     base = JavaClass("java.lang.Enum", 0, _SERIALIZABLE | _ENUM_FLAG, ())
     return JavaEnum(JavaClass(name, 0, _SERIALIZABLE | _ENUM_FLAG, (), base), constant)
 
 
 def array_list(items: list[Any]) -> JavaObject:
-    """A ``java.util.ArrayList``."""
+    """Return a ``java.util.ArrayList`` with these items."""
     size = ("I", "size", "")
     type_ = JavaClass("java.util.ArrayList", 0x7881D21D99C7619D, _SERIALIZABLE | _WRITE_METHOD, (size,))
     capacity = len(items).to_bytes(4, "big")
@@ -312,7 +327,7 @@ def array_list(items: list[Any]) -> JavaObject:
 
 
 def list_items(value: Any, depth: int = 0) -> list[Any] | None:
-    """The elements of a Java list of any usual class; None if it is none."""
+    """Return the elements of a Java list of any common class; None if the value is not such a list."""
     if not isinstance(value, JavaObject):
         return None
     if value.type.name == "java.util.ArrayList" or _is_list_of(value):
@@ -320,11 +335,11 @@ def list_items(value: Any, depth: int = 0) -> list[Any] | None:
     if value.type.name == "java.util.Arrays$ArrayList":
         items = value.values.get("a")
         return list(items) if isinstance(items, list) else None
-    if depth == MAX_DEPTH:  # one that contains itself
+    if depth == MAX_DEPTH:  # a list that contains itself
         return None
     return list_items(value.values.get("list", value.values.get("c")), depth + 1)
 
 
 def _is_list_of(value: JavaObject) -> bool:
-    """Whether it is a ``List.of(...)``; sets and maps made so have other tags."""
+    """Return whether the value is a ``List.of(...)``; a ``Set.of(...)`` or ``Map.of(...)`` has another tag."""
     return value.type.name == "java.util.CollSer" and value.values.get("tag") == 1

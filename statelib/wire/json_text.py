@@ -1,4 +1,4 @@
-"""JSON as one line of text that any program can read, and numbers of any size."""
+"""JSON on one line that any program can read, and integers of any size as text."""
 
 import json
 from decimal import Decimal
@@ -6,11 +6,18 @@ from decimal import Decimal
 from statelib.errors import UnsupportedError
 
 _PLAIN_BITS, MAX_BITS = 14_000, 1 << 19
-"""Python itself refuses to write more than some 4300 digits; writing takes the square of their number."""
+"""The size in bits of the largest integer that ``str`` converts, and of the largest one that is converted at all.
+
+Python refuses to convert integers of more than about 4300 digits with ``str``; other ways take a time that grows with
+the square of the number of digits.
+"""
 
 
 def integer_text(number: int) -> str:
-    """Decimal digits. Raises UnsupportedError (``number-too-large``) beyond :data:`MAX_BITS`."""
+    """Return the decimal digits of ``number``.
+
+    Raise UnsupportedError (``number-too-large``) if it has more than :data:`MAX_BITS` bits.
+    """
     bits = number.bit_length()
     if bits <= _PLAIN_BITS:
         return str(number)
@@ -20,7 +27,8 @@ def integer_text(number: int) -> str:
 
 
 def json_text(value: object) -> str:
-    """Compact; characters as themselves, half a surrogate pair escaped, because UTF-8 cannot hold it."""
+    """Return ``value`` as compact JSON. Characters are not escaped, except for lone surrogates, which UTF-8 cannot
+    hold."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()

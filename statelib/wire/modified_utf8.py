@@ -1,7 +1,7 @@
-"""Java's modified UTF-8: what ``DataOutput.writeUTF`` puts behind its u16 length.
+"""Java's modified UTF-8, which ``DataOutput.writeUTF`` writes after a u16 length.
 
-U+0000 is ``C0 80``, a character beyond U+FFFF is its two surrogates of three bytes each, and
-lone surrogates are legal; so it is neither plain UTF-8 nor free to be read as such.
+U+0000 is ``C0 80``, a character beyond U+FFFF is its two surrogates of three bytes each, and lone surrogates are legal.
+A UTF-8 decoder would therefore fail.
 
 Source: flink-formats.md, conventions.
 """
@@ -12,7 +12,7 @@ _NUL = b"\xc0\x80"
 
 
 def encode(text: str) -> bytes:
-    """``text`` as modified UTF-8; lone surrogates are kept."""
+    """Return ``text`` as modified UTF-8, lone surrogates included."""
     units = text.encode("utf-16-be", "surrogatepass")
     if len(units) == 2 * len(text):
         return text.encode("utf-8", "surrogatepass").replace(b"\x00", _NUL)
@@ -21,9 +21,9 @@ def encode(text: str) -> bytes:
 
 
 def decode(data: bytes, what: str) -> str:
-    """The inverse of :func:`encode`; ``what`` names the source of the bytes in errors.
+    """Return the text of modified UTF-8; inverse of :func:`encode`. ``what`` names the source of the bytes in errors.
 
-    Raises CorruptStateError (kind ``bad-utf``) where the bytes are not modified UTF-8.
+    Raise CorruptStateError (``bad-utf``) if the bytes are not modified UTF-8.
     """
     try:
         text = data.replace(_NUL, b"\x00").decode("utf-8", "surrogatepass")

@@ -1,6 +1,6 @@
-"""Ragged: rows of bytes of different lengths as two numpy arrays, and the moves made with them.
+"""Ragged: rows of bytes of different lengths as two numpy arrays, with the operations that move them.
 
-This is the shape in which serialized keys and values travel: no Python object per row.
+Serialized keys and values are passed on in this form, without a Python object per row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,19 +14,21 @@ Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 
 BLOCK_BYTES = 256 * 1024
-"""Bytes of rows that are moved with an index a byte at a time: the index takes 24 times as much, and should stay in
-the processor's cache."""
+"""The size in bytes of the rows that are moved together with one index entry per byte.
+
+The index takes 24 times as much memory, and should fit the processor's cache.
+"""
 _MOVED_BYTES = 2 << 20
-"""Bytes of rows of different lengths that are moved at once, those of one length after those of another."""
+"""The size in bytes of the rows of different lengths that are moved together, grouped by length."""
 _FEW = 25
-"""Rows of one length that are moved one by one in the time that it takes to begin to move many."""
+"""The number of rows that can be moved one by one in the time that moving one group of equal rows costs in addition."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Row ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
+    """Rows of bytes: row ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
 
-    ``data``: uint8; ``offsets``: int64, n + 1 long, never decreasing; ``offsets[0]`` need not be 0.
+    ``data``: uint8. ``offsets``: int64, shape (rows + 1,), never decreasing; ``offsets[0]`` need not be 0.
     """
 
     data: Bytes
@@ -37,56 +39,61 @@ class Ragged:
 
     @property
     def starts(self) -> Offsets:
+        """The offset of the first byte of each row. Shape: (rows,)."""
         return self.offsets[:-1]
 
     @property
     def lengths(self) -> Offsets:
+        """The length of each row in bytes. Shape: (rows,)."""
         return np.diff(self.offsets)
 
     def take(self, rows: npt.NDArray[np.integer]) -> "Ragged":
-        """The given rows, in the given order."""
+        """Return the given rows in the given order, as a copy."""
         return gather(self.data, self.offsets[rows], self.lengths_of(rows))
 
     def lengths_of(self, rows: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """Of the given rows, none counted from the end; how many others there are does not matter."""
+        """Return the lengths of the given rows in bytes. The row numbers must not be negative.
+
+        The time depends on the number of given rows alone.
+        """
         return np.asarray(self.offsets[rows + 1] - self.offsets[rows], np.int64)
 
     def slice(self, start: int, stop: int) -> "Ragged":
-        """Rows ``start`` to ``stop`` (exclusive), without a copy."""
+        """Return rows ``start`` to ``stop`` (exclusive) without a copy."""
         return Ragged(self.data, self.offsets[start : stop + 1])
 
     def to_list(self) -> list[bytes]:
-        """One ``bytes`` a row: only for libraries that take nothing else."""
+        """Return one ``bytes`` object per row, for libraries that accept nothing else."""
         width = int(self.offsets[1] - self.offsets[0]) if len(self) else 0
         if width and is_equally_spaced(self.offsets, width):
-            items: list[bytes] = np.ascontiguousarray(_bytes(self)).view(f"V{width}").tolist()
+            items: list[bytes] = np.ascontiguousarray(_row_bytes(self)).view(f"V{width}").tolist()
             return items
         raw = self.data.tobytes()
         return [raw[a:b] for a, b in pairwise(self.offsets.tolist())]
 
 
 def from_list(rows: Sequence[bytes]) -> Ragged:
-    """The inverse of :meth:`Ragged.to_list`."""
+    """Return the rows as a Ragged; inverse of :meth:`Ragged.to_list`."""
     offsets = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(np.fromiter(map(len, rows), np.int64, len(rows)), out=offsets[1:])
     return Ragged(np.frombuffer(b"".join(rows), np.uint8), offsets)
 
 
 def offsets_of(lengths: npt.NDArray[np.integer]) -> Offsets:
-    """Lengths to offsets that start at 0."""
+    """Return the offsets, starting at 0, of rows with these lengths. Shape: (rows + 1,)."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def positions(starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-    """Index of every byte of the given spans, span after span."""
+    """Return the index of every byte of the given spans, span after span."""
     offsets = offsets_of(lengths)
     return np.repeat(np.asarray(starts, np.int64) - offsets[:-1], lengths) + np.arange(offsets[-1], dtype=np.int64)
 
 
 def blocks(offsets: Offsets, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, int]]:
-    """Runs [start, stop) of rows, together at most ``block_bytes`` unless it is one row."""
+    """Yield runs of rows (start, stop) that hold at most ``block_bytes`` together. A larger row is a run of its own."""
     start, rows = 0, len(offsets) - 1
     while start < rows:
         stop = int(np.searchsorted(offsets, offsets[start] + block_bytes, side="right")) - 1
@@ -96,7 +103,7 @@ def blocks(offsets: Offsets, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[i
 
 
 def gather(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np.integer]) -> Ragged:
-    """Copy spans of ``data`` out into a Ragged of their own; what it needs besides that is bounded."""
+    """Return copies of the given spans of ``data``, one per row. The additional memory is bounded."""
     offsets = offsets_of(lengths)
     if len(lengths) and bool((lengths == lengths[0]).all()):
         return Ragged(spans(data, starts, int(lengths[0])).reshape(-1), offsets)
@@ -106,17 +113,22 @@ def gather(data: Bytes, starts: npt.NDArray[np.integer], lengths: npt.NDArray[np
 
 
 def spans(data: Bytes, starts: npt.NDArray[np.integer], length: int) -> Bytes:
-    """Spans of one length as a matrix (rows, length): each is one item, which numpy copies at once."""
+    """Return spans of one length as a matrix of shape (rows, ``length``).
+
+    Each span is one item to numpy, which copies it at once.
+    """
     if not length:
         return np.empty((len(starts), 0), np.uint8)
-    found: Bytes = _everywhere(data, length)[starts].view(np.uint8).reshape(-1, length)
-    return found
+    matrix: Bytes = _all_spans(data, length)[starts].view(np.uint8).reshape(-1, length)
+    return matrix
 
 
 def rows_by_length(lengths: npt.NDArray[np.integer]) -> list[npt.NDArray[np.int64]] | None:
-    """Rows of equal length together, in ascending order; None where that makes so many groups of so few rows that
-    one row after the other is cheaper."""
-    short = len(lengths) > 0 and int(lengths.max()) <= np.iinfo(np.uint16).max  # which numpy sorts by counting
+    """Return row numbers grouped by the length of the row, in ascending order of length.
+
+    Return None if there would be so many groups of so few rows that moving the rows one by one is cheaper.
+    """
+    short = len(lengths) > 0 and int(lengths.max()) <= np.iinfo(np.uint16).max  # numpy sorts 16-bit numbers by counting
     order = np.argsort(lengths.astype(np.uint16) if short else lengths, kind="stable")
     cuts = np.flatnonzero(np.diff(lengths[order])) + 1
     return np.split(order, cuts) if (len(cuts) + 1) * _FEW <= len(lengths) else None
@@ -129,7 +141,7 @@ def copy_spans(
     places: npt.NDArray[np.integer],
     lengths: npt.NDArray[np.integer],
 ) -> None:
-    """Spans of ``data`` to their places in ``out``."""
+    """Copy spans of ``data`` to ``out``: span ``i`` begins at ``starts[i]`` and is copied to ``places[i]``."""
     for a, b in blocks(offsets_of(lengths), _MOVED_BYTES):
         groups = rows_by_length(lengths[a:b])
         if groups is None:
@@ -137,7 +149,7 @@ def copy_spans(
             continue
         for rows in groups:
             if length := int(lengths[a + rows[0]]):
-                _everywhere(out, length)[places[a:b][rows]] = _everywhere(data, length)[starts[a:b][rows]]
+                _all_spans(out, length)[places[a:b][rows]] = _all_spans(data, length)[starts[a:b][rows]]
 
 
 def _one_by_one(
@@ -152,13 +164,13 @@ def _one_by_one(
         target[place : place + length] = source[start : start + length]
 
 
-def _everywhere(data: Bytes, length: int) -> npt.NDArray[np.void]:
-    """The span of ``length`` bytes that begins at each byte, without a copy."""
+def _all_spans(data: Bytes, length: int) -> npt.NDArray[np.void]:
+    """Return the spans of ``length`` bytes that begin at each byte, without a copy."""
     return np.ndarray((len(data) - length + 1,), f"V{length}", data, 0, (1,))
 
 
 def from_fixed(matrix: Bytes) -> Ragged:
-    """Rows of equal length: ``matrix`` is uint8 of shape (rows, width)."""
+    """Return rows of equal length; ``matrix`` is uint8 of shape (rows, width)."""
     rows, width = matrix.shape
     if width and matrix.strides[1] == 1 and not matrix.flags.c_contiguous:
         matrix = _items(matrix).copy().view(np.uint8)
@@ -166,41 +178,46 @@ def from_fixed(matrix: Bytes) -> Ragged:
 
 
 def side_by_side(matrices: Sequence[Bytes]) -> Bytes:
-    """As ``np.hstack`` of uint8 matrices, some times faster; one with a single row stands for as many as the others
-    have."""
+    """Return uint8 matrices side by side, like ``np.hstack`` but several times faster.
+
+    A matrix with a single row is repeated to the number of rows of the others.
+    """
     rows, widths = max(len(matrix) for matrix in matrices), [matrix.shape[1] for matrix in matrices]
-    whole, at = np.empty((rows, sum(widths)), np.uint8), 0
+    result, at = np.empty((rows, sum(widths)), np.uint8), 0
     for matrix, width in zip(matrices, widths, strict=True):
         if width:
-            _items(whole[:, at : at + width])[...] = _items(matrix)
+            _items(result[:, at : at + width])[...] = _items(matrix)
         at += width
-    return whole
+    return result
 
 
 def _items(matrix: Bytes) -> npt.NDArray[np.void]:
-    """Each row as one item, which numpy copies at once instead of byte by byte."""
+    """Return each row as one item, which numpy copies at once instead of byte by byte."""
     return matrix.view(f"V{matrix.shape[1]}")
 
 
 def is_equally_spaced(places: npt.NDArray[np.integer], step: int) -> bool:
-    """Whether each of the places, of which there is one at least, is ``step`` behind the one before."""
-    spanned = int(places[-1]) - int(places[0]) == step * (len(places) - 1)  # most that are not are found out here
+    """Return whether each place is ``step`` after the place before it. There must be at least one place."""
+    spanned = int(places[-1]) - int(places[0]) == step * (len(places) - 1)  # rules out most other places quickly
     return spanned and bool((np.diff(places) == step).all())
 
 
 def equally_spaced(data: Bytes, first: int, count: int, step: int, dtype: str) -> npt.NDArray[np.generic]:
-    """The numbers at ``first``, ``first + step``, ...: all of them inside ``data``; without a copy."""
+    """Return the numbers of type ``dtype`` at ``first``, ``first + step``, and so on, without a copy.
+
+    All ``count`` of them must lie inside ``data``.
+    """
     return np.ndarray((count,), dtype, data, first, (step,))
 
 
 def join(parts: Sequence[Ragged]) -> Ragged:
-    """Row-wise: row ``i`` of the result is row ``i`` of each part, one after the other.
+    """Return the rows of the parts joined row by row: row ``i`` is row ``i`` of each part, one after the other.
 
-    All parts have the same number of rows; at least one part.
+    There must be at least one part, and all parts must have the same number of rows.
     """
     lengths = [part.lengths for part in parts]
     if all(len(length) and (length == length[0]).all() for length in lengths):
-        return from_fixed(side_by_side([_bytes(part).reshape(len(part), -1) for part in parts]))
+        return from_fixed(side_by_side([_row_bytes(part).reshape(len(part), -1) for part in parts]))
     offsets = offsets_of(np.sum(lengths, axis=0))
     data = np.empty(int(offsets[-1]), np.uint8)
     at = offsets[:-1].copy()
@@ -211,14 +228,14 @@ def join(parts: Sequence[Ragged]) -> Ragged:
 
 
 def concat(parts: Sequence[Ragged]) -> Ragged:
-    """All rows of the first part, then of the second, and so on; no part gives no rows."""
+    """Return all rows of the first part, then of the second, and so on. Without any part there are no rows."""
     lengths = [part.lengths for part in parts]
-    data = [_bytes(part) for part in parts]
+    data = [_row_bytes(part) for part in parts]
     if not parts:
         return Ragged(np.empty(0, np.uint8), np.zeros(1, np.int64))
     return Ragged(np.concatenate(data), offsets_of(np.concatenate(lengths)))
 
 
-def _bytes(rows: Ragged) -> Bytes:
-    """The bytes of all rows, without what lies before and after them."""
+def _row_bytes(rows: Ragged) -> Bytes:
+    """Return the bytes of all rows, without the bytes before the first row and after the last."""
     return rows.data[rows.offsets[0] : rows.offsets[-1]]

@@ -1,4 +1,4 @@
-"""Reader: bounded, big-endian reading of headers and metadata (cold bytes; hot bytes move as arrays).
+"""The bounded, big-endian reader of headers and metadata. Bulk data is read as arrays instead.
 
 Source: flink-formats.md, conventions (Java's ``DataInput``).
 """
@@ -18,9 +18,10 @@ _NO_PART = nullcontext()
 class Reader:
     """A cursor over ``data``. ``what`` names the bytes in errors (a path, or ``keyed header``).
 
-    Every verb moves ``offset`` past what it returns, and raises CorruptStateError (kind
-    ``truncated``) without moving when the bytes end before that. The ``name`` of what is read, and
-    :meth:`part`, are for :class:`~statelib.wire.recording.RecordingReader`; here they do nothing.
+    Methods named after a type (``u8``, ``i32``, ``f64``, ...) return one number of that type. Each reading method moves
+    ``offset`` past the value that it returns. If the bytes end first, it raises CorruptStateError (``truncated``) and
+    does not move. The ``name`` of a value, and :meth:`part`, are for :class:`~statelib.wire.recording.RecordingReader`;
+    this class ignores them.
     """
 
     def __init__(self, data: bytes | bytearray | memoryview, what: str) -> None:
@@ -30,11 +31,11 @@ class Reader:
 
     @property
     def remaining(self) -> int:
-        """Bytes not yet read."""
+        """The number of bytes that have not been read."""
         return len(self._data) - self.offset
 
     def take(self, size: int, name: str = "") -> memoryview:  # noqa: ARG002
-        """The next ``size`` bytes, not copied; a negative size is as corrupt as one too large."""
+        """Return the next ``size`` bytes without a copy. A negative size is an error too."""
         if not 0 <= size <= self.remaining:
             raise CorruptStateError(
                 f"{self.what}: expected {size} bytes at offset {self.offset}, found {self.remaining}", kind="truncated"
@@ -44,16 +45,19 @@ class Reader:
         return self._data[start : self.offset]
 
     def part(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002
-        """What is read within belongs to a part of that name."""
+        """Return a context: all values that are read in it belong to the part with that name."""
         return _NO_PART
 
     def since(self, start: int) -> memoryview:
-        """The bytes from ``start`` up to here, once more."""
+        """Return the bytes from ``start`` to the current offset, which were read before."""
         return self._data[start : self.offset]
 
     def count(self, size_bytes: int = 1, name: str = "") -> int:  # noqa: ARG002
-        """An i32 count of items of at least ``size_bytes`` each, checked against what is left,
-        so that nobody allocates by a damaged count. Raises CorruptStateError (``bad-count``)."""
+        """Return an i32 count of items that take at least ``size_bytes`` each.
+
+        It is checked against the remaining bytes, so that no memory is reserved for a damaged count. Raise
+        CorruptStateError (``bad-count``).
+        """
         at = self.offset
         value = self.i32()
         if not 0 <= value * size_bytes <= self.remaining:
@@ -65,7 +69,7 @@ class Reader:
         return value
 
     def peek(self) -> int:
-        """The next byte, which stays where it is."""
+        """Return the next byte without moving past it."""
         tag = self.u8()
         self.offset -= 1
         return tag
@@ -101,12 +105,15 @@ class Reader:
         return float(_F64.unpack(self.take(8))[0])
 
     def bool(self, name: str = "") -> bool:  # noqa: ARG002
-        """One byte; as in Java, anything but 0 is true."""
+        """Return one byte as a boolean; as in Java, any value but 0 is true."""
         return self.take(1)[0] != 0
 
     def utf(self, name: str = "") -> str:  # noqa: ARG002
-        """u16 byte length, then modified UTF-8: a name, hence UnsupportedError (``half-surrogate``) where no file,
-        no column and no terminal could hold it."""
+        """Return a text: a u16 length in bytes, then modified UTF-8.
+
+        Texts are names here. Raise UnsupportedError (``half-surrogate``) for a lone surrogate, because no file, column
+        or terminal can hold it, and CorruptStateError (``bad-utf``).
+        """
         at = self.offset
         size = self.u16()
         text = modified_utf8.decode(bytes(self.take(size)), f"{self.what} at offset {at}")

@@ -1,6 +1,6 @@
-"""A Reader that remembers what a parser read: where, how long, what it is called, and its value.
+"""A Reader that records each value that a parser reads: its offset, size, name and content.
 
-Any parser of headers or metadata that is handed one annotates its bytes, as far as it comes.
+Any parser of headers or metadata that gets such a reader thereby annotates its bytes, up to the first damaged one.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,8 +17,11 @@ Value = int | float | bool | str | memoryview
 
 @dataclass(frozen=True)
 class ReadField:
-    """One value that a parser read: ``size_bytes`` at ``offset``. ``verb``: how it is stored (``i32``, ``utf``,
-    ``bytes``, ...); ``parts``: what it belongs to, outermost first; ``name`` is '' where the parser gives none."""
+    """One value that a parser read: ``size_bytes`` bytes at ``offset``.
+
+    ``verb``: the encoding of the value (``i32``, ``utf``, ``bytes``, ...). ``name``: '' if the parser gives none.
+    ``parts``: the parts that the value belongs to, the outermost first.
+    """
 
     offset: int
     size_bytes: int
@@ -29,8 +32,10 @@ class ReadField:
 
 
 class RecordingReader(Reader):
-    """``fields``: in the order of reading, without gaps; a read that fails leaves none,
-    and the reader where it began."""
+    """A Reader that records in ``fields`` all values that are read, in order and without gaps.
+
+    A failed read adds no field, and leaves the offset as it was.
+    """
 
     def __init__(self, data: bytes | bytearray | memoryview, what: str) -> None:
         super().__init__(data, what)
@@ -47,8 +52,11 @@ class RecordingReader(Reader):
         finally:
             self._parts = outer
 
-    def _kept(self, verb: str, name: str, read: Callable[[], T]) -> T:
-        """Only the outermost verb counts: a text is one field, not a length and its bytes."""
+    def _recorded(self, verb: str, name: str, read: Callable[[], T]) -> T:
+        """Return the value that ``read`` reads, and record it as a field.
+
+        Calls within ``read`` record nothing: a text is one field, not a length and its bytes.
+        """
         if self._within:
             return read()
         start, self._within = self.offset, True
@@ -71,47 +79,47 @@ class RecordingReader(Reader):
             self._within = outer
 
     def typed(self, name: str, read: Callable[[Reader], Value]) -> Value:
-        """One field of all that ``read`` reads, with the value that it returns."""
-        return self._kept("typed", name, lambda: read(self))
+        """Return the value of ``read``; all bytes that it reads are recorded as one field."""
+        return self._recorded("typed", name, lambda: read(self))
 
     def take(self, size: int, name: str = "") -> memoryview:
-        return self._kept("bytes", name, lambda: super(RecordingReader, self).take(size))
+        return self._recorded("bytes", name, lambda: super(RecordingReader, self).take(size))
 
     def count(self, size_bytes: int = 1, name: str = "") -> int:
-        return self._kept("i32", name or "count", lambda: super(RecordingReader, self).count(size_bytes))
+        return self._recorded("i32", name or "count", lambda: super(RecordingReader, self).count(size_bytes))
 
     def u8(self, name: str = "") -> int:
-        return self._kept("u8", name, super().u8)
+        return self._recorded("u8", name, super().u8)
 
     def i8(self, name: str = "") -> int:
-        return self._kept("i8", name, super().i8)
+        return self._recorded("i8", name, super().i8)
 
     def i16(self, name: str = "") -> int:
-        return self._kept("i16", name, super().i16)
+        return self._recorded("i16", name, super().i16)
 
     def u16(self, name: str = "") -> int:
-        return self._kept("u16", name, super().u16)
+        return self._recorded("u16", name, super().u16)
 
     def i32(self, name: str = "") -> int:
-        return self._kept("i32", name, super().i32)
+        return self._recorded("i32", name, super().i32)
 
     def u32(self, name: str = "") -> int:
-        return self._kept("u32", name, super().u32)
+        return self._recorded("u32", name, super().u32)
 
     def i64(self, name: str = "") -> int:
-        return self._kept("i64", name, super().i64)
+        return self._recorded("i64", name, super().i64)
 
     def u64(self, name: str = "") -> int:
-        return self._kept("u64", name, super().u64)
+        return self._recorded("u64", name, super().u64)
 
     def f32(self, name: str = "") -> float:
-        return self._kept("f32", name, super().f32)
+        return self._recorded("f32", name, super().f32)
 
     def f64(self, name: str = "") -> float:
-        return self._kept("f64", name, super().f64)
+        return self._recorded("f64", name, super().f64)
 
     def bool(self, name: str = "") -> bool:
-        return self._kept("bool", name, super().bool)
+        return self._recorded("bool", name, super().bool)
 
     def utf(self, name: str = "") -> str:
-        return self._kept("utf", name, super().utf)
+        return self._recorded("utf", name, super().utf)

@@ -1,4 +1,4 @@
-"""Writer: the verbs of :class:`statelib.wire.reader.Reader`, the other way round.
+"""The writer of big-endian headers and metadata, the counterpart of :class:`statelib.wire.reader.Reader`.
 
 Source: flink-formats.md, conventions (Java's ``DataOutput``).
 """
@@ -13,21 +13,26 @@ _F32, _F64, _I8, _U8 = struct.Struct(">f"), struct.Struct(">d"), struct.Struct("
 
 
 class Writer:
-    """Collects big-endian bytes. A number out of its range raises InvalidRequestError (``out-of-range``)."""
+    """A growing buffer of big-endian bytes. Methods named after a type (``u8``, ``i32``, ``f64``, ...) append one
+    number of that type.
+
+    A number that is out of its range raises InvalidRequestError (``out-of-range``).
+    """
 
     def __init__(self) -> None:
         self._data = bytearray()
 
     @property
     def offset(self) -> int:
-        """Bytes written so far."""
+        """The number of bytes written so far."""
         return len(self._data)
 
     def getvalue(self) -> bytes:
+        """Return all bytes written so far."""
         return bytes(self._data)
 
     def put(self, data: bytes | bytearray | memoryview) -> None:
-        """Raw bytes, without a length."""
+        """Append bytes without a length."""
         self._data += data
 
     def u8(self, value: int) -> None:
@@ -61,10 +66,14 @@ class Writer:
         self._data += _F64.pack(value)
 
     def bool(self, value: bool) -> None:
+        """Append one byte: 1 for true, 0 for false."""
         self._data.append(1 if value else 0)
 
     def utf(self, text: str) -> None:
-        """u16 byte length, then modified UTF-8; raises InvalidRequestError (``text-too-long``) beyond 65535 bytes."""
+        """Append a text: a u16 length in bytes, then modified UTF-8.
+
+        Raise InvalidRequestError (``text-too-long``) if it takes more than 65535 bytes.
+        """
         data = modified_utf8.encode(text)
         if len(data) > 0xFFFF:
             raise InvalidRequestError(

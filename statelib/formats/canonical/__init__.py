@@ -1,1 +1,1 @@
-"""The canonical savepoint stream, which belongs to no backend."""
+"""The canonical savepoint stream, which is independent of the state backend."""

@@ -1,7 +1,8 @@
-"""A canonical stream from entries that come in chunks of whole key groups: memory stays near one chunk.
+"""The encoder of a canonical stream from chunks of whole key groups; memory stays near the size of one chunk.
 
-Source: flink-formats.md section 3.1. Where ``canonical_encoder`` walks over one sorted scan a state, this
-takes what arrives sorted by key group, all states together, and a header that may be another's bytes.
+:class:`~statelib.formats.canonical.encoder.CanonicalStream` reads one sorted sequence of entries per state. Here the
+entries of all states arrive together, sorted by key group, and the header may be copied from another stream. Source:
+flink-formats.md section 3.1.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,19 +20,21 @@ from statelib.serializers.rows import StateRows, statistics_of
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """All entries of some key groups: for each state of the schema its rows, sorted by key."""
+    """All entries of some key groups: per state of the schema, its rows sorted by key."""
 
     key_groups: KeyGroupRange
     states: Sequence[StateRows]
 
 
 class ChunkedStream:
-    """Iterate over it once: the pieces of the stream, header first. :attr:`offsets` and :attr:`statistics`
-    (in the schema's order) fill on the way.
+    """An iterable, to be used once, over the pieces of the stream, header first.
 
-    ``header``: bytes to write in place of an own header, of the same states in the same order.
-    Raises CorruptStateError: ``chunk-order`` for chunks that overlap, go back or lie outside the range; the
-    kinds of :class:`CanonicalStream`; ``lost-entries`` should a key group with entries get no offset."""
+    :attr:`offsets` and :attr:`statistics` fill during the iteration. ``header``: bytes to write in place of a new
+    header; it must hold the same states in the same order.
+
+    Raise CorruptStateError: ``chunk-order`` if chunks overlap, are out of order or lie outside the range;
+    ``lost-entries`` if a key group with entries has no offset; and the kinds of :class:`CanonicalStream`.
+    """
 
     def __init__(
         self,
@@ -48,18 +51,20 @@ class ChunkedStream:
 
     @property
     def offsets(self) -> tuple[int, ...]:
+        """The offset of each key group of the range, 0 if it has no entries; complete after the last piece."""
         return tuple(self._offsets.tolist())
 
     @property
     def statistics(self) -> tuple[StateStatistics, ...]:
+        """The statistics of each state of the schema; complete after the last piece."""
         return tuple(self._statistics)
 
     def __iter__(self) -> Iterator[bytes | memoryview]:
         yield self._header
-        position, following = len(self._header), self._range.start
+        position, next_group = len(self._header), self._range.start
         for chunk in self._chunks:
-            self._check_place(chunk.key_groups, following)
-            following = chunk.key_groups.end + 1
+            self._check_order(chunk.key_groups, next_group)
+            next_group = chunk.key_groups.end + 1
             stream = CanonicalStream(self._schema, chunk.key_groups, chunk.states, self._compressed)
             pieces = iter(stream)
             own_header = len(next(pieces))
@@ -67,11 +72,15 @@ class ChunkedStream:
             for piece in pieces:
                 size += len(piece)
                 yield piece
-            self._note(chunk, np.array(stream.offsets, np.int64), position - own_header)
+            self._record(chunk, np.array(stream.offsets, np.int64), position - own_header)
             position += size
 
-    def _note(self, chunk: Chunk, offsets: np.ndarray, shift: int) -> None:
-        """Offset 0 is how Flink is told that a key group is empty; it would drop what lies there without a word."""
+    def _record(self, chunk: Chunk, offsets: np.ndarray, shift: int) -> None:
+        """Record the offsets and statistics of a chunk.
+
+        Offset 0 means to Flink that a key group is empty: entries at offset 0 would be lost without an error, so they
+        are refused.
+        """
         span = slice(chunk.key_groups.start - self._range.start, chunk.key_groups.end + 1 - self._range.start)
         self._offsets[span] = np.where(offsets == 0, 0, offsets + shift)
         width = prefix_width(self._schema.max_parallelism)
@@ -79,10 +88,10 @@ class ChunkedStream:
         for total, rows in zip(self._statistics, chunk.states, strict=True):
             if not len(rows):
                 continue
-            found = statistics_of(rows, width, chunk.key_groups)
-            total.entries[span] += found.entries
-            total.digests[span] += found.digests
-            entries += found.entries
+            chunk_statistics = statistics_of(rows, width, chunk.key_groups)
+            total.entries[span] += chunk_statistics.entries
+            total.digests[span] += chunk_statistics.digests
+            entries += chunk_statistics.entries
         wrong = np.flatnonzero((self._offsets[span] == 0) != (entries == 0))
         if len(wrong):
             raise CorruptStateError(
@@ -91,8 +100,8 @@ class ChunkedStream:
                 kind="lost-entries",
             )
 
-    def _check_place(self, key_groups: KeyGroupRange, following: int) -> None:
-        if key_groups.start < following or key_groups.end > self._range.end or not len(key_groups):
+    def _check_order(self, key_groups: KeyGroupRange, next_group: int) -> None:
+        if key_groups.start < next_group or key_groups.end > self._range.end or not len(key_groups):
             raise CorruptStateError(
-                f"key groups {key_groups} where {following} to {self._range.end} are to come", kind="chunk-order"
+                f"key groups {key_groups}, expected them within {next_group} to {self._range.end}", kind="chunk-order"
             )

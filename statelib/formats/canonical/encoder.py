@@ -1,7 +1,7 @@
-"""Writing the canonical savepoint stream (its layout: ``formats.canonical.reading``).
+"""The encoder of the canonical savepoint stream; ``formats.canonical.reading`` describes the layout.
 
-Each state's entries are framed in one vectorised pass a window of key groups; a key group is
-then joined from slices of those, so the Python work grows with key groups, not with entries.
+The entries of each state are framed in one vectorised pass per window of key groups; a key group is then joined from
+slices of them, so that the Python work grows with the key groups, not with the entries.
 """
 
 import struct
@@ -24,9 +24,10 @@ _U16 = struct.Struct(">H")
 
 
 def encode_key_group(states: Sequence[tuple[int, StateRows]], compressed: bool) -> bytes:
-    """One key group: ``states`` are (state id, its entries sorted by key) in ascending id order.
+    """Return the bytes of one key group; b'' if it has no entries.
 
-    b'' when there is no entry at all: such a group has offset 0 and no bytes.
+    ``states``: (state id, entries of the key group sorted by key), in ascending order of the id. An empty key group has
+    offset 0 in its handle.
     """
     pieces: list[_Piece] = []
     for state_id, rows in states:
@@ -42,18 +43,19 @@ def encode_canonical(
     states: Sequence[StateRows | Iterable[StateRows]],
     compressed: bool,
 ) -> tuple[list[_Piece], tuple[int, ...]]:
-    """The whole stream in pieces, and the offsets of its handle; see :class:`CanonicalStream`."""
+    """Return the whole stream in pieces, and the offsets for its handle. Raise the errors of
+    :class:`CanonicalStream`."""
     stream = CanonicalStream(schema, key_group_range, states, compressed)
     return list(stream), stream.offsets
 
 
 class CanonicalStream:
-    """Iterate over it once: the pieces of the stream, header first. :attr:`offsets` fills on the way.
+    """An iterable, to be used once, over the pieces of the stream, header first. :attr:`offsets` fills during the
+    iteration.
 
-    ``states``: for each state of ``schema``, its entries in ascending key order, at once or in
-    batches that are fetched as needed; memory stays near ``window_bytes`` plus a batch a state.
-    Raises CorruptStateError (``foreign-key-group``, ``unsorted-entries``) for entries that do not
-    belong there.
+    ``states``: per state of ``schema``, its entries in ascending key order, either all rows or an iterable of batches
+    that are read when they are needed. Memory stays near ``window_bytes`` plus one batch per state. Raise
+    CorruptStateError (``foreign-key-group``, ``unsorted-entries``) for entries that are in the wrong place.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class CanonicalStream:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where each key group of the range begins, 0 = no entry; complete after the last piece."""
+        """The offset of each key group of the range, 0 if it has no entries; complete after the last piece."""
         return tuple(self._offsets)
 
     def __iter__(self) -> Iterator[_Piece]:
@@ -86,20 +88,21 @@ class CanonicalStream:
                     yield piece
                 continue
             pieces: list[_Piece] = []
-            for place, block in self._encode(window):
-                self._offsets[place - self._range.start] = position
+            for key_group, block in self._encode(window):
+                self._offsets[key_group - self._range.start] = position
                 position += len(block)
                 pieces.append(block)
             if pieces:
                 yield pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _large(self, group: LargeGroup) -> Iterator[_Piece]:
-        """One key group, part by part; compressed as one stream all the same."""
+        """Yield the bytes of one large key group, part by part. If compressed, they are one framed stream, as for any
+        key group."""
         pieces = _large_pieces(group)
         yield from snappy_framing.compress_pieces(pieces) if self._compressed else pieces
 
     def _encode(self, window: Window) -> Iterator[tuple[int, _Piece]]:
-        """(key group, its bytes) for those of the window that have entries."""
+        """Yield (key group, its bytes) for each key group of the window that has entries."""
         by_state = [_state_blocks(rows, bounds) if len(rows) else {} for rows, bounds in window.states]
         for place in range(window.stop - window.start):
             pieces: list[_Piece] = []
@@ -123,7 +126,10 @@ def _large_pieces(group: LargeGroup) -> Iterator[_Piece]:
 
 
 def _state_blocks(rows: StateRows, bounds: npt.NDArray[np.int64]) -> dict[int, memoryview]:
-    """Framed entries of each key group that has any: ``bounds`` are its first rows, its last entry is flagged."""
+    """Return the framed entries of each key group that has any; the last entry of each is flagged.
+
+    ``bounds``: the row at which each key group begins, and the row at which the last one ends.
+    """
     framed = frame(rows)
     used = np.flatnonzero(bounds[1:] > bounds[:-1])
     framed.data[framed.offsets[bounds[used + 1] - 1] + 4] |= FOLLOWS
@@ -133,6 +139,7 @@ def _state_blocks(rows: StateRows, bounds: npt.NDArray[np.int64]) -> dict[int, m
 
 
 def _finish(pieces: list[_Piece], compressed: bool) -> _Piece:
+    """Append the mark that ends a key group, and return its bytes."""
     pieces.append(_U16.pack(END_OF_GROUP))
     data = b"".join(pieces)
     return snappy_framing.compress(data) if compressed else data

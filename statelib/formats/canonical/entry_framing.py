@@ -1,7 +1,7 @@
-"""Runs of entries as the canonical stream holds them: ``i32 keyLen, key, i32 valueLen, value``.
+"""The framing of entries in the canonical stream: ``i32 keyLen, key, i32 valueLen, value``.
 
-Both directions move whole arrays; only finding the boundaries of entries of different lengths
-takes a loop, over integers. Source: flink-formats.md section 3.1.
+Both directions move whole arrays; only finding the boundaries of entries of different lengths takes a loop, over
+integers. Source: flink-formats.md section 3.1.
 """
 
 import struct
@@ -25,11 +25,11 @@ from statelib.wire.ragged import (
 )
 
 FOLLOWS = 0x80
-"""Flag in the first byte of a key: a state id follows this entry."""
+"""The flag in the first byte of a key which means that a state id follows this entry."""
 _U32 = struct.Struct(">I")
 _MIN_ENTRY = 8
 _PROBE = 64
-"""Entries first tried at once when they look alike."""
+"""The number of entries that are compared first, when they may all have the same lengths."""
 _MAX_BURST = 8192
 _MAX_WINDOW = 1 << 22
 
@@ -43,7 +43,7 @@ class Framed:
 
 
 def frame(rows: StateRows) -> Framed:
-    """Put the two lengths in front of each key and value."""
+    """Return the rows as framed entries: the two lengths stand in front of each key and value."""
     key_lengths, value_lengths = rows.keys.lengths, rows.values.lengths
     keys = rows.keys.data[rows.keys.offsets[0] : rows.keys.offsets[-1]]
     values = rows.values.data[rows.values.offsets[0] : rows.values.offsets[-1]]
@@ -62,16 +62,17 @@ def frame(rows: StateRows) -> Framed:
 
 
 def unframe(data: Bytes, starts: npt.NDArray[np.int64]) -> StateRows:
-    """The inverse of :func:`frame`: ``data`` is a gapless run whose entries begin at ``starts``.
+    """Return the rows of framed entries; inverse of :func:`frame`.
 
-    Flags stay in the keys. Raises CorruptStateError (``bad-entry``) where lengths and starts disagree.
+    ``data`` holds entries without gaps, which begin at ``starts``. Flags stay in the keys. Raise CorruptStateError
+    (``bad-entry``) if lengths and starts disagree.
     """
     if not len(starts):
         return StateRows(from_fixed(np.empty((0, 0), np.uint8)), from_fixed(np.empty((0, 0), np.uint8)))
     if (alike := _unframe_alike(data, starts)) is not None:
         return alike
     ends = np.append(starts[1:], len(data))
-    key_lengths = read_unsigned(data, starts, 4).astype(np.int64)  # callers have followed them: they lie inside
+    key_lengths = read_unsigned(data, starts, 4).astype(np.int64)  # callers have checked that they lie inside
     value_lengths = read_unsigned(data, starts + 4 + key_lengths, 4).astype(np.int64)
     if not np.array_equal(starts + _MIN_ENTRY + key_lengths + value_lengths, ends):
         raise CorruptStateError("entries of a key group do not fill it without gaps", kind="bad-entry")
@@ -84,10 +85,10 @@ def unframe(data: Bytes, starts: npt.NDArray[np.int64]) -> StateRows:
 
 
 def entry_starts(raw: bytes | memoryview, data: Bytes, at: int, what: str) -> tuple[npt.NDArray[np.int64], int]:
-    """Follow the lengths from the entry at ``at`` to the first one flagged :data:`FOLLOWS`.
+    """Return the start of each entry from ``at`` to the first one flagged :data:`FOLLOWS`, and where the flagged one
+    ends.
 
-    ``raw`` and ``data`` are the same bytes. Returns where each entry starts, and where the flagged
-    one ends. Raises CorruptStateError (``truncated-group``) when the bytes end before that.
+    ``raw`` and ``data`` are the same bytes. Raise CorruptStateError (``truncated-group``) if the bytes end first.
     """
     starts, end, ended = whole_entries(raw, data, at)
     if not ended:
@@ -98,24 +99,30 @@ def entry_starts(raw: bytes | memoryview, data: Bytes, at: int, what: str) -> tu
 
 
 def whole_entries(raw: bytes | memoryview, data: Bytes, at: int) -> tuple[npt.NDArray[np.int64], int, bool]:
-    """As :func:`entry_starts`, of the entries that are there whole; whether the last one is flagged."""
-    found: list[npt.NDArray[np.int64]] = []
-    burst, more, ended = _PROBE, True, False
-    while more:
+    """Return the starts of the complete entries from ``at`` on, where the last one ends, and whether it is flagged.
+
+    ``raw`` and ``data`` are the same bytes. The entries end with the first one flagged :data:`FOLLOWS`, or with the
+    last complete one.
+    """
+    runs: list[npt.NDArray[np.int64]] = []
+    burst, going_on, ended = _PROBE, True, False
+    while going_on:
         run = _equal_run(raw, data, at)
         if len(run):
-            found.append(run)
-            at = int(run[-1]) + (int(run[1] - run[0]) if len(run) > 1 else _length(raw, at))
+            runs.append(run)
+            at = int(run[-1]) + (int(run[1] - run[0]) if len(run) > 1 else _entry_length(raw, at))
         burst = _PROBE if len(run) >= burst else min(burst * 2, _MAX_BURST)
-        loop, at, ended = _follow(raw, at, burst)
-        found.append(np.array(loop, np.int64))
-        more = not ended and len(loop) == burst
-    return np.concatenate(found), at, ended
+        singles, at, ended = _single_starts(raw, at, burst)
+        runs.append(np.array(singles, np.int64))
+        going_on = not ended and len(singles) == burst
+    return np.concatenate(runs), at, ended
 
 
-def _follow(raw: bytes | memoryview, at: int, burst: int) -> tuple[list[int], int, bool]:
-    """At most ``burst`` entries one by one, as far as they are whole. Unsigned lengths: a negative one points
-    beyond the end."""
+def _single_starts(raw: bytes | memoryview, at: int, burst: int) -> tuple[list[int], int, bool]:
+    """Return the starts of at most ``burst`` complete entries, where the last one ends, and whether it is flagged.
+
+    The entries are read one by one. Lengths are unsigned: a negative one points beyond the end.
+    """
     starts: list[int] = []
     append, unpack, size = starts.append, _U32.unpack_from, len(raw)
     try:
@@ -135,16 +142,16 @@ def _follow(raw: bytes | memoryview, at: int, burst: int) -> tuple[list[int], in
     return starts, at, False
 
 
-def _length(raw: bytes | memoryview, at: int) -> int:
+def _entry_length(raw: bytes | memoryview, at: int) -> int:
     (key_length,) = _U32.unpack_from(raw, at)
     (value_length,) = _U32.unpack_from(raw, at + 4 + key_length)
     return _MIN_ENTRY + int(key_length) + int(value_length)
 
 
 def _equal_run(raw: bytes | memoryview, data: Bytes, at: int) -> npt.NDArray[np.int64]:
-    """Starts of the unflagged entries from ``at`` on that have the lengths of the first one."""
+    """Return the starts of the unflagged entries from ``at`` on that have the lengths of the first one."""
     try:
-        stride = _length(raw, at)
+        stride = _entry_length(raw, at)
     except struct.error:
         return np.empty(0, np.int64)
     (key_length,) = _U32.unpack_from(raw, at)
@@ -175,22 +182,23 @@ def _frame_fixed(keys: Bytes, values: Bytes, rows: int) -> Framed:
 
 
 def _unframe_alike(data: Bytes, starts: npt.NDArray[np.int64]) -> StateRows | None:
-    """The entries as rows of a matrix; None where their lengths differ, or do not fit, and of one alone."""
+    """Return the rows of entries that all have the same lengths, as slices of a matrix; None for others and for one
+    alone."""
     stride, rest = divmod(len(data), len(starts))
     if len(starts) == 1 or rest or int(starts[0]) or not is_equally_spaced(starts, stride):
         return None
     matrix = data.reshape(len(starts), stride)
-    behind = 4 + int(_words(matrix, 0)[0].byteswap())
-    for place in (0, behind):
+    value_length_at = 4 + int(_words(matrix, 0)[0].byteswap())
+    for place in (0, value_length_at):
         if place + 4 > stride or bool((_words(matrix, place) != _words(matrix, place)[0]).any()):
             return None
-    if behind + 4 + int(_words(matrix, behind)[0].byteswap()) != stride:
+    if value_length_at + 4 + int(_words(matrix, value_length_at)[0].byteswap()) != stride:
         return None
-    return StateRows(from_fixed(matrix[:, 4:behind]), from_fixed(matrix[:, behind + 4 :]))
+    return StateRows(from_fixed(matrix[:, 4:value_length_at]), from_fixed(matrix[:, value_length_at + 4 :]))
 
 
 def _words(matrix: Bytes, place: int) -> npt.NDArray[np.uint32]:
-    """The four bytes from ``place`` on of each row, as they lie there."""
+    """Return the four bytes from ``place`` on of each row, in the byte order of this machine."""
     rows, stride = matrix.shape
     return np.asarray(equally_spaced(matrix.reshape(-1), place, rows, stride, "u4"), np.uint32)
 

@@ -1,8 +1,8 @@
-"""Reading the canonical savepoint stream: keyed header, then one block of entries a key group.
+"""The reader of the canonical savepoint stream: a keyed header, then one block of entries per key group.
 
-A group is ``u16 stateId, entry+``, where the first bit of a key says that another state id
-follows the entry; 0xFFFF ends the group. Source: flink-formats.md section 3.1
-(FullSnapshotAsyncWriter, FullSnapshotRestoreOperation). The writer is ``formats.canonical.encoder``.
+A key group is ``u16 stateId, entry+``. The first bit of a key means that another state id follows the entry; the id
+0xFFFF ends the key group. Source: flink-formats.md section 3.1 (FullSnapshotAsyncWriter, FullSnapshotRestoreOperation).
+The writer is ``formats.canonical.encoder``.
 """
 
 import struct
@@ -39,7 +39,7 @@ _U16 = struct.Struct(">H")
 
 @dataclass(frozen=True, eq=False)
 class _Segment:
-    """Gapless entries of one state and one key group; ``starts`` are relative to ``data``."""
+    """Entries of one state and one key group without gaps; ``starts`` are offsets in ``data``."""
 
     state_id: int
     key_group: int
@@ -53,7 +53,10 @@ def read_header(
     max_parallelism: int,
     what: str = "canonical stream",
 ) -> KeyedHeader:
-    """The keyed header of a canonical stream, or of a heap stream; reads up to where the first key group begins."""
+    """Return the keyed header of a canonical or heap stream. Only bytes before the first key group are read.
+
+    Raise the errors of :func:`~statelib.formats.keyed.header.decode_keyed_header`.
+    """
     used = [offset for offset in handle.offsets if offset > 0]
     stop = min([*used, handle.stream.size_bytes])
     return decode_keyed_header(read_range(0, stop), max_parallelism, what)
@@ -69,12 +72,12 @@ def iter_canonical(
     batch_bytes: int = BATCH_BYTES,
     only: int | None = None,
 ) -> Iterator[tuple[int, StateRows]]:
-    """Entries of the key groups in the handle's and the wanted range, as (index in
-    ``header.schema.states``, rows), each state several times; order: the stream's. ``only``: that
-    state; of others no more than their lengths is looked at.
+    """Yield (index in ``header.schema.states``, rows) for the key groups in the range of the handle and in
+    ``key_group_range``.
 
-    Reads about ``batch_bytes`` at a time, a large key group piece by piece. Raises
-    CorruptStateError naming the key group.
+    A state comes several times, in the order of the stream. ``only``: yield that state; of others only the lengths are
+    read. About ``batch_bytes`` are read at a time; a large key group is read piece by piece. Raise CorruptStateError,
+    naming the key group.
     """
     states = header.schema.states
     wanted = handle.key_group_range if key_group_range is None else handle.key_group_range.intersection(key_group_range)
@@ -95,39 +98,40 @@ def iter_canonical(
 def _segments(
     read_range: ReadRange, batch: Sequence[GroupSpan], compressed: bool, batch_bytes: int, what: str
 ) -> Iterator[list[_Segment]]:
-    """The content of the batch, some of it at a time."""
+    """Yield the content of the batch, a few key groups at a time."""
     if is_large(batch[0], batch_bytes):
         parts = pieces(read_range, batch[0].start, batch[0].end, batch_bytes)
         for segment in _large_group(parts, batch[0], compressed, f"{what}, key group {batch[0].key_group}"):
             yield [segment]
         return
     data = read_range(batch[0].start, batch[-1].end)
-    held: list[_Segment] = []
+    segments: list[_Segment] = []
     size = 0
     for group in batch:
-        found = _read_group(data, group, batch[0].start, compressed, what)
-        held += found
-        size += sum(len(segment.data) for segment in found)
+        group_segments = _read_group(data, group, batch[0].start, compressed, what)
+        segments += group_segments
+        size += sum(len(segment.data) for segment in group_segments)
         if size >= CONTENT_BYTES:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
+            yield segments
+            segments, size = [], 0
+    if segments:
+        yield segments
 
 
 def _large_group(parts: Iterator[memoryview], group: GroupSpan, compressed: bool, what: str) -> Iterator[_Segment]:
-    """A key group as segments of entries that arrived together; the last key of each may be flagged."""
-    state_id, seen = _NO_STATE, 0
+    """Yield the segments of one key group; the entries of a segment arrived together, and its last key may be
+    flagged."""
+    state_id, entries = _NO_STATE, 0
     buffered = Buffered(_contents(parts, compressed, what))
     for data in buffered:
         raw, at = data.tobytes(), 0
         while state_id != END_OF_GROUP and at + 2 <= len(raw):
             if state_id == _NO_STATE:
-                state_id, at = _state_id(raw, at, what)
+                state_id, at = _read_state_id(raw, at, what)
                 continue
             starts, end, ended = whole_entries(raw, data, at)
             if len(starts):
-                seen += len(starts)
+                entries += len(starts)
                 yield _Segment(state_id, group.key_group, data[at:end], starts - at)
             at = end
             if not ended:
@@ -138,13 +142,14 @@ def _large_group(parts: Iterator[memoryview], group: GroupSpan, compressed: bool
             return
     if state_id != END_OF_GROUP:
         raise CorruptStateError(f"{what}: ends within its entries", kind="truncated-group")
-    _check_large_end(seen, len(buffered.rest), what)
+    _check_large_end(entries, len(buffered.rest), what)
 
 
-def _check_large_end(seen: int, left_bytes: int, what: str) -> None:
-    if not seen or left_bytes:
-        kind = "trailing-bytes" if seen else "empty-group"
-        raise CorruptStateError(f"{what}: {seen} entries, {number_of(left_bytes, 'byte')} behind its end", kind=kind)
+def _check_large_end(entries: int, left_bytes: int, what: str) -> None:
+    """Raise CorruptStateError unless a large key group had entries and ended where it should."""
+    if not entries or left_bytes:
+        kind = "trailing-bytes" if entries else "empty-group"
+        raise CorruptStateError(f"{what}: {entries} entries, {number_of(left_bytes, 'byte')} behind its end", kind=kind)
 
 
 def _contents(parts: Iterator[memoryview], compressed: bool, what: str) -> Iterator[Bytes]:
@@ -156,9 +161,9 @@ def _contents(parts: Iterator[memoryview], compressed: bool, what: str) -> Itera
 def decode_key_group(
     data: bytes | memoryview, compressed: bool, what: str = "key group"
 ) -> tuple[dict[int, StateRows], int]:
-    """The one key group at the start of ``data`` by state id, and how many bytes of ``data`` it took.
+    """Return the rows per state id of the key group at the start of ``data``, and the number of bytes it takes there.
 
-    Raises CorruptStateError (``truncated-group``, ``bad-compression``, ...).
+    Raise CorruptStateError (``truncated-group``, ``bad-compression``, ...).
     """
     view = memoryview(data).cast("B")
     content, consumed = _content(view, compressed, what)
@@ -173,7 +178,7 @@ def decode_key_group(
 
 
 def _groups(handle: KeyGroupsSavepointStateHandle, header: KeyedHeader, what: str) -> list[GroupSpan]:
-    """The key groups that have entries, in the order of the stream."""
+    """Return the positions of the key groups that have entries, in the order of the stream."""
     size = handle.stream.size_bytes
     used = sorted((offset, i) for i, offset in enumerate(handle.offsets) if offset != 0)
     groups = []
@@ -205,51 +210,52 @@ def _read_group(data: memoryview, group: GroupSpan, base: int, compressed: bool,
 
 
 def _content(view: memoryview, compressed: bool, what: str) -> tuple[Bytes, int]:
-    """Uncompressed bytes, and how many of ``view`` they came from."""
+    """Return the uncompressed content, and the number of bytes of ``view`` that it takes."""
     if compressed:
         return snappy_framing.decompress(view, what)
     return np.frombuffer(view, np.uint8), len(view)
 
 
 def _walk(data: Bytes, at: int, what: str) -> tuple[list[_Segment], int]:
-    """The segments of the group at ``at``, and where it ends."""
+    """Return the segments of the key group at ``at``, and where it ends."""
     raw = data.tobytes()  # indexing bytes is about twice as fast as indexing a view
     segments = []
-    state_id, at = _state_id(raw, at, what)
+    state_id, at = _read_state_id(raw, at, what)
     if state_id == END_OF_GROUP:
         raise CorruptStateError(f"{what}: no entry at offset {at}", kind="empty-group")
     while state_id != END_OF_GROUP:
         starts, end = entry_starts(raw, data, at, what)
         segments.append(_Segment(state_id, -1, data[at:end], starts - at))
-        state_id, at = _state_id(raw, end, what)
+        state_id, at = _read_state_id(raw, end, what)
     return segments, at
 
 
-def _state_id(raw: bytes, at: int, what: str) -> tuple[int, int]:
+def _read_state_id(raw: bytes, at: int, what: str) -> tuple[int, int]:
     if at + 2 > len(raw):
         raise CorruptStateError(f"{what}: expected a state id at offset {at} of {len(raw)}", kind="truncated-group")
     return int(_U16.unpack_from(raw, at)[0]), at + 2
 
 
 def _rows(segments: Sequence[_Segment], width: int, what: str) -> StateRows:
-    """All entries of one state, checked to belong to the key groups they were found in."""
+    """Return all entries of one state. Raise CorruptStateError unless each belongs to the key group that it was read
+    from."""
     rows = _unframed(segments)
     if int(rows.keys.lengths.min()) < width:
         raise CorruptStateError(f"{what}: a key shorter than its key-group prefix", kind="bad-entry")
     counts = [len(segment.starts) for segment in segments]
     expected = np.repeat(np.array([segment.key_group for segment in segments], np.int32), counts)
-    found = key_groups_of(rows.keys, width)
-    wrong = np.flatnonzero(found != expected)
+    actual = key_groups_of(rows.keys, width)
+    wrong = np.flatnonzero(actual != expected)
     if len(wrong):
         raise CorruptStateError(
-            f"{what}: a key of key group {found[wrong[0]]} among those of key group {expected[wrong[0]]}",
+            f"{what}: a key of key group {actual[wrong[0]]} among those of key group {expected[wrong[0]]}",
             kind="foreign-key-group",
         )
     return rows
 
 
 def _unframed(segments: Sequence[_Segment]) -> StateRows:
-    """Join the segments and clear the flag that each one's last key carries."""
+    """Return the rows of the segments, with the flag of each segment's last key removed."""
     ends = np.cumsum([len(segment.data) for segment in segments])
     data = segments[0].data if len(segments) == 1 else np.concatenate([segment.data for segment in segments])
     starts = [segment.starts + end - len(segment.data) for segment, end in zip(segments, ends, strict=True)]

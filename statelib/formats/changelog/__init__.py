@@ -1,1 +1,1 @@
-"""The change log's streams."""
+"""The streams of Flink's change log."""

@@ -1,9 +1,11 @@
-"""Streams of state changes, as Flink's change log has them: read from anyone, written by ``change_set_encoder``.
+"""The reader of Flink's change log: streams of state changes. The writer is ``formats.changelog.encoder``.
 
-A stream is ``u8 compressed``, then change sets; a handle's offset leads to one of them, counted in
-decompressed bytes behind that first one. A set: ``i32 groups``, each ``i32 changes, i32 key group (-1 =
-metadata, always first)`` and the changes, each ``i32 length, bytes``. Only finding the boundaries of
-changes takes a loop, over integers. Source: flink-formats.md section 9 (StateChangeFormat).
+A stream is ``u8 compressed``, then change sets. The offset in a handle is that of one change set, counted in
+decompressed bytes after the first byte of the stream. A change set is ``i32 groups``, then per group ``i32 changes, i32
+key group`` and the changes, each ``i32 length, bytes``; key group -1 holds metadata and comes first. Finding the
+boundaries of changes takes a loop over integers; everything else moves columns.
+
+Source: flink-formats.md section 9 (StateChangeFormat).
 """
 
 import struct
@@ -31,11 +33,11 @@ METADATA_GROUP = -1
 META_INFO_VERSIONS = (6, 7)
 _U32 = struct.Struct(">I")
 _OP_AND_STATE = 3
-"""Bytes of the operation and of the state id in front of each change."""
+"""The size in bytes of the operation and the state id at the start of each change."""
 
 
 class Op(IntEnum):
-    """StateChangeOperation by code."""
+    """The operations of Flink's StateChangeOperation, by code."""
 
     CLEAR = 0
     SET = 1
@@ -50,8 +52,11 @@ class Op(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class ChangeSet:
-    """``metadata``: records that bind state ids. Change ``i``, of key group ``key_groups[i]``, is
-    ``data[starts[i]:ends[i]]``."""
+    """The changes of one change set.
+
+    ``metadata``: the records that bind state ids to states. Change ``i``, of key group ``key_groups[i]``, is
+    ``data[starts[i]:ends[i]]``.
+    """
 
     metadata: tuple[memoryview, ...]
     data: Bytes
@@ -62,7 +67,7 @@ class ChangeSet:
 
 @dataclass(frozen=True, eq=False)
 class ChangeRecords:
-    """Changes of one state in their order: ``ops[i]`` was done to key ``keys[i]`` with ``arguments[i]``."""
+    """The changes of one state in their order: operation ``ops[i]`` on key ``keys[i]`` with ``arguments[i]``."""
 
     ops: npt.NDArray[np.uint8]
     key_groups: npt.NDArray[np.int32]
@@ -72,8 +77,10 @@ class ChangeRecords:
 
 
 def decode_stream(raw: memoryview, what: str) -> Bytes:
-    """The change sets of a stream, decompressed. Raises CorruptStateError (``corrupt-changelog``, and the
-    kinds of Snappy's framing)."""
+    """Return the decompressed change sets of a stream; ``what`` names the stream in errors.
+
+    Raise CorruptStateError (``corrupt-changelog``, and the kinds of Snappy's framing).
+    """
     if not len(raw) or raw[0] > 1:
         raise _corrupt(what, f"expected 0 or 1 in the first byte, found {bytes(raw[:1]).hex() or 'no byte'}")
     if not raw[0]:
@@ -85,8 +92,10 @@ def decode_stream(raw: memoryview, what: str) -> Bytes:
 
 
 def decode_change_set(data: Bytes, offset: int, wanted: KeyGroupRange, what: str) -> ChangeSet:
-    """The set at ``offset``, its changes of other key groups left out. Raises CorruptStateError
-    (``corrupt-changelog``) for a set that does not end within the data."""
+    """Return the change set at ``offset`` without the changes of key groups that are not ``wanted``.
+
+    Raise CorruptStateError (``corrupt-changelog``) if the set reaches beyond the data.
+    """
     metadata: list[memoryview] = []
     groups: list[tuple[int, list[int], int]] = []
     raw = data.data
@@ -111,34 +120,41 @@ def decode_change_set(data: Bytes, offset: int, wanted: KeyGroupRange, what: str
 
 
 def change_set_of(changes: Iterable[tuple[int, bytes]], wanted: KeyGroupRange) -> ChangeSet:
-    """As :func:`decode_change_set`, of changes that were kept in memory: (key group or -1, bytes)."""
+    """Return the change set of changes that a handle holds in memory: pairs of key group (-1 for metadata) and bytes.
+
+    Changes of key groups that are not ``wanted`` are left out.
+    """
     pairs = list(changes)
-    own = [(group, change) for group, change in pairs if group in wanted]
-    lengths = np.array([len(change) for _, change in own], np.int64)
+    wanted_changes = [(group, change) for group, change in pairs if group in wanted]
+    lengths = np.array([len(change) for _, change in wanted_changes], np.int64)
     ends = np.cumsum(lengths)
     return ChangeSet(
         tuple(memoryview(change) for group, change in pairs if group == METADATA_GROUP),
-        np.frombuffer(b"".join(change for _, change in own), np.uint8),
-        np.array([group for group, _ in own], np.int32),
+        np.frombuffer(b"".join(change for _, change in wanted_changes), np.uint8),
+        np.array([group for group, _ in wanted_changes], np.int32),
         ends - lengths,
         ends,
     )
 
 
 def read_groups(reader: Reader, raw: memoryview, base: int) -> Iterator[tuple[int, int, list[int]]]:
-    """The groups of the set that the reader stands at: (key group or -1, number of changes, where in ``raw`` each
-    begins and the last ends). ``base``: where in ``raw`` the reader's bytes begin."""
+    """Yield (key group or -1, number of changes, bounds) for each group of the change set at the reader's offset.
+
+    The bounds are the offsets in ``raw`` at which each change begins and the last one ends. ``base``: the offset in
+    ``raw`` of the reader's first byte. Raise CorruptStateError.
+    """
     for number in range(reader.count(8, "groups")):
         with reader.part(f"group {number}"):
             count, group = reader.count(4, "changes"), reader.i32("key group")
-            bounds = _follow(raw, base + reader.offset, count, reader.what)
+            bounds = _change_bounds(raw, base + reader.offset, count, reader.what)
             reader.take(bounds[-1] - base - reader.offset, "metadata" if group == METADATA_GROUP else "content")
         yield group, count, bounds
 
 
 @dataclass(frozen=True)
 class Binding:
-    """The state that a number stands for. ``key_type`` is known from timers only."""
+    """The state that a number stands for in the changes of a stream. ``key_type`` is the key type of timers; None for
+    other state, whose metadata does not hold it."""
 
     number: int
     descriptor: StateDescriptor
@@ -146,9 +162,11 @@ class Binding:
 
 
 def read_binding(record: memoryview, what: str) -> Binding:
-    """Of a metadata record: the changes that follow name the state by its number.
+    """Return the binding in a metadata record: the changes after it refer to the state by its number.
 
-    Raises UnsupportedError (``changelog-version`` and what the serializers raise)."""
+    Raise CorruptStateError (``corrupt-changelog``), and UnsupportedError (``changelog-version`` and the kinds of the
+    serializers).
+    """
     reader = Reader(record, what)
     if reader.u8() != Op.METADATA:
         raise _corrupt(what, f"expected metadata, found operation {record[0]}")
@@ -161,7 +179,7 @@ def read_binding(record: memoryview, what: str) -> Binding:
         if reader.bool():
             read_object(reader)  # how its entries expire
         if reader.bool():
-            reader.take(_size_of(stored_value_type(state), record, reader.offset))
+            reader.take(_value_size(stored_value_type(state), record, reader.offset))
     number, code = reader.i16(), reader.u8()
     if reader.remaining or code not in (MetaKind.KEY_VALUE, MetaKind.PRIORITY_QUEUE, 10):
         raise _corrupt(what, f"state {state.name!r} of type {code}, {reader.remaining} bytes behind its metadata")
@@ -169,7 +187,7 @@ def read_binding(record: memoryview, what: str) -> Binding:
 
 
 def state_ids(changes: ChangeSet, what: str) -> npt.NDArray[np.int16]:
-    """The id of the state that each change is about."""
+    """Return the state id of each change. Raise CorruptStateError (``corrupt-changelog``) if a change has none."""
     if len(changes.starts) and int((changes.ends - changes.starts).min()) < _OP_AND_STATE:
         raise _corrupt(what, "a change without operation and state")
     high, low = (changes.data[changes.starts + at].astype(np.int16) for at in (1, 2))
@@ -179,8 +197,10 @@ def state_ids(changes: ChangeSet, what: str) -> npt.NDArray[np.int16]:
 def records_of(
     changes: ChangeSet, rows: npt.NDArray[np.int64], key: StateType, descriptor: StateDescriptor
 ) -> ChangeRecords:
-    """Those of the changes, all of one state, cut into key, namespace and the rest; of timers, which are keys
-    themselves, all is the rest."""
+    """Return the changes in ``rows``, all of one state, split into key, namespace and arguments.
+
+    Timers are keys themselves: for them the whole content is in the arguments. Raise CorruptStateError.
+    """
     data, starts, ends = changes.data, changes.starts[rows], changes.ends[rows]
     namespace_at = rest = starts + _OP_AND_STATE
     if descriptor.kind is not StateKind.TIMERS:
@@ -195,10 +215,12 @@ def records_of(
     )
 
 
-def _follow(raw: memoryview, at: int, count: int, what: str) -> list[int]:
-    """Where each of ``count`` changes begins, and where the last ends. A negative length points beyond the end.
+def _change_bounds(raw: memoryview, at: int, count: int, what: str) -> list[int]:
+    """Return the offset of each of ``count`` changes, and of the end of the last one.
 
-    Raises CorruptStateError (``corrupt-changelog``)."""
+    A negative length is read as unsigned, and thus points beyond the end. Raise CorruptStateError
+    (``corrupt-changelog``).
+    """
     bounds = [at]
     append, unpack = bounds.append, _U32.unpack_from
     try:
@@ -214,7 +236,8 @@ def _joined(parts: Iterable[list[int]]) -> npt.NDArray[np.int64]:
     return np.array([number for part in parts for number in part], np.int64)
 
 
-def _size_of(type_: StateType, record: memoryview, at: int) -> int:
+def _value_size(type_: StateType, record: memoryview, at: int) -> int:
+    """Return the size in bytes of the serialized value at ``at``."""
     data = np.frombuffer(record, np.uint8)
     return int(codec_of(type_).skip(data, np.array([at]), np.array([len(data)]))[0]) - at
 

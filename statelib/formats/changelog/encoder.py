@@ -1,7 +1,9 @@
-"""Writing a stream with one change set: the last change of each key of an interval, in Flink's own records.
+"""The encoder of a change log stream with one change set: the last change of each key of an interval, in Flink's own
+records.
 
-A changed map entry is an entry of its own there, so only what changed is written; a null in a map,
-which Flink's records of single entries cannot say, is a map with that one entry.
+A changed map entry is one record, so that unchanged entries of the map are not written. Flink's record of a single map
+entry cannot hold null; a null is therefore written as a map with that one entry.
+
 Source: flink-formats.md section 9 (StateChangeFormat, KvStateChangeLoggerImpl).
 """
 
@@ -34,25 +36,25 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class ChangedRows:
-    """What the keys of one state became, in ascending key order: ``kept`` is there with its new value, of
-    the keys ``removed`` nothing is left."""
+    """The changed rows of one state in ascending key order: ``updated`` are new or changed rows, ``removed`` the keys
+    of removed rows."""
 
-    kept: StateRows
+    updated: StateRows
     removed: Ragged
 
     def __len__(self) -> int:
-        return len(self.kept) + len(self.removed)
+        return len(self.updated) + len(self.removed)
 
 
 def encode_changes(schema: KeyedStateSchema, states: Sequence[ChangedRows]) -> bytes:
-    """The whole stream, compressed; ``states`` in the order of the schema. b'' where nothing changed."""
+    """Return the whole stream, compressed; b'' if nothing changed. ``states`` are in the order of the schema."""
     blocks: dict[int, list[tuple[int, memoryview]]] = {}
     metadata = []
     for number, (_, changed) in enumerate(zip(schema.states, states, strict=True)):
         if not len(changed):
             continue
         metadata.append(_metadata(schema, number))
-        for removed, rows in ((False, changed.kept), (True, _without_values(changed.removed))):
+        for removed, rows in ((False, changed.updated), (True, _without_values(changed.removed))):
             for window in windows(rows):
                 for group, count, block in _blocks(schema, number, window, removed):
                     blocks.setdefault(group, []).append((count, block))
@@ -62,7 +64,7 @@ def encode_changes(schema: KeyedStateSchema, states: Sequence[ChangedRows]) -> b
 
 
 def _pieces(metadata: Sequence[bytes], blocks: dict[int, list[tuple[int, memoryview]]]) -> Iterator[bytes | memoryview]:
-    """The change set; what has been handed out is let go of."""
+    """Yield the change set in pieces. ``blocks`` is emptied on the way, so that memory is released."""
     yield _COUNT.pack(len(blocks) + 1) + _GROUP.pack(len(metadata), METADATA_GROUP)
     for record in metadata:
         yield _COUNT.pack(len(record)) + record
@@ -81,7 +83,7 @@ def _metadata(schema: KeyedStateSchema, number: int) -> bytes:
     writer.i32(META_INFO_VERSIONS[0])
     write_meta_info(writer, meta_info_of(descriptor, schema.key_type))
     if not timers:
-        writer.bool(False)  # no time to live: it is in the serializer
+        writer.bool(False)  # no time to live here: the serializer holds it
         writer.bool(False)
     writer.i16(number)
     writer.u8(MetaKind.PRIORITY_QUEUE if timers else MetaKind.KEY_VALUE)
@@ -89,7 +91,7 @@ def _metadata(schema: KeyedStateSchema, number: int) -> bytes:
 
 
 def _blocks(schema: KeyedStateSchema, number: int, rows: StateRows, removed: bool) -> list[tuple[int, int, memoryview]]:
-    """(key group, number of changes, their bytes) for each key group that has any."""
+    """Return (key group, number of changes, their bytes) for each key group that has any."""
     if not len(rows):
         return []
     descriptor = schema.states[number]
@@ -99,19 +101,19 @@ def _blocks(schema: KeyedStateSchema, number: int, rows: StateRows, removed: boo
     records = join([from_fixed(heads), *arguments])
     framed = join([fixed(records.lengths.astype("i4")), records])
     groups = key_groups_of(rows.keys, prefix_width(schema.max_parallelism))
-    found, firsts, counts = np.unique(groups, return_index=True, return_counts=True)
+    changed_groups, firsts, counts = np.unique(groups, return_index=True, return_counts=True)
     view = framed.data.data
     starts, stops = framed.offsets[firsts].tolist(), framed.offsets[firsts + counts].tolist()
     return [
         (group, count, view[start:stop])
-        for group, count, start, stop in zip(found.tolist(), counts.tolist(), starts, stops, strict=True)
+        for group, count, start, stop in zip(changed_groups.tolist(), counts.tolist(), starts, stops, strict=True)
     ]
 
 
 def _changes(
     schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows, removed: bool
 ) -> tuple[npt.NDArray[np.uint8] | int, list[Ragged]]:
-    """The operation on each row, and what follows its state id."""
+    """Return the operation on each row, and the columns that follow its state id."""
     if descriptor.kind is not StateKind.TIMERS:
         keys = split_keys(schema, descriptor, rows.keys)
         ops, arguments = _arguments(descriptor, rows, keys.user_keys, removed)
@@ -126,7 +128,7 @@ def _changes(
 def _arguments(
     descriptor: StateDescriptor, rows: StateRows, user_keys: Ragged | None, removed: bool
 ) -> tuple[npt.NDArray[np.uint8] | int, list[Ragged]]:
-    """The operation on each row, and what follows its key and namespace."""
+    """Return the operation on each row, and the columns that follow its key and namespace."""
     if user_keys is not None:
         return (Op.REMOVE_ELEMENT, [user_keys]) if removed else _map_arguments(rows, user_keys)
     if removed:

@@ -1,8 +1,8 @@
-"""Writing the heap stream (its layout: ``formats.heap.reading``).
+"""The encoder of the heap stream; ``formats.heap.reading`` describes the layout.
 
-Each state's entries are made in one vectorised pass a window of key groups; a key group is then
-joined from slices of those, so the Python work grows with key groups, not with entries. The number of a
-state's entries stands in front of them, so a key group that does not fit a window is counted before.
+The entries of each state are encoded in one vectorised pass per window of key groups; a key group is then joined from
+slices of them, so that the Python work grows with the key groups, not with the entries. The number of a state's entries
+is written before them, so the entries of a key group that does not fit a window are counted first.
 """
 
 import struct
@@ -26,13 +26,16 @@ _Piece = bytes | memoryview
 
 
 class HeapStream:
-    """Iterate over it once: the pieces of the stream, header first. :attr:`offsets` fills on the way.
+    """An iterable, to be used once, over the pieces of the stream, header first. :attr:`offsets` fills during the
+    iteration.
 
-    ``states``: for each state of ``schema``, its entries in ascending key order, at once or in
-    batches that are fetched as needed; memory stays near ``window_bytes`` plus a batch a state, or at what a
-    key group takes. ``again``: all entries once more, read only if a key group does not fit a window; with it
-    no more is held than that, or the map of one key. Raises CorruptStateError (``foreign-key-group``,
-    ``unsorted-entries``, and what the codecs raise) for entries that do not belong there.
+    ``states``: per state of ``schema``, its entries in ascending key order, either all rows or an iterable of batches
+    that are read when they are needed. ``again``: all entries once more, read only if a key group does not fit a
+    window. Memory stays near ``window_bytes`` plus one batch per state. Without ``again``, a large key group is held
+    whole; with it, at most the map of one key.
+
+    Raise CorruptStateError (``foreign-key-group``, ``unsorted-entries``, and the kinds of the codecs) for entries that
+    are in the wrong place.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class HeapStream:
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """Where each key group of the range begins, those without entries too; complete after the last piece."""
+        """The offset of each key group of the range, also of those without entries; complete after the last piece."""
         return tuple(self._offsets)
 
     def __iter__(self) -> Iterator[_Piece]:
@@ -77,7 +80,7 @@ class HeapStream:
             yield b"".join(pieces)
 
     def _large(self, group: LargeGroup) -> Iterator[_Piece]:
-        """One key group, part by part."""
+        """Yield the bytes of one large key group, part by part."""
         yield _KEY_GROUP.pack(group.key_group)
         for state_id, parts in enumerate(group.states):
             pieces = self._large_state(group.key_group, state_id, parts)
@@ -86,20 +89,20 @@ class HeapStream:
     def _large_state(self, key_group: int, state_id: int, parts: Iterable[tuple[StateRows, bool]]) -> Iterator[_Piece]:
         descriptor = self._schema.states[state_id]
         yield _STATE.pack(state_id, self._count(state_id, key_group))
-        for rows in _whole_maps(self._schema, descriptor, parts):
+        for rows in _with_whole_maps(self._schema, descriptor, parts):
             entries, _ = entries_of(self._schema, descriptor, rows, np.array([0, len(rows)]))
             yield np.ascontiguousarray(entries.data).data
 
     def _count(self, state_id: int, key_group: int) -> int:
-        """How many entries the state has in a large key group."""
+        """Return the number of entries of a state in a large key group."""
         if state_id not in self._counts:
-            assert self._again is not None, "key groups are split only where entries can be counted before"
-            found = count_entries(self._schema, self._schema.states[state_id], self._again[state_id], self._range)
-            self._counts[state_id] = found.tolist()
+            assert self._again is not None, "a key group is split only if its entries can be counted first"
+            counts = count_entries(self._schema, self._schema.states[state_id], self._again[state_id], self._range)
+            self._counts[state_id] = counts.tolist()
         return self._counts[state_id][key_group - self._range.start]
 
     def _encode(self, window: Window) -> Iterator[list[_Piece]]:
-        """Each key group of the window, in pieces."""
+        """Yield the pieces of each key group of the window."""
         by_state = [
             _state_blocks(self._schema, descriptor, rows, bounds)
             for descriptor, (rows, bounds) in zip(self._schema.states, window.states, strict=True)
@@ -113,10 +116,10 @@ class HeapStream:
             yield pieces
 
 
-def _whole_maps(
+def _with_whole_maps(
     schema: KeyedStateSchema, descriptor: StateDescriptor, parts: Iterable[tuple[StateRows, bool]]
 ) -> Iterator[StateRows]:
-    """The parts, cut where an entry of the stream begins: a map's rows are one."""
+    """Yield the parts, cut where an entry of the stream begins: the rows of one map stay together."""
     held = NO_ROWS
     for part, last in parts:
         rows = StateRows(concat([held.keys, part.keys]), concat([held.values, part.values])) if len(held) else part
@@ -129,7 +132,7 @@ def _whole_maps(
 def _state_blocks(
     schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows, bounds: npt.NDArray[np.int64]
 ) -> list[tuple[int, memoryview]]:
-    """For each key group (whose first rows are ``bounds``): how many entries it has, and the entries."""
+    """Return the number of entries, and the entries, per key group; ``bounds``: the first row of each key group."""
     if not len(rows):
         return [(0, memoryview(b""))] * (len(bounds) - 1)
     entries, at = entries_of(schema, descriptor, rows, bounds)

@@ -1,4 +1,4 @@
-"""Entries between the heap stream (namespace, key, whole value) and StateRows, column by column.
+"""The conversion between entries of the heap stream (namespace, key, whole value) and StateRows, column by column.
 
 Source: flink-formats.md sections 2.1, 2.2 and 3.2.
 """
@@ -31,7 +31,7 @@ from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, gather, join
 
 @dataclass(frozen=True, eq=False)
 class HeapEntries:
-    """Entry ``i`` of key group ``key_groups[i]`` is ``data[starts[i]:ends[i]]``."""
+    """Entries of one state: entry ``i``, of key group ``key_groups[i]``, is ``data[starts[i]:ends[i]]``."""
 
     data: Bytes
     key_groups: npt.NDArray[np.int32]
@@ -40,9 +40,10 @@ class HeapEntries:
 
 
 def rows_of(schema: KeyedStateSchema, descriptor: StateDescriptor, entries: HeapEntries, what: str) -> StateRows:
-    """The rows that the entries stand for: one a user key for map state, none for an empty list.
+    """Return the rows of the entries: one per user key for map state, none for an empty list, else one per entry.
 
-    Raises CorruptStateError (``bad-entry``, and what the codecs raise)."""
+    ``what`` names the state in errors. Raise CorruptStateError (``bad-entry``, and the kinds of the codecs).
+    """
     data, ends = entries.data, entries.ends
     if descriptor.kind is StateKind.TIMERS:
         return _timers_of(schema, entries)
@@ -68,8 +69,11 @@ def rows_of(schema: KeyedStateSchema, descriptor: StateDescriptor, entries: Heap
 def entries_of(
     schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows, bounds: npt.NDArray[np.int64]
 ) -> tuple[Ragged, npt.NDArray[np.int64]]:
-    """The inverse of :func:`rows_of` for rows in key order: serialized entries, and for each of
-    ``bounds`` (row numbers where key groups begin) the entry that the row belongs to."""
+    """Return the serialized entries of rows in key order, and per bound the index of its entry; inverse of
+    :func:`rows_of`.
+
+    ``bounds``: the row at which each key group begins, and the row at which the last one ends.
+    """
     if descriptor.kind is StateKind.TIMERS:
         width = prefix_width(schema.max_parallelism)
         return gather(rows.keys.data, rows.keys.starts + width, rows.keys.lengths - width), bounds
@@ -88,7 +92,10 @@ def entries_of(
 
 
 def _timers_of(schema: KeyedStateSchema, entries: HeapEntries) -> StateRows:
-    """A timer is the same bytes here as in a key, but for the key group; decoding checks it."""
+    """Return the rows of timers.
+
+    The bytes of a timer in the stream are those of its key without the key group; decoding checks them.
+    """
     timers = gather(entries.data, entries.starts, entries.ends - entries.starts)
     prefix = big_endian(entries.key_groups.astype(f"u{prefix_width(schema.max_parallelism)}"))
     keys = join([from_fixed(prefix), timers])
@@ -98,7 +105,7 @@ def _timers_of(schema: KeyedStateSchema, entries: HeapEntries) -> StateRows:
 def count_entries(
     schema: KeyedStateSchema, descriptor: StateDescriptor, batches: Iterable[StateRows], key_group_range: KeyGroupRange
 ) -> npt.NDArray[np.int64]:
-    """How many serialized entries the rows, in key order, make in each key group."""
+    """Return the number of serialized entries per key group. The batches hold rows in key order."""
     counts = np.zeros(len(key_group_range), np.int64)
     before = NO_ROWS
     for rows in batches:
@@ -113,12 +120,15 @@ def count_entries(
 
 
 def last_entry(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> int:
-    """The row where the last entry begins that may go on in rows still to come; their number, if none may."""
+    """Return the row at which the last entry begins, if later rows may belong to it too; else the number of rows.
+
+    Only the entries of map state take several rows.
+    """
     return int(_firsts(schema, descriptor, rows)[-1]) if descriptor.user_key_type is not None else len(rows)
 
 
 def _firsts(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> npt.NDArray[np.int64]:
-    """The rows at which a serialized entry begins."""
+    """Return the rows at which a serialized entry begins."""
     if descriptor.user_key_type is None:
         return np.arange(len(rows))
     user_keys = split_keys(schema, descriptor, rows.keys).user_keys
@@ -127,26 +137,29 @@ def _firsts(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRo
 
 
 def _owners(rows: StateRows, user_keys: Ragged) -> Ragged:
+    """Return the bytes of each key up to its user key: the rows of one map share them."""
     return gather(rows.keys.data, rows.keys.starts, rows.keys.lengths - user_keys.lengths)
 
 
-def _check_ends(found: Cursor, ends: Cursor, what: str) -> None:
-    wrong = np.flatnonzero(found != ends)
+def _check_ends(computed_ends: Cursor, ends: Cursor, what: str) -> None:
+    """Raise CorruptStateError (``bad-entry``) unless each entry ends where it should."""
+    wrong = np.flatnonzero(computed_ends != ends)
     if len(wrong):
         row = int(wrong[0])
         raise CorruptStateError(
-            f"{what}: entry {row} ends at offset {found[row]}, expected it to fill the bytes up to {ends[row]}",
+            f"{what}: entry {row} ends at offset {computed_ends[row]}, expected it to fill the bytes up to {ends[row]}",
             kind="bad-entry",
         )
 
 
 def _repeated(keys: KeyParts, counts: npt.NDArray[np.int64]) -> KeyParts:
+    """Return the keys, each repeated as often as ``counts`` says."""
     rows = np.repeat(np.arange(len(counts)), counts)
     return KeyParts(keys.key_groups[rows], keys.keys.take(rows), keys.namespaces.take(rows))
 
 
 def _same_as_before(rows: Ragged) -> npt.NDArray[np.bool_]:
-    """Which rows equal the row before them."""
+    """Return which rows equal the row before them."""
     same = np.zeros(len(rows), np.bool_)
     lengths = rows.lengths
     alike = np.flatnonzero(lengths[1:] == lengths[:-1])

@@ -1,8 +1,9 @@
-"""Where values end that only a user's code can read, in the heap stream, which has no lengths.
+"""A search for the ends of values that only a user's own class can read, in the heap stream, which has no lengths.
 
-Each entry begins with a namespace and a key whose key group is that of the stretch of the stream it lies in, and what
-follows the last one is read to the end of the key group. So the true places are always among those that fit; if no
-more fit than there are entries, these are the true ones. Where more fit, nothing is said.
+Each entry begins with a namespace and a key; its key must belong to the key group that is being read, and the entries
+fill the key group. The true starts of entries are therefore always among the places where a namespace and such a key
+can be read. If there are no more such places than entries, they are the true starts. If there are more, the search has
+no result.
 """
 
 import struct
@@ -23,14 +24,14 @@ from statelib.serializers.exact import ends_by_itself
 from statelib.serializers.jumps import jump_over
 
 MOST_BYTES = 64 * 1024
-"""Of a key group in which places are looked for: each of its bytes may be one."""
+"""The size in bytes of the largest key group that is searched, because an entry may begin at each of its bytes."""
 MOST_TRIES = 64
-"""Places that look like the beginning of the next state and are read from there on."""
+"""The number of places that are tried as the beginning of the next state."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """One key group of a stream, up to ``end``."""
+    """One key group of a stream; its bytes end at ``end``. ``what`` names it in errors."""
 
     key_group: int
     end: int
@@ -42,8 +43,11 @@ Walk = Callable[[bytes, int, Group, Collection[int]], Iterator[Any]]
 
 
 def possible_ends(raw: bytes, first: int, group: Group, missing: Collection[int], walk: Walk) -> list[int]:
-    """Where the entries of a state may end, whose first one begins at ``first``: where the ``missing`` states fill the
-    rest of the key group. None where it is too large to tell."""
+    """Return the places where the entries of a state may end; its first entry begins at ``first``.
+
+    These are the places from which the ``missing`` states fill the rest of the key group. The list is empty if the key
+    group is too large to be searched, or if the search cannot decide.
+    """
     if not missing:
         return [group.end]
     if group.end - first > MOST_BYTES:
@@ -61,37 +65,40 @@ def possible_ends(raw: bytes, first: int, group: Group, missing: Collection[int]
         except CorruptStateError:
             continue
         except UnsupportedError:
-            return []  # it may be the place
+            return []  # cannot be ruled out
     return ends
 
 
 def only_entries(
     raw: bytes, places: tuple[int, Sequence[int]], count: int, layout: Layout, key_group: int
 ) -> tuple[npt.NDArray[np.int64], int] | None:
-    """Starts of the ``count`` entries and the end of the last, if no others are possible. ``places``: where the first
-    begins, and where the last may end."""
+    """Return the starts of the ``count`` entries and the end of the last one, if no others are possible; else None.
+
+    ``places``: the start of the first entry, and the possible ends of the last one.
+    """
     first, ends = places
     if len(ends) != 1 or ends[0] - first > MOST_BYTES or layout.key_groups is None or not _opaque(layout):
         return None
-    begins = _Beginning(layout.codecs[0], layout.codecs[1], layout.key_groups, key_group)
-    starts, at = [first], begins.behind(raw, first)
+    beginning = _Beginning(layout.codecs[0], layout.codecs[1], layout.key_groups, key_group)
+    starts, at = [first], beginning.behind(raw, first)
     try:
         while at < ends[0] and len(starts) <= count and count > 1:
-            starts += [at] if begins.at(raw, at, ends[0]) else []
+            starts += [at] if beginning.at(raw, at, ends[0]) else []
             at += 1
-    except UnsupportedError:  # keys whose hash only their class knows, or that no column holds
+    except UnsupportedError:  # keys that cannot be hashed or decoded here
         return None
     return (np.array(starts, np.int64), ends[0]) if len(starts) == count else None
 
 
 def _opaque(layout: Layout) -> bool:
-    """Lists and maps are taken apart, for which the ends of entries are not enough."""
+    """Return whether only a user's own class can read the value. Lists and maps are excluded: to split them into rows,
+    the ends of entries are not enough."""
     value = layout.codecs[-1]
     return not isinstance(value, SequenceCodec | MapCodec) and not ends_by_itself(value.type)
 
 
 class _Beginning:
-    """Whether a namespace and a key of a key group can be read at a place."""
+    """A test whether a namespace and a key of the given key group can be read at a place."""
 
     def __init__(
         self, namespace: Codec, key: Codec, groups: Callable[[pa.Array], npt.NDArray[np.int32]], key_group: int
@@ -101,19 +108,19 @@ class _Beginning:
         self._key, self._groups, self._key_group = key, groups, key_group
 
     def behind(self, raw: bytes, at: int) -> int:
-        """Where the value of the entry at a place begins."""
+        """Return the place where the value begins, for the entry at ``at``."""
         return self._over_key(raw, self._over_namespace(raw, at))
 
     def at(self, raw: bytes, at: int, end: int) -> bool:
-        """Raises UnsupportedError where nothing tells."""
+        """Return whether an entry can begin at ``at``. Raise UnsupportedError if this cannot be decided."""
         if self._void and raw[at]:
             return False
         try:
-            begin = self._over_namespace(raw, at)
-            stop = self._over_key(raw, begin)
-            if stop > end:
+            key_start = self._over_namespace(raw, at)
+            key_end = self._over_key(raw, key_start)
+            if key_end > end:
                 return False
-            cursors = np.array([begin, stop], np.int64)
+            cursors = np.array([key_start, key_end], np.int64)
             keys, _ = self._key.decode(np.frombuffer(raw, np.uint8), cursors[:1], cursors[1:])
         except (CorruptStateError, struct.error, IndexError):
             return False

@@ -1,8 +1,9 @@
-"""Reading the heap stream, Flink's own form of heap state: keyed header, then every key group.
+"""The reader of the heap stream, in which Flink's heap backend stores its state: a keyed header, then every key group.
 
-A group is ``i32 keyGroup``, then once for each state ``u16 stateId, i32 count, count x (namespace,
-key, value)``, or ``count x timer``, in a Snappy-framed stream of its own where the header says so. Entries have no
-lengths: the stream is walked entry by entry, and only that; everything else moves columns.
+A key group is ``i32 keyGroup``, then per state ``u16 stateId, i32 count, count x (namespace, key, value)``, or ``count
+x timer``. If the header says so, each state of a key group is a Snappy-framed stream of its own. Entries have no
+lengths, so the stream is walked entry by entry; everything else moves columns.
+
 Source: flink-formats.md section 3.2 (HeapSnapshotStrategy, HeapRestoreOperation). The writer is
 ``formats.heap.encoder``.
 """
@@ -51,21 +52,23 @@ from statelib.wire.ragged import Bytes
 
 @dataclass(frozen=True, eq=False)
 class _Contents:
-    """The uncompressed key groups of a batch: group ``i`` lies at ``bounds[i]`` of ``data``."""
+    """The uncompressed key groups of a batch: key group ``i`` is ``data[start:end]`` with ``start, end =
+    bounds[i]``."""
 
     data: Bytes
     bounds: tuple[tuple[int, int], ...]
 
 
 @dataclass(eq=False)
-class _Found:
-    """Entries of one state: where they begin and end in each key group that has some."""
+class _EntryBounds:
+    """The starts and the end of one state's entries, per key group that has any."""
 
     key_groups: list[int] = field(default_factory=list)
     starts: list[npt.NDArray[np.int64]] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
 
     def entries(self, data: Bytes) -> HeapEntries:
+        """Return the entries in ``data``. There must be at least one key group."""
         counts = [len(starts) for starts in self.starts]
         ends = [np.append(starts[1:], end) for starts, end in zip(self.starts, self.ends, strict=True)]
         groups = np.repeat(np.array(self.key_groups, np.int32), counts)
@@ -82,13 +85,14 @@ def iter_heap(
     batch_bytes: int = BATCH_BYTES,
     only: int | None = None,
 ) -> Iterator[tuple[int, StateRows]]:
-    """Entries of the key groups in the handle's and the wanted range, as (index in
-    ``header.schema.states``, rows in no order), each state several times; map state has one row a
-    user key, as everywhere but in this stream. ``only``: that state; others are passed over.
+    """Yield (index in ``header.schema.states``, rows) for the key groups in the range of the handle and in
+    ``key_group_range``.
 
-    Reads about ``batch_bytes`` at a time, a large key group piece by piece. Raises
-    CorruptStateError naming the key group: ``unexpected-key-group`` where the stream is no heap
-    stream.
+    A state comes several times, and its rows are in no order. Map state has one row per user key, as everywhere except
+    in this stream. ``only``: yield that state and skip the others. About ``batch_bytes`` are read at a time; a large
+    key group is read piece by piece.
+
+    Raise CorruptStateError, naming the key group: ``unexpected-key-group`` if the stream is not a heap stream.
     """
     layouts = [_layout(header, state) for state in header.schema.states]
     wanted = handle.key_group_range if key_group_range is None else handle.key_group_range.intersection(key_group_range)
@@ -96,10 +100,12 @@ def iter_heap(
     for batch in batches(spans, batch_bytes):
         if is_large(batch[0], batch_bytes):
             parts = pieces(read_range, batch[0].start, batch[0].end, batch_bytes)
-            found = large_group(parts, batch[0], header.compressed, layouts, what)
+            entries_by_state = large_group(parts, batch[0], header.compressed, layouts, what)
         else:
-            found = _entries(read_range(batch[0].start, batch[-1].end), batch, header.compressed, layouts, what)
-        for state_id, entries in found:
+            entries_by_state = _entries(
+                read_range(batch[0].start, batch[-1].end), batch, header.compressed, layouts, what
+            )
+        for state_id, entries in entries_by_state:
             if only not in (None, state_id):
                 continue
             state = header.schema.states[state_id]
@@ -109,11 +115,11 @@ def iter_heap(
 def _entries(
     view: memoryview, batch: Sequence[GroupSpan], compressed: bool, layouts: Sequence[Layout], what: str
 ) -> Iterator[tuple[int, HeapEntries]]:
-    """(state id, entries) of the batch, some of them at a time."""
+    """Yield (state id, entries) for the batch, a few key groups at a time."""
     for part, contents in _contents(view, batch, compressed, what):
-        for state_id, found in enumerate(_walk_all(contents, part, layouts, what)):
-            if found.starts:
-                yield state_id, found.entries(contents.data)
+        for state_id, bounds in enumerate(_walk_all(contents, part, layouts, what)):
+            if bounds.starts:
+                yield state_id, bounds.entries(contents.data)
 
 
 def _layout(header: KeyedHeader, state: StateDescriptor) -> Layout:
@@ -124,7 +130,8 @@ def _layout(header: KeyedHeader, state: StateDescriptor) -> Layout:
 
 
 def _spans(handle: KeyGroupsStateHandle, header: KeyedHeader, what: str) -> list[GroupSpan]:
-    """All key groups, in the order of the stream; each has an offset, also without entries."""
+    """Return the positions of all key groups in the order of the stream. Every key group has an offset, also without
+    entries."""
     size = handle.stream.size_bytes
     ordered = sorted((offset, i) for i, offset in enumerate(handle.offsets))
     ends = [offset for offset, _ in ordered[1:]] + [size]
@@ -146,8 +153,11 @@ def _spans(handle: KeyGroupsStateHandle, header: KeyedHeader, what: str) -> list
 def _contents(
     view: memoryview, batch: Sequence[GroupSpan], compressed: bool, what: str
 ) -> Iterator[tuple[Sequence[GroupSpan], _Contents]]:
-    """What follows the number of each key group, some key groups at a time. All numbers are checked before
-    anything is decoded: a stream of another form shows itself there."""
+    """Yield the contents of the key groups, a few at a time, without their numbers.
+
+    The number of each key group is checked before anything is decoded, so that a stream of another format is detected
+    first.
+    """
     base = batch[0].start
     if len(view) != batch[-1].end - base:
         raise CorruptStateError(
@@ -163,7 +173,7 @@ def _contents(
     first = size = 0
     parts: list[Bytes] = []
     for number, (span, (start, end)) in enumerate(zip(batch, bounds, strict=True)):
-        parts.append(_decompressed(view[start:end], f"{what}, key group {span.key_group}"))
+        parts.append(_decompress(view[start:end], f"{what}, key group {span.key_group}"))
         size += len(parts[-1])
         if size >= CONTENT_BYTES or number + 1 == len(batch):
             yield batch[first : number + 1], _joined(parts)
@@ -175,8 +185,8 @@ def _joined(parts: Sequence[Bytes]) -> _Contents:
     return _Contents(np.concatenate(parts), tuple(zip([0, *ends[:-1]], ends, strict=True)))
 
 
-def _decompressed(view: memoryview, what: str) -> Bytes:
-    """The framed streams of all states of a key group, joined."""
+def _decompress(view: memoryview, what: str) -> Bytes:
+    """Return the joined contents of the framed streams in a key group, one per state."""
     parts = [np.empty(0, np.uint8)]
     while len(view):
         content, consumed = snappy_framing.decompress(view, what)
@@ -187,25 +197,27 @@ def _decompressed(view: memoryview, what: str) -> Bytes:
 
 def _walk_all(
     contents: _Contents, batch: Sequence[GroupSpan], layouts: Sequence[Layout], what: str
-) -> tuple[_Found, ...]:
-    """By state id: its entries in all key groups of the batch."""
-    found = tuple(_Found() for _ in layouts)
+) -> tuple[_EntryBounds, ...]:
+    """Return, per state id, the bounds of its entries in all key groups of the batch."""
+    by_state = tuple(_EntryBounds() for _ in layouts)
     raw = contents.data.tobytes()  # indexing bytes is about twice as fast as indexing a view
     for span, (start, end) in zip(batch, contents.bounds, strict=True):
         place = f"{what}, key group {span.key_group}"
         for state_id, starts, stop in _walk(raw, start, Group(span.key_group, end, layouts, place)):
             if len(starts):
-                found[state_id].key_groups.append(span.key_group)
-                found[state_id].starts.append(starts)
-                found[state_id].ends.append(stop)
-    return found
+                by_state[state_id].key_groups.append(span.key_group)
+                by_state[state_id].starts.append(starts)
+                by_state[state_id].ends.append(stop)
+    return by_state
 
 
 def _walk(
     raw: bytes, at: int, group: Group, missing: Collection[int] | None = None
 ) -> Iterator[tuple[int, npt.NDArray[np.int64], int]]:
-    """(state id, starts of its entries, end of the last) for each state of one key group, from ``at`` on; ``missing``:
-    those that are still to come."""
+    """Yield (state id, starts of its entries, end of the last one) per state of one key group, from ``at`` on.
+
+    ``missing``: the ids of the states that are still to come; by default all.
+    """
     left, end, what = set(range(len(group.layouts)) if missing is None else missing), group.end, group.what
     while left:
         if at + STATE.size > end:

@@ -1,6 +1,6 @@
-"""From entry to entry through a key group of the heap stream (its layout: ``formats.heap.reading``).
+"""The walk from entry to entry through a key group of the heap stream; ``formats.heap.reading`` describes the layout.
 
-A key group that is too large to be held is walked piece by piece.
+A key group that is too large for memory is walked piece by piece.
 """
 
 import struct
@@ -27,29 +27,37 @@ STATE = struct.Struct(">Hi")
 
 @dataclass(frozen=True)
 class Layout:
-    """What one entry of a state consists of. ``key_groups``: of decoded keys; None for timers."""
+    """The codecs of the parts of one entry, in their order.
+
+    ``key_groups``: a function that returns the key group of each decoded key; None for timers.
+    """
 
     codecs: tuple[Codec, ...]
     key_groups: Callable[[pa.Array], npt.NDArray[np.int32]] | None = None
 
     @cached_property
     def width(self) -> int:
+        """The size in bytes of every entry; -1 if sizes differ."""
         return width_of(self.codecs)
 
     @cached_property
     def jump(self) -> Jump:
+        """The function that returns the end of the entry at an offset."""
         return jump_over(self.codecs)
 
     @property
     def least(self) -> int:
-        """Bytes that the smallest entry takes."""
+        """The size in bytes of the smallest possible entry."""
         return sum(max(codec.width, 1) for codec in self.codecs)
 
 
 def entry_starts(
     raw: bytes, span: tuple[int, int], count: int, layout: Layout, what: str
 ) -> tuple[npt.NDArray[np.int64], int]:
-    """Where ``count`` entries begin from ``span[0]`` on, and where the last one ends."""
+    """Return the starts of ``count`` entries from ``span[0]`` on, and the end of the last one.
+
+    Raise CorruptStateError (``bad-count``, ``truncated-group``) if they reach beyond ``span[1]``.
+    """
     at, end = span
     if not 0 <= count * layout.least <= end - at:
         raise CorruptStateError(f"{what}: {count} entries in {end - at} bytes", kind="bad-count")
@@ -60,7 +68,7 @@ def entry_starts(
 
 
 def whole_entries(raw: bytes, span: tuple[int, int], count: int, layout: Layout) -> tuple[npt.NDArray[np.int64], int]:
-    """As :func:`entry_starts`, of as many of the entries as are there whole."""
+    """Return the starts of at most ``count`` entries that lie completely in ``span``, and the end of the last one."""
     at, end = span
     if layout.width > 0:
         count = min(count, (end - at) // layout.width)
@@ -83,7 +91,11 @@ def whole_entries(raw: bytes, span: tuple[int, int], count: int, layout: Layout)
 def large_group(
     parts: Iterator[memoryview], group: GroupSpan, compressed: bool, layouts: Sequence[Layout], what: str
 ) -> Iterator[tuple[int, HeapEntries]]:
-    """(state id, entries) of one key group, those that arrived together at a time."""
+    """Yield (state id, entries) of one key group that arrives in parts.
+
+    The entries of one item arrived together. Raise CorruptStateError (``truncated-group``, ``trailing-bytes`` and
+    others).
+    """
     first = next(parts)
     check_key_group(first, group, what)
     parts = chain([first[KEY_GROUP.size :]], parts)
@@ -123,7 +135,10 @@ def large_group(
 
 
 def next_state(raw: bytes, at: int, missing: set[int], what: str) -> tuple[int, int]:
-    """(state id, number of its entries) at ``at``; the state is not missing any more."""
+    """Return the state id and the number of entries at ``at``, and remove the id from ``missing``.
+
+    Raise CorruptStateError (``unknown-state-id``, ``bad-count``).
+    """
     state_id, count = STATE.unpack_from(raw, at)
     if state_id not in missing:
         raise CorruptStateError(
@@ -138,10 +153,10 @@ def next_state(raw: bytes, at: int, missing: set[int], what: str) -> tuple[int, 
 
 
 def check_key_group(data: memoryview, span: GroupSpan, what: str) -> None:
-    """Raise CorruptStateError (``unexpected-key-group``) unless the group begins with its number."""
-    (found,) = KEY_GROUP.unpack_from(data)
-    if found != span.key_group:
-        raise unexpected(what, span.key_group, f"found {found} at offset {span.start}")
+    """Raise CorruptStateError (``unexpected-key-group``) unless the key group begins with its number."""
+    (number,) = KEY_GROUP.unpack_from(data)
+    if number != span.key_group:
+        raise unexpected(what, span.key_group, f"found {number} at offset {span.start}")
 
 
 def _beyond(what: str, entry: int, count: int, end: int) -> CorruptStateError:
@@ -150,9 +165,10 @@ def _beyond(what: str, entry: int, count: int, end: int) -> CorruptStateError:
     )
 
 
-def unexpected(what: str, key_group: int, found: str) -> CorruptStateError:
+def unexpected(what: str, key_group: int, problem: str) -> CorruptStateError:
+    """Return the error of a key group that is not a heap stream's; ``problem`` describes the bytes there."""
     return CorruptStateError(
-        f"{what}: Unexpected key-group in restore: expected key group {key_group}, {found}",
+        f"{what}: Unexpected key-group in restore: expected key group {key_group}, {problem}",
         kind="unexpected-key-group",
-        hint="the handle says heap stream, the bytes do not: was it written as a canonical savepoint?",
+        hint="the handle is that of a heap stream: was the file written as a canonical savepoint?",
     )

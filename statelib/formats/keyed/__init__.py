@@ -1,1 +1,1 @@
-"""What all streams of keyed state have in common: the header, key groups, raw timers."""
+"""The parts that the canonical and the heap stream share: headers, windows and spans of key groups, and raw timers."""

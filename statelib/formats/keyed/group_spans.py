@@ -1,4 +1,4 @@
-"""Where the key groups of a keyed stream lie, and how many of them are read at once."""
+"""The positions of key groups in a keyed stream, and how many of them are read at once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ from statelib.wire.ragged import Bytes
 
 BATCH_BYTES = 4 * 1024 * 1024
 CONTENT_BYTES = 4 * 1024 * 1024
-"""Of decompressed key groups that are handed out together."""
+"""The size in bytes of the decompressed key groups that are returned together."""
 _LEAST_PIECE_BYTES = 64
 ReadRange = Callable[[int, int], memoryview]
-"""Bytes ``start`` to ``stop`` (exclusive) of the stream of a handle."""
+"""A function that returns bytes ``start`` to ``stop`` (exclusive) of the stream of a handle."""
 
 
 @dataclass(frozen=True)
 class GroupSpan:
-    """A key group's bytes lie at ``start`` to ``end``; ``exact``: nothing else may lie there."""
+    """The position of one key group: bytes ``start`` to ``end`` (exclusive). ``exact``: it must fill them."""
 
     key_group: int
     start: int
@@ -26,7 +26,8 @@ class GroupSpan:
 
 
 def batches(groups: Sequence[GroupSpan], batch_bytes: int) -> Iterator[list[GroupSpan]]:
-    """Neighbours in the stream, together at most ``batch_bytes``; a group of which :func:`is_large` comes alone."""
+    """Yield neighbouring key groups in batches of at most ``batch_bytes``. A large key group (:func:`is_large`) is a
+    batch of its own."""
     batch: list[GroupSpan] = []
     for group in groups:
         apart = batch and (batch[-1].end != group.start or any(is_large(g, batch_bytes) for g in (batch[-1], group)))
@@ -39,12 +40,12 @@ def batches(groups: Sequence[GroupSpan], batch_bytes: int) -> Iterator[list[Grou
 
 
 def is_large(group: GroupSpan, batch_bytes: int) -> bool:
-    """Whether it is read piece by piece: decompressed it may be many times as large."""
+    """Return whether the key group is read piece by piece, because it may be many times larger when decompressed."""
     return group.end - group.start > _piece_bytes(batch_bytes)
 
 
 def pieces(read_range: ReadRange, start: int, end: int, batch_bytes: int) -> Iterator[memoryview]:
-    """The bytes of a span, one piece after the other."""
+    """Yield the bytes ``start`` to ``end`` (exclusive), piece by piece."""
     size_bytes = _piece_bytes(batch_bytes)
     for at in range(start, end, size_bytes):
         yield read_range(at, min(at + size_bytes, end))
@@ -55,10 +56,12 @@ def _piece_bytes(batch_bytes: int) -> int:
 
 
 class Buffered:
-    """Content that comes in parts; what of one was not used, which the reader puts into :attr:`rest`, comes again
-    at the front of the next.
+    """An iterable over content that arrives in parts. The caller puts the bytes that it did not use into :attr:`rest`,
+    and they come again at the front of the next item.
 
-    Each is at least twice as long as that rest, so that an entry of many parts is not looked at for each of them."""
+    Each item is at least twice as long as the rest in it, so that an entry of many parts is not parsed again for each
+    part.
+    """
 
     def __init__(self, parts: Iterator[Bytes]) -> None:
         self._parts = parts

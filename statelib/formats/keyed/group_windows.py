@@ -1,4 +1,4 @@
-"""Entries of several states side by side, some key groups at a time: what a writer of streams walks over."""
+"""The entries of several states side by side, a few key groups at a time, for the writers of streams."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,17 @@ from statelib.serializers.rows import StateRows, key_groups_of
 from statelib.wire.ragged import concat
 
 WINDOW_BYTES = 8 * 1024 * 1024
-"""Of keys and values; what an encoder makes of them on the way is several times as much."""
+"""The size in bytes of the keys and values in one window; an encoder needs several times as much memory."""
 Bounds = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Key groups ``start`` to ``stop`` (exclusive). ``states``: for each state its entries, and the row
-    where each key group begins (and the last ends)."""
+    """All entries of key groups ``start`` to ``stop`` (exclusive).
+
+    ``states``: per state, its entries and its bounds: the row at which each key group begins, and the row at which the
+    last one ends.
+    """
 
     start: int
     stop: int
@@ -30,21 +33,25 @@ class Window:
 
 @dataclass(frozen=True, eq=False)
 class LargeGroup:
-    """One key group that is larger than a window. ``states``: for each state its entries in parts, none of them
-    empty, with whether it is the last; to be read in this order, once, and before the next window."""
+    """One key group that is larger than a window.
+
+    ``states``: per state, its entries in parts that are not empty, each with a flag that it is the last one. The parts
+    must be read in this order, once, and before the next window.
+    """
 
     key_group: int
     states: Iterator[Iterator[tuple[StateRows, bool]]]
 
 
 class GroupWindows:
-    """Iterate over it once: all key groups of the range, in windows of about ``window_bytes``; where
-    ``splitting``, a key group that does not fit one comes in parts.
+    """An iterable, to be used once, over all key groups of the range in windows of about ``window_bytes``.
 
-    ``states``: for each state of ``schema``, its entries in ascending key order, at once or in
-    batches that are fetched as needed; memory stays near ``window_bytes`` plus a batch a state.
-    Raises CorruptStateError (``foreign-key-group``, ``unsorted-entries``) for entries that do not
-    belong there.
+    ``splitting``: a key group that does not fit a window is a :class:`LargeGroup`; otherwise it is a window of its own.
+    ``states``: per state of ``schema``, its entries in ascending key order, either all rows or an iterable of batches
+    that are read when they are needed. Memory stays near ``window_bytes`` plus one batch per state.
+
+    Raise InvalidRequestError (``bad-states``, ``bad-key-group-range``), and CorruptStateError (``foreign-key-group``,
+    ``unsorted-entries``, ``bad-entry``) for entries that are in the wrong place.
     """
 
     def __init__(
@@ -87,7 +94,7 @@ class GroupWindows:
             group = stop
 
     def _stop(self, group: int) -> int:
-        """First key group that must wait: those before it are fetched whole and fit the window."""
+        """Return the end (exclusive) of the next window: all key groups before it are complete and fit the window."""
         stop = self._range.end + 1
         for source in self._sources:
             source.fetch(group, self._share)
@@ -100,7 +107,7 @@ class GroupWindows:
 
 
 class _Source:
-    """The entries of one state, fetched batch by batch and handed out by key group."""
+    """The entries of one state, read batch by batch and taken out by key group."""
 
     def __init__(self, batches: Iterable[StateRows], width: int, key_group_range: KeyGroupRange, name: str) -> None:
         self._batches: Iterator[StateRows] | None = iter(batches)
@@ -108,34 +115,36 @@ class _Source:
         self._range = key_group_range
         self._name = name
         self._last = key_group_range.start
-        """Key group of the newest entry fetched."""
+        """The key group of the newest entry that was read."""
         self._rows: list[StateRows] = []
         self._groups: list[npt.NDArray[np.int32]] = []
         self._held_bytes = 0
 
     @property
     def complete_until(self) -> int:
-        """Key groups below it have been fetched completely."""
+        """The first key group that may still get entries; all key groups before it are complete."""
         return self._range.end + 1 if self._batches is None else self._last
 
     def fetch(self, group: int, limit_bytes: int | None) -> None:
-        """Until key group ``group`` is complete, or so many bytes are held."""
+        """Read batches until key group ``group`` is complete, or until at least ``limit_bytes`` are held."""
         while self.complete_until <= group and (limit_bytes is None or self._held_bytes < limit_bytes):
             self._fetch_batch()
 
     def parts(self, group: int, limit_bytes: int | None) -> Iterator[tuple[StateRows, bool]]:
-        """The entries of a key group in parts, with whether it is the last: one entry is held back until that is
-        sure."""
-        whole = False
-        while not whole:
+        """Yield the entries of a key group in parts, each with a flag that it is the last one.
+
+        One entry is held back until it is certain whether more entries follow.
+        """
+        complete = False
+        while not complete:
             self.fetch(group, limit_bytes)
             rows, bounds = self._joined(group, group + 1)
-            whole = self.complete_until > group
-            end = int(bounds[1]) if whole else int(bounds[1]) - 1
+            complete = self.complete_until > group
+            end = int(bounds[1]) if complete else int(bounds[1]) - 1
             if end > 0:
                 self._drop(end)
-                yield _slice(rows, 0, end), whole
-            elif not whole:
+                yield _slice(rows, 0, end), complete
+            elif not complete:
                 self._fetch_batch()
 
     def _fetch_batch(self) -> None:
@@ -146,19 +155,19 @@ class _Source:
             self._append(rows)
 
     def sizes(self, group: int, stop: int) -> npt.NDArray[np.int64]:
-        """Bytes of keys and values of each key group from ``group`` to ``stop`` (exclusive)."""
+        """Return the size in bytes of keys and values per key group from ``group`` to ``stop`` (exclusive)."""
         rows, bounds = self._joined(group, stop)
         return np.diff(rows.keys.offsets[bounds]) + np.diff(rows.values.offsets[bounds])
 
     def take(self, group: int, stop: int) -> tuple[StateRows, npt.NDArray[np.int64]]:
-        """The entries of those key groups, and the row where each one begins (and the last ends)."""
+        """Return the entries of key groups ``group`` to ``stop`` (exclusive), and their bounds; see :class:`Window`."""
         rows, bounds = self._joined(group, stop)
         end = int(bounds[-1])
         self._drop(end)
         return _slice(rows, int(bounds[0]), end), bounds - bounds[0]
 
     def _drop(self, end: int) -> None:
-        """Forget the first rows held, which are joined."""
+        """Remove the first ``end`` rows. All rows must have been joined before."""
         rows = self._rows[0]
         self._held_bytes -= _size_bytes(rows, 0, end)
         self._rows, self._groups = [_slice(rows, end, len(rows))], [self._groups[0][end:]]
@@ -166,6 +175,7 @@ class _Source:
             self._rows, self._groups = [], []
 
     def _joined(self, group: int, stop: int) -> tuple[StateRows, npt.NDArray[np.int64]]:
+        """Return all rows as one, and the row at which each key group begins."""
         if len(self._rows) != 1:
             keys, values = concat([r.keys for r in self._rows]), concat([r.values for r in self._rows])
             self._rows = [StateRows(keys, values)]

@@ -1,4 +1,4 @@
-"""The header of keyed state streams: key type, the registered states, and whether groups are compressed.
+"""The codec of the header of keyed streams: the key type, the registered states, and whether key groups are compressed.
 
 Source: flink-formats.md section 3.3 (KeyedBackendSerializationProxy, StateMetaInfoSnapshot), version 6.
 """
@@ -29,7 +29,7 @@ _KIND, _NAMESPACE, _VALUE, _USER_KEY = (
 
 
 class MetaKind(IntEnum):
-    """BackendStateType by ordinal, which is what the header holds."""
+    """The kinds of state meta info, with the ordinals of Flink's BackendStateType that the header stores."""
 
     KEY_VALUE = 0
     OPERATOR = 1
@@ -40,8 +40,11 @@ class MetaKind(IntEnum):
 
 @dataclass(frozen=True)
 class MetaInfo:
-    """One StateMetaInfoSnapshot as it is stored. A timer's serializers are those of key and namespace,
-    under ``KEY_SERIALIZER`` and ``NAMESPACE_SERIALIZER`` here; stored, they are within one of ``VALUE_SERIALIZER``."""
+    """One StateMetaInfoSnapshot as it is stored.
+
+    For timers, ``serializers`` holds those of key and namespace, under ``KEY_SERIALIZER`` and ``NAMESPACE_SERIALIZER``;
+    in the stored bytes both are inside one ``VALUE_SERIALIZER``.
+    """
 
     name: str
     kind: MetaKind
@@ -51,8 +54,11 @@ class MetaInfo:
 
 @dataclass(frozen=True)
 class KeyedHeader:
-    """``size_bytes``: length of the header itself. The state ids of the stream are the indexes in
-    ``schema.states``; timers are states as the others are."""
+    """The decoded header of a keyed stream.
+
+    The state ids in the stream are indexes in ``schema.states``, which includes timers. ``size_bytes``: the length of
+    the header itself.
+    """
 
     schema: KeyedStateSchema
     compressed: bool
@@ -60,11 +66,16 @@ class KeyedHeader:
 
     @property
     def prefix_width(self) -> int:
+        """The size in bytes of the key group at the start of each serialized key."""
         return prefix_width(self.schema.max_parallelism)
 
 
 def encode_header(schema: KeyedStateSchema, compressed: bool) -> bytes:
-    """Version 6; state ids are the indexes in ``schema.states``. RocksDB's meta stream: compressed False."""
+    """Return a header of version 6; state ids are the indexes in ``schema.states``.
+
+    RocksDB's meta stream has ``compressed`` False. Raise InvalidRequestError or UnsupportedError for a type whose
+    serializer snapshot cannot be written.
+    """
     writer = Writer()
     writer.i32(VERSION)
     writer.bool(compressed)
@@ -76,39 +87,44 @@ def encode_header(schema: KeyedStateSchema, compressed: bool) -> bytes:
 
 
 def decode_header(data: bytes | memoryview, max_parallelism: int) -> tuple[KeyedStateSchema, bool, int]:
-    """(schema, compressed, length of the header): see :func:`decode_keyed_header`."""
+    """Return (schema, compressed, length of the header in bytes); see :func:`decode_keyed_header`."""
     header = decode_keyed_header(data, max_parallelism)
     return header.schema, header.compressed, header.size_bytes
 
 
 def decode_keyed_header(data: bytes | memoryview, max_parallelism: int, what: str = "keyed header") -> KeyedHeader:
-    """The header at the start of ``data``, which may go on behind it. ``max_parallelism`` comes from
-    ``_metadata``; Row fields are called f0, f1, ... because Flink stores no names.
+    """Return the header at the start of ``data``; other bytes may follow it.
 
-    A user's serializer is opaque if its snapshot has no content of its own, which shows when nothing of ``data`` is
-    left behind the header. Raises CorruptStateError, and UnsupportedError (``unknown-serializer``, ``header-version``).
+    ``max_parallelism`` comes from ``_metadata``. Row fields are named f0, f1, ... because Flink stores no names. The
+    type of a user's own serializer is opaque; such a header can only be read if its snapshot has no content of its own,
+    which is checked by the header filling ``data``. ``what`` names the header in errors.
+
+    Raise CorruptStateError, and UnsupportedError (``unknown-serializer``, ``header-version``).
     """
     try:
         return read_keyed_header(Reader(data, what), max_parallelism)
     except UnsupportedError as error:
         if error.kind != "unknown-serializer":
             raise
-        found = _foreign_header(data, max_parallelism, what)
-        if found is None:
+        header = _foreign_header(data, max_parallelism, what)
+        if header is None:
             raise
-        return found
+        return header
 
 
 def _foreign_header(data: bytes | memoryview, max_parallelism: int, what: str) -> KeyedHeader | None:
     try:
-        found = read_keyed_header(ForeignReader(data, what), max_parallelism)
+        header = read_keyed_header(ForeignReader(data, what), max_parallelism)
     except StatelibError:
         return None
-    return found if found.size_bytes == len(data) else None
+    return header if header.size_bytes == len(data) else None
 
 
 def read_keyed_header(reader: Reader, max_parallelism: int) -> KeyedHeader:
-    """As :func:`decode_keyed_header`; the reader stands behind the header then."""
+    """Read a header and leave ``reader`` at its end.
+
+    Raise the errors of :func:`decode_keyed_header`, without trying a user's own serializer.
+    """
     what, version = reader.what, reader.i32("version")
     if version != VERSION:
         raise UnsupportedError(
@@ -123,7 +139,7 @@ def read_keyed_header(reader: Reader, max_parallelism: int) -> KeyedHeader:
     if not 0 <= count <= reader.remaining:
         raise CorruptStateError(f"{what}: {count} states before offset {reader.offset}", kind="bad-count")
     try:
-        states = tuple(header_state(_numbered(reader, number), key_type, what) for number in range(count))
+        states = tuple(header_state(_read_numbered_state(reader, number), key_type, what) for number in range(count))
         schema = KeyedStateSchema(key_type, max_parallelism, states)
     except InvalidRequestError as error:
         if error.kind in ("bad-state-name", "bad-state-descriptor"):  # Flink's heap takes a state called 'default'
@@ -132,18 +148,18 @@ def read_keyed_header(reader: Reader, max_parallelism: int) -> KeyedHeader:
     return KeyedHeader(schema, compressed, reader.offset)
 
 
-def _numbered(reader: Reader, number: int) -> MetaInfo:
+def _read_numbered_state(reader: Reader, number: int) -> MetaInfo:
     with reader.part(f"state {number}"):
         return read_meta_info(reader)
 
 
 def timers_key_type(info: MetaInfo) -> StateType | None:
-    """The type of the keys that a meta info of timers names; None for other state."""
+    """Return the key type that a meta info of timers holds; None for other state."""
     return info.serializers.get(_TIMER_KEY)
 
 
 def stored_value_type(state: StateDescriptor) -> StateType:
-    """The type whose serializer the header names: a list state's is List, a map state's is Map."""
+    """Return the type whose serializer the header holds: List for a list state, Map for a map state."""
     if state.kind is StateKind.LIST:
         return ListOf(state.value_type)
     if state.user_key_type is not None:
@@ -152,7 +168,7 @@ def stored_value_type(state: StateDescriptor) -> StateType:
 
 
 def meta_info_of(state: StateDescriptor, key_type: StateType) -> MetaInfo:
-    """How a keyed state is described; timers hold keys, hence ``key_type``."""
+    """Return the meta info of a keyed state. ``key_type`` is used for timers, which hold keys."""
     if state.kind is StateKind.TIMERS:
         timers = {_TIMER_KEY: key_type, _NAMESPACE: state.namespace_type}
         return MetaInfo(state.name, MetaKind.PRIORITY_QUEUE, {}, timers)
@@ -161,6 +177,11 @@ def meta_info_of(state: StateDescriptor, key_type: StateType) -> MetaInfo:
 
 
 def write_meta_info(writer: Writer, info: MetaInfo) -> None:
+    """Write the meta info of one state.
+
+    Raise InvalidRequestError or UnsupportedError, naming the state, for a type whose serializer snapshot cannot be
+    written.
+    """
     writer.utf(info.name)
     writer.i32(info.kind)
     writer.i32(len(info.options))
@@ -182,11 +203,13 @@ def write_meta_info(writer: Writer, info: MetaInfo) -> None:
 
 
 def read_meta_info(reader: Reader) -> MetaInfo:
+    """Read the meta info of one state. Raise CorruptStateError, and UnsupportedError (``unknown-state-kind`` and
+    others)."""
     name = reader.utf("name")
     at, ordinal = reader.offset, reader.i32("type")
     if ordinal not in set(MetaKind):
         raise UnsupportedError(
-            f"{reader.what}: state {name!r} has type {ordinal} at offset {at}, known are 0 to {max(MetaKind)}",
+            f"{reader.what}: state {name!r} has type {ordinal} at offset {at}, expected 0 to {max(MetaKind)}",
             kind="unknown-state-kind",
         )
     options = {}
@@ -205,7 +228,7 @@ def read_meta_info(reader: Reader) -> MetaInfo:
 
 
 def read_framed(reader: Reader) -> StateType:
-    """A serializer snapshot with its framing version in front."""
+    """Read a serializer snapshot with its framing version, and return the type."""
     _expect(reader, _FRAME_VERSION, "framing version")
     return decode_serializer_snapshot(reader)
 
@@ -229,7 +252,7 @@ def _write_timer_snapshot(writer: Writer, key: StateType, namespace: StateType) 
 
 
 def _read_timer_snapshot(reader: Reader) -> dict[str, StateType]:
-    """TimerSerializer: a composite of the key's and the namespace's serializer (section 6.1)."""
+    """Read the snapshot of a TimerSerializer: a composite of the key's and the namespace's serializer (section 6.1)."""
     _expect(reader, _FRAME_VERSION, "framing version")
     at, name = reader.offset, reader.utf("class")
     if name != _TIMER:
@@ -247,8 +270,11 @@ def _read_timer_snapshot(reader: Reader) -> dict[str, StateType]:
 
 
 def header_state(info: MetaInfo, key_type: StateType | None, what: str) -> StateDescriptor:
-    """What the meta info says of a keyed state; ``key_type``: of the stream's keys, None where it does not say.
-    Raises UnsupportedError (``unknown-state-kind``, ``mixed-serializers``)."""
+    """Return the descriptor of the keyed state that the meta info describes.
+
+    ``key_type``: the type of the stream's keys, None if it is unknown. Raise UnsupportedError (``unknown-state-kind``,
+    ``mixed-serializers``).
+    """
     if info.kind in (MetaKind.KEY_VALUE, MetaKind.KEY_VALUE_V2):
         return _descriptor(info, what)
     if info.kind is MetaKind.PRIORITY_QUEUE:
@@ -290,8 +316,8 @@ def _descriptor(info: MetaInfo, what: str) -> StateDescriptor:
 
 
 def _expect(reader: Reader, expected: int, what: str) -> None:
-    at, found = reader.offset, reader.i32(what)
-    if found != expected:
+    at, value = reader.offset, reader.i32(what)
+    if value != expected:
         raise UnsupportedError(
-            f"{reader.what}: {what} {found} at offset {at}, known is {expected}", kind="serializer-version"
+            f"{reader.what}: {what} {value} at offset {at}, expected {expected}", kind="serializer-version"
         )

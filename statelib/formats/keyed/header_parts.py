@@ -1,7 +1,7 @@
-"""A keyed header in its parts, as bytes: what a rewritten stream keeps of the one it came from.
+"""A keyed header in parts, as bytes, so that a rewritten stream can repeat the parts that did not change.
 
-Types say all that statelib needs to know of a serializer, not all that its snapshot may hold; so what did not
-change is written again byte for byte. Source: flink-formats.md section 3.3.
+A type holds all that statelib needs of a serializer, but a serializer snapshot may hold more. Unchanged parts are
+therefore copied byte for byte. Source: flink-formats.md section 3.3.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,18 @@ from statelib.wire.writer import Writer
 
 @dataclass(frozen=True)
 class HeaderParts:
-    """``key``: the framed snapshot of the key serializer; ``states``: name -> the whole meta info of a state."""
+    """The bytes of a keyed header. ``key``: the framed snapshot of the key serializer; ``states``: the whole meta info
+    of each state, by name."""
 
     key: bytes
     states: dict[str, bytes]
 
 
 def header_parts(data: bytes | memoryview, what: str = "keyed header") -> HeaderParts:
-    """The parts of a header, which may be followed by more; raises as :func:`decode_keyed_header`."""
+    """Return the parts of the header at the start of ``data``; other bytes may follow it.
+
+    Raise the errors of :func:`decode_keyed_header`.
+    """
     header = decode_keyed_header(data, 1, what)
     content = bytes(data[: header.size_bytes])
     reader = Reader(content, what)
@@ -39,14 +43,14 @@ def header_parts(data: bytes | memoryview, what: str = "keyed header") -> Header
     return HeaderParts(key, states)
 
 
-def encode_header_with(parts: HeaderParts, schema: KeyedStateSchema, compressed: bool, kept: Sequence[str]) -> bytes:
-    """The header of ``schema``, with the key and the states ``kept`` as ``parts`` has them."""
-    own = header_parts(encode_header(schema, compressed))
+def encode_header_with(parts: HeaderParts, schema: KeyedStateSchema, compressed: bool, copied: Sequence[str]) -> bytes:
+    """Return the header of ``schema``, with the key and the states named in ``copied`` copied from ``parts``."""
+    encoded = header_parts(encode_header(schema, compressed))
     writer = Writer()
     writer.i32(VERSION)
     writer.bool(compressed)
     writer.put(parts.key)
     writer.i16(len(schema.states))
     for state in schema.states:
-        writer.put((parts if state.name in kept else own).states[state.name])
+        writer.put((parts if state.name in copied else encoded).states[state.name])
     return writer.getvalue()

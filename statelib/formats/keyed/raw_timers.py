@@ -1,7 +1,7 @@
-"""Timers in raw keyed state: where RocksDB and ForSt put those that they keep on the heap, in checkpoints only.
+"""Timers in raw keyed state: there RocksDB and ForSt checkpoint the timers that they keep on the Java heap.
 
-They become entries as everywhere else: a state for each timer service and time domain, keys and no values.
-Source: flink-formats.md section 7.1 (InternalTimerServiceSerializationProxy, version 2).
+They are read as ordinary entries: one state per timer service and time domain, with keys and without values. Source:
+flink-formats.md section 7.1 (InternalTimerServiceSerializationProxy, version 2).
 """
 
 from collections.abc import Callable, Iterator
@@ -35,17 +35,19 @@ class RawTimers:
 
 
 def is_empty(handle: KeyGroupsStateHandle) -> bool:
-    """Whether no key group has anything: -1 is the offset of those."""
+    """Return whether no key group has any timer; the offset of a key group without timers is -1."""
     return all(offset < 0 for offset in handle.offsets)
 
 
 def read_raw_timers(
     data: bytes | memoryview, handle: KeyGroupsStateHandle, max_parallelism: int, what: str
 ) -> tuple[RawTimers, ...]:
-    """All timers of a handle, both states of each service, also those without any.
+    """Return all timers of a handle: two states per timer service, including states without timers.
 
-    Raises CorruptStateError, UnsupportedError (``raw-keyed-state``) where it is no state of timers."""
-    found: dict[StateDescriptor, tuple[StateType, list[bytes]]] = {}
+    Raise CorruptStateError for damaged bytes, and UnsupportedError (``raw-keyed-state``) for raw keyed state that does
+    not hold timers.
+    """
+    timers_by_state: dict[StateDescriptor, tuple[StateType, list[bytes]]] = {}
     width = prefix_width(max_parallelism)
     for key_group, offset in enumerate(handle.offsets, handle.key_group_range.start):
         if offset < 0:
@@ -55,16 +57,17 @@ def read_raw_timers(
         _check_head(reader)
         prefix = key_group.to_bytes(width, "big")
         for _ in range(reader.count(6)):
-            for key_type, descriptor, timers in _service(reader):
-                known, keys = found.setdefault(descriptor, (key_type, []))
-                if known != key_type:
+            for key_type, descriptor, timers in _read_service(reader):
+                expected_type, keys = timers_by_state.setdefault(descriptor, (key_type, []))
+                if expected_type != key_type:
                     raise CorruptStateError(
-                        f"{reader.what}: timers of keys of type {key_type}, expected {known}", kind="corrupt-header"
+                        f"{reader.what}: timers of keys of type {key_type}, expected {expected_type}",
+                        kind="corrupt-header",
                     )
                 keys += [prefix + timer for timer in timers]
     return tuple(
         RawTimers(key_type, descriptor, StateRows(from_list(keys), from_list([b""] * len(keys))))
-        for descriptor, (key_type, keys) in found.items()
+        for descriptor, (key_type, keys) in timers_by_state.items()
     )
 
 
@@ -74,7 +77,7 @@ def _check_head(reader: Reader) -> None:
         raise UnsupportedError(
             f"{reader.what}: found {magic:08x} at offset {at}, expected raw keyed state of timers, {_MAGIC:08x}",
             kind="raw-keyed-state",
-            hint="what a job writes as raw keyed state only its own code can read",
+            hint="only the job's own code can read the raw keyed state that it writes",
         )
     version = reader.i32()
     if version != _VERSION:
@@ -83,8 +86,8 @@ def _check_head(reader: Reader) -> None:
         )
 
 
-def _service(reader: Reader) -> Iterator[tuple[StateType, StateDescriptor, list[bytes]]]:
-    """(type of the keys, state, its timers as keys have them) of event time, then of processing time."""
+def _read_service(reader: Reader) -> Iterator[tuple[StateType, StateDescriptor, list[bytes]]]:
+    """Yield (type of the keys, state, timers as serialized keys) for event time, then for processing time."""
     name = reader.utf()
     key_type, namespace_type = decode_serializer_snapshot(reader), decode_serializer_snapshot(reader)
     key, namespace = exact(key_type), exact(namespace_type)

@@ -1,4 +1,7 @@
-"""Distinct keys per key group as text: base64 of little-endian 64-bit numbers, in the manifest and in the catalog."""
+"""The number of distinct keys per key group as text, for the manifest and the catalog.
+
+The text is base64 of little-endian 64-bit integers, one per key group.
+"""
 
 import base64
 
@@ -14,7 +17,10 @@ def key_counts_text(counts: KeyCounts) -> str:
 
 
 def key_counts_from_text(text: str, max_parallelism: int) -> KeyCounts:
-    """Raise ValueError unless the text has one count per key group."""
+    """Return the counts that ``text`` holds; inverse of :func:`key_counts_text`.
+
+    Raise ValueError unless the text has one count per key group and no count is negative.
+    """
     data = base64.b64decode(text, validate=True)
     if len(data) != 8 * max_parallelism:
         raise ValueError(f"keys: {len(data)} bytes, expected {8 * max_parallelism}")

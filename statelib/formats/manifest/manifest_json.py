@@ -1,6 +1,6 @@
-"""The manifest as JSON: every field by name, statistics as base64 of little-endian arrays.
+"""The manifest as JSON: fields by name, statistics as base64 of little-endian arrays.
 
-Reading checks each field's type and raises ValueError naming the field.
+Reading checks the type of each field, and raises a ValueError that names the field.
 """
 
 import base64
@@ -35,7 +35,7 @@ _Json = dict[str, object]
 
 
 def manifest_to_json(manifest: CheckpointManifest) -> _Json:
-    """JSON-able dictionary; inverse of :func:`manifest_from_json`."""
+    """Return the manifest as a dictionary that ``json`` can write; inverse of :func:`manifest_from_json`."""
     return {
         "pipeline": manifest.pipeline,
         "checkpoint_id": manifest.checkpoint_id,
@@ -71,7 +71,10 @@ def manifest_to_json(manifest: CheckpointManifest) -> _Json:
 
 
 def manifest_from_json(content: object) -> CheckpointManifest:
-    """Raises ValueError, or the StatelibError of a model class that refuses a value."""
+    """Return the manifest that ``content``, parsed JSON, describes.
+
+    Raise ValueError, or the StatelibError of a model class that refuses a value.
+    """
     o = _Object(content, "manifest")
     base = o.optional_number("base")
     manifest = CheckpointManifest(
@@ -91,7 +94,7 @@ def manifest_from_json(content: object) -> CheckpointManifest:
         statistics=tuple(map(_statistics_from_json, o.children("statistics"))),
         sync_ms=o.integer("sync_ms"),
         async_ms=o.integer("async_ms"),
-        # came later: absent from what the first statelib wrote
+        # this field and those below are missing in older manifests
         uploaded_bytes=o.later_integer("uploaded_bytes"),
         origins=tuple(map(_origin_from_json, o.children("origins"))) if o.has("origins") else (),
         restored_from=o.texts("restored_from") if o.has("restored_from") else (),
@@ -112,7 +115,7 @@ def manifest_from_json(content: object) -> CheckpointManifest:
 
 
 def _keys_from_json(o: "_Object") -> KeyCounts | None:
-    """None where they are not known, and where the manifest is older than they are."""
+    """Return the number of keys per key group; None if the manifest, perhaps an older one, does not have them."""
     if not o.has("keys") or o.value("keys") is None:
         return None
     return key_counts_from_text(o.text("keys"), o.child("schema").integer("max_parallelism"))
@@ -128,7 +131,8 @@ def _origin_from_json(o: "_Object") -> Origin:
 
 
 def _schema_to_json(schema: KeyedStateSchema) -> _Json:
-    """Types as their text (``statelib.model.types``); inverse of :func:`_schema_from_json`."""
+    """Return the schema as a dictionary with types as text (``statelib.model.types``); inverse of
+    :func:`_schema_from_json`."""
     return {
         "key_type": str(schema.key_type),
         "max_parallelism": schema.max_parallelism,
@@ -147,7 +151,10 @@ def _schema_to_json(schema: KeyedStateSchema) -> _Json:
 
 
 def _schema_from_json(content: object) -> KeyedStateSchema:
-    """Raises ValueError, or the StatelibError of a type or state that is refused."""
+    """Return the schema that ``content``, parsed JSON, describes.
+
+    Raise ValueError, or the StatelibError of a type or state that refuses a value.
+    """
     o = _Object(content, "schema")
     return KeyedStateSchema(
         parse_type(o.text("key_type")),
@@ -164,7 +171,7 @@ def _state_from_json(o: "_Object") -> StateDescriptor:
         parse_type(o.text("value_type")),
         None if user_key is None else parse_type(user_key),
         parse_type(o.text("namespace_type")),
-        # came later: absent from what the first statelib wrote
+        # missing in older manifests
         tuple(map(_meaning_from_json, o.children("meanings"))) if o.has("meanings") else (),
     )
 
@@ -173,7 +180,7 @@ _MEANING_FLAGS = ("keeps_nulls", "together")
 
 
 def _meaning_to_json(meaning: FieldMeaning) -> _Json:
-    """Without the earlier names: those are for the pipeline file that reads older snapshots."""
+    """Return the meaning without its earlier names, which only the pipeline file needs to read older snapshots."""
     return {
         "field": meaning.field,
         "agg": meaning.agg,
@@ -185,7 +192,7 @@ def _meaning_to_json(meaning: FieldMeaning) -> _Json:
 
 
 def _meaning_from_json(o: "_Object") -> FieldMeaning:
-    flags = (o.has(name) and o.value(name) is True for name in _MEANING_FLAGS)  # came later, written where true
+    flags = (o.has(name) and o.value(name) is True for name in _MEANING_FLAGS)  # written only if true
     return FieldMeaning(
         o.text("field"), o.text("agg"), o.optional_text("of"), o.texts("by"), o.numbers("bounds"), (), *flags
     )
@@ -250,7 +257,7 @@ def _xxh3_to_json(xxh3: int | None) -> str | None:
 
 
 def _xxh3_from_json(o: "_Object") -> int | None:
-    """None also where it is absent: it came later, as ``uploaded_bytes`` did."""
+    """Return the XXH3-64 that 16 hexadecimal digits spell; None if it is null, or missing as in older manifests."""
     text = o.optional_text("xxh3") if o.has("xxh3") else None
     if text is not None and not re.fullmatch("[0-9a-f]{16}", text):
         raise ValueError("files.xxh3: expected 16 hexadecimal digits")
@@ -297,10 +304,10 @@ class _Object:
         return self._typed(name, bool)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        found = self._typed(name, list)
-        if not all(isinstance(text, str) for text in found):
+        values = self._typed(name, list)
+        if not all(isinstance(text, str) for text in values):
             raise ValueError(f"{self._where}.{name}: expected texts")
-        return tuple(found)
+        return tuple(values)
 
     def integer(self, name: str) -> int:
         value = self._typed(name, int)
@@ -309,7 +316,7 @@ class _Object:
         return value
 
     def number(self, name: str) -> int:
-        """An id, an epoch or a generation."""
+        """Return an id, an epoch or a generation."""
         value = self.integer(name)
         if not 0 <= value <= MAX_NUMBER:
             raise ValueError(f"{self._where}.{name}: expected 0 to {MAX_NUMBER}")
@@ -319,7 +326,7 @@ class _Object:
         return self._optional(name, self.number)
 
     def moment(self, name: str) -> int:
-        """Epoch milliseconds of a year that can be shown."""
+        """Return epoch milliseconds within the years 1 to 9999, which people can be shown."""
         value = self.integer(name)
         if not _FIRST_MS <= value <= _LAST_MS:
             raise ValueError(f"{self._where}.{name}: expected a moment of the years 1 to 9999")
@@ -335,7 +342,7 @@ class _Object:
         return self._optional(name, self.integer)
 
     def later_integer(self, name: str) -> int | None:
-        """Of a field that older manifests do not have."""
+        """Return an integer, or None if it is null or missing, as in older manifests."""
         return self.optional_integer(name) if self.has(name) else None
 
     def child(self, name: str) -> "_Object":
@@ -345,7 +352,7 @@ class _Object:
         return [_Object(item, f"{self._where}.{name}[{i}]") for i, item in enumerate(self._typed(name, list))]
 
     def named_integers(self, name: str) -> tuple[tuple[str, int], ...]:
-        """Named numbers in their order; none where the name is not there, as in older manifests."""
+        """Return (name, number) pairs in their order; none if the field is missing, as in older manifests."""
         if name not in self._content:
             return ()
         child = self.child(name)
@@ -360,21 +367,21 @@ class _Object:
         return KeyGroupRange(bounds[0], bounds[1])
 
     def optional_pairs(self, name: str) -> tuple[tuple[int, int] | None, ...]:
-        found = self._typed(name, list)
-        for pair in found:
-            whole = isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and n >= 0 for n in pair)
-            if pair is not None and not whole:
+        pairs = self._typed(name, list)
+        for pair in pairs:
+            is_pair = isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and n >= 0 for n in pair)
+            if pair is not None and not is_pair:
                 raise ValueError(f"{self._where}.{name}: expected pairs of numbers")
-        return tuple(None if pair is None else (pair[0], pair[1]) for pair in found)
+        return tuple(None if pair is None else (pair[0], pair[1]) for pair in pairs)
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        found = self._typed(name, list)
-        if not all(type(number) in (int, float) for number in found):
+        values = self._typed(name, list)
+        if not all(type(number) in (int, float) for number in values):
             raise ValueError(f"{self._where}.{name}: expected numbers")
-        return tuple(map(float, found))
+        return tuple(map(float, values))
 
     def packed(self, name: str, size: int) -> bytes:
-        """Base64 text of exactly ``size`` bytes."""
+        """Return the bytes that the base64 text holds. Raise ValueError unless there are exactly ``size`` of them."""
         data = base64.b64decode(self.text(name), validate=True)
         if len(data) != size:
             raise ValueError(f"{self._where}.{name}: {number_of(len(data), 'byte')}, expected {size}")

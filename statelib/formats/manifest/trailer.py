@@ -1,6 +1,6 @@
-"""statelib's manifest behind Flink's bytes in ``_metadata``; Flink stops reading before it.
+"""The trailer of ``_metadata`` that holds statelib's manifest; Flink stops reading before it.
 
-Layout, big-endian, E = where Flink's version-3 part ends::
+Layout, big-endian; E is the offset where Flink's version-3 part ends::
 
     E   8 bytes  "STATELIB"
         u32      version = 1
@@ -10,8 +10,8 @@ Layout, big-endian, E = where Flink's version-3 part ends::
         u32      length of the trailer, from E to the end of the file
         8 bytes  "BILETATS"
 
-No single damaged bit and no cut goes unnoticed: the CRC covers all but the last 12 bytes, and
-those must point back at E. Source: acceptance experiment T08 (Flink accepts trailing bytes).
+Every damaged bit and every cut is detected: the CRC covers all but the last 12 bytes, and those must lead back to E.
+Source: acceptance experiment T08 (Flink accepts trailing bytes).
 """
 
 import json
@@ -27,16 +27,18 @@ from statelib.wire.writer import Writer
 
 MANIFEST_VERSION = 1
 OWN_STATE_PREFIX = "statelib."
-"""Operator states with such names are only written together with a manifest."""
+"""The prefix of the operator states that are only written together with a manifest."""
 _START, MANIFEST_END = b"STATELIB", b"BILETATS"
 _HEAD_BYTES, FOOT_BYTES = 16, 16
 SIGNATURE = b"\0written:STATELIB"
-"""The end of ``_metadata`` of a savepoint that statelib wrote for Flink, which has no manifest. It only says who wrote
-the file: one without it is read alike."""
+"""The last bytes of ``_metadata`` in a savepoint that statelib wrote for Flink, which has no manifest.
+
+They only record who wrote the file: a file without them is read in the same way.
+"""
 
 
 def append_manifest(metadata: bytes, manifest: CheckpointManifest) -> bytes:
-    """Flink's bytes of version 3 (``encode_metadata``) plus the trailer: the whole file."""
+    """Return the whole ``_metadata`` file: Flink's bytes of version 3 (from ``encode_metadata``), then the trailer."""
     body = json.dumps(manifest_to_json(manifest), separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
     writer = Writer()
     writer.put(metadata)
@@ -53,15 +55,15 @@ def append_manifest(metadata: bytes, manifest: CheckpointManifest) -> bytes:
 def read_checkpoint_file(
     data: bytes | memoryview, what: str = "_metadata", expect_manifest: bool = False
 ) -> tuple[CheckpointMetadata, CheckpointManifest | None]:
-    """Read a whole ``_metadata`` file; the manifest is None for a file of Flink's own.
+    """Read a whole ``_metadata`` file; the manifest is None if Flink wrote the file.
 
-    ``expect_manifest``: the caller knows that statelib wrote it. Raises CorruptStateError (kind
-    ``corrupt-metadata`` or what the damaged part raises) naming ``what``; UnsupportedError for
-    versions and handles that cannot be read.
+    ``expect_manifest``: statelib wrote the file, so a missing manifest is an error. ``what`` names the file in errors.
+    Raise CorruptStateError (``corrupt-metadata``, or the kind of the damaged part), and UnsupportedError for versions
+    and handles that cannot be read.
     """
     view = memoryview(data).cast("B")
     if bytes(view[-len(MANIFEST_END) :]) == MANIFEST_END:
-        return _read_own(view, what)
+        return _read_with_manifest(view, what)
     metadata, end = decode_metadata(view, what)
     if end != len(view) and bytes(view[end:]) != SIGNATURE:
         raise _corrupt(what, f"{len(view) - end} unknown bytes behind Flink's part, which ends at offset {end}")
@@ -70,32 +72,33 @@ def read_checkpoint_file(
     return metadata, None
 
 
-def _read_own(view: memoryview, what: str) -> tuple[CheckpointMetadata, CheckpointManifest]:
+def _read_with_manifest(view: memoryview, what: str) -> tuple[CheckpointMetadata, CheckpointManifest]:
     if len(view) < _HEAD_BYTES + FOOT_BYTES:
         raise _corrupt(what, f"{number_of(len(view), 'byte')} cannot hold a manifest")
     crc_at = len(view) - FOOT_BYTES
     stored, size = read_foot(Reader(view[crc_at:], what))
-    found = crc32c(view[:crc_at])
-    if stored != found:
-        raise _corrupt(what, f"CRC-32C is {found:08x}, expected {stored:08x}")
+    computed = crc32c(view[:crc_at])
+    if stored != computed:
+        raise _corrupt(what, f"CRC-32C is {computed:08x}, expected {stored:08x}")
     metadata, end = decode_metadata(view, what)
     if end + size != len(view):
         raise _corrupt(what, f"the manifest starts at offset {len(view) - size}, expected {end}")
-    inner = Reader(view[end:crc_at], f"{what}, manifest")
-    return metadata, _manifest(read_body(inner, inner.remaining), inner.what)
+    manifest_reader = Reader(view[end:crc_at], f"{what}, manifest")
+    return metadata, _manifest(read_body(manifest_reader, manifest_reader.remaining), manifest_reader.what)
 
 
 def read_foot(reader: Reader) -> tuple[int, int]:
-    """What ends the file: (CRC-32C, size of statelib's part)."""
-    found = reader.u32("CRC-32C"), reader.u32("size of the manifest")
+    """Read the last 16 bytes of the file, and return its CRC-32C and the size of the trailer in bytes."""
+    crc_and_size = reader.u32("CRC-32C"), reader.u32("size of the manifest")
     reader.take(len(MANIFEST_END), "end")
-    return found
+    return crc_and_size
 
 
 def read_body(reader: Reader, size_bytes: int) -> memoryview:
-    """The manifest's JSON, which ends ``size_bytes`` behind where the reader stands.
+    """Read the start of the trailer and return its JSON body, which ends ``size_bytes`` after the reader's offset.
 
-    Raises CorruptStateError, UnsupportedError (``manifest-version``)."""
+    Raise CorruptStateError (``corrupt-metadata``), and UnsupportedError (``manifest-version``).
+    """
     end = reader.offset + size_bytes
     start = bytes(reader.take(len(_START), "start"))
     if start != _START:
@@ -122,6 +125,7 @@ def _manifest(body: memoryview, what: str) -> CheckpointManifest:
 
 
 def _has_own_state(metadata: CheckpointMetadata) -> bool:
+    """Return whether ``metadata`` has an operator state that is only written together with a manifest."""
     handles = (state.operator for operator in metadata.operators for _, state in operator.subtasks)
     return any(name.startswith(OWN_STATE_PREFIX) for handle in handles if handle for name, _, _ in handle.states)
 

@@ -1,4 +1,4 @@
-"""The handles inside ``_metadata``: tag byte to reader, handle class to writer.
+"""The codec of the state handles inside ``_metadata``: one reader per tag byte, one writer per class of handle.
 
 Source: flink-formats.md sections 4.3 to 4.6 and 10 (MetadataV2V3SerializerBase).
 """
@@ -30,14 +30,17 @@ _Files = tuple[tuple[str, StreamStateHandle], ...]
 
 
 def read_stream_handle(reader: Reader) -> StreamStateHandle | None:
-    """Tags 0, 1, 2, 6, 15, 16; CorruptStateError (``corrupt-metadata``) names any other.
+    """Read a stream handle (tags 0, 1, 2, 6, 15 and 16).
 
-    None for an empty segment (tag 16) too: it refers to nothing."""
+    Return None for null (tag 0) and for an empty segment (tag 16), which refers to no file. Raise UnsupportedError
+    (``unknown-handle``) for any other tag, and CorruptStateError (``corrupt-metadata``) for a damaged handle.
+    """
     tag = _tag(reader, _STREAMS)
     return None if tag == _NULL else _STREAMS[tag](reader)
 
 
 def write_stream_handle(writer: Writer, handle: StreamStateHandle | None) -> None:
+    """Write a stream handle, or null for None; the inverse of :func:`read_stream_handle`."""
     if handle is None:
         writer.u8(_NULL)
     elif isinstance(handle, ByteStreamStateHandle):
@@ -63,12 +66,18 @@ def write_stream_handle(writer: Writer, handle: StreamStateHandle | None) -> Non
 
 
 def read_materialized_handle(reader: Reader) -> MaterializedStateHandle | None:
-    """Tags 0, 3, 5, 7, 11, 12; CorruptStateError (``corrupt-metadata``) names any other."""
+    """Read a handle of keyed state without a change log (tags 0, 3, 5, 7, 11 and 12); return None for null (tag 0).
+
+    Raise UnsupportedError (``unknown-handle``) for any other tag, and CorruptStateError (``corrupt-metadata``) for a
+    damaged handle.
+    """
     tag = _tag(reader, _KEYED)
     return None if tag == _NULL else _KEYED[tag](reader)
 
 
 def write_materialized_handle(writer: Writer, handle: MaterializedStateHandle | None) -> None:
+    """Write a handle of keyed state without a change log, or null for None; the inverse of
+    :func:`read_materialized_handle`."""
     if handle is None:
         writer.u8(_NULL)
     elif isinstance(handle, KeyGroupsSavepointStateHandle):
@@ -83,12 +92,17 @@ def write_materialized_handle(writer: Writer, handle: MaterializedStateHandle | 
 
 
 def read_operator_handle(reader: Reader) -> OperatorStreamStateHandle | None:
-    """Tags 0, 4 and 17, that of file merging; None also for one of those that is empty."""
+    """Read a handle of operator state (tags 0, 4, and 17, which file merging writes).
+
+    Return None for null (tag 0) and for an empty handle of file merging. Raise UnsupportedError (``unknown-handle``)
+    for any other tag, and CorruptStateError (``corrupt-metadata``) for a damaged handle.
+    """
     tag = _tag(reader, (4, _MERGED_OPERATOR))
     return None if tag == _NULL else _read_operator_body(reader, merged=tag == _MERGED_OPERATOR)
 
 
 def write_operator_handle(writer: Writer, handle: OperatorStreamStateHandle | None) -> None:
+    """Write a handle of operator state, or null for None, as tags 4 and 0; :func:`read_operator_handle` reads both."""
     if handle is None:
         writer.u8(_NULL)
         return
@@ -103,31 +117,35 @@ def write_operator_handle(writer: Writer, handle: OperatorStreamStateHandle | No
 
 
 ChannelHandle = tuple[int, StreamStateHandle]
-"""How many bytes of in-flight buffers a handle is about, and the stream that they lie in with others."""
+"""The size in bytes of one channel's in-flight buffers, and the stream that holds them together with those of other
+channels."""
 
 
 def read_channel_handle(reader: Reader) -> ChannelHandle:
-    """A channel-state handle of metadata versions 3 to 5."""
+    """Read a channel-state handle of metadata versions 3 to 5."""
     reader.take(12, "channel")
     reader.take(8 * reader.count(8, "offsets"), "i64 offsets")
     return reader.i64("size"), required_stream(reader)
 
 
 def read_tagged_channel_handle(reader: Reader) -> ChannelHandle:
-    """The same since metadata version 6: plain (tags 1, 2) or merged (3, 4)."""
+    """Read a channel-state handle of metadata version 6 or later: a plain handle (tags 1, 2) or a merged one (3, 4).
+
+    Raise UnsupportedError (``unknown-handle``) for any other tag.
+    """
     at, tag = reader.offset, reader.u8("tag")
     if tag in (1, 2):
         return read_channel_handle(reader)
     if tag not in (3, 4):
         raise _unknown_tag(reader, at, tag)
     reader.take(4, "subtask")
-    found = reader.i64("size"), required_stream(reader)
+    channel_handle = reader.i64("size"), required_stream(reader)
     reader.take(reader.count(name="length"), "offsets")
-    return found
+    return channel_handle
 
 
 def required_stream(reader: Reader) -> StreamStateHandle:
-    """A stream handle where null would make no sense."""
+    """Read a stream handle that must not be null. Raise CorruptStateError (``corrupt-metadata``) if it is."""
     at = reader.offset
     handle = read_stream_handle(reader)
     if handle is None:
@@ -137,9 +155,10 @@ def required_stream(reader: Reader) -> StreamStateHandle:
     return handle
 
 
-def _tag(reader: Reader, known: Container[int]) -> int:
+def _tag(reader: Reader, known_tags: Container[int]) -> int:
+    """Read a tag. Raise UnsupportedError (``unknown-handle``) unless it is null or one of ``known_tags``."""
     at, tag = reader.offset, reader.u8("tag")
-    if tag == _NULL or tag in known:
+    if tag == _NULL or tag in known_tags:
         return tag
     raise _unknown_tag(reader, at, tag)
 
@@ -175,7 +194,7 @@ def _read_segment(reader: Reader) -> StreamStateHandle:
 
 
 def read_size(reader: Reader, name: str = "size") -> int:
-    """An i64 that is no negative number."""
+    """Read an i64 that must not be negative. Raise CorruptStateError (``corrupt-metadata``) if it is."""
     at, size = reader.offset, reader.i64(name)
     if size < 0:
         raise CorruptStateError(f"{reader.what}: {name} {size} at offset {at} is negative", kind="corrupt-metadata")
@@ -191,7 +210,11 @@ def _read_key_groups(reader: Reader) -> tuple[KeyGroupRange, tuple[int, ...], St
 
 
 def checked_range(reader: Reader, at: int, start: int, count: int) -> KeyGroupRange:
-    """The range of ``count`` key groups that was read at offset ``at``, once it is sure that there are such."""
+    """Return the range of ``count`` key groups from ``start`` on; ``at`` is the offset in ``_metadata`` where it was
+    read.
+
+    Raise CorruptStateError (``corrupt-metadata``) if it is not within 0 to 32767.
+    """
     if start < 0 or count < 0 or start + count > MAX_MAX_PARALLELISM:
         raise CorruptStateError(
             f"{reader.what}: {count} key groups from {start} at offset {at}, expected them within 0..32767",
@@ -280,7 +303,10 @@ def _read_operator_body(reader: Reader, *, merged: bool) -> OperatorStreamStateH
 
 
 def _read_merged_is_empty(reader: Reader) -> bool:
-    """What file merging adds: its two directories, which the segments' own paths make superfluous, and a flag."""
+    """Read the fields that only file merging writes, and return the flag that the handle is empty.
+
+    The two directories are skipped: each segment has a path of its own.
+    """
     reader.utf("task-owned directory")
     reader.utf("shared directory")
     return reader.bool("empty")

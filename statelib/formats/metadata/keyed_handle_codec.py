@@ -1,4 +1,4 @@
-"""The keyed handles inside ``_metadata``: a materialised one, or such with a change log over it.
+"""The codec of the keyed state handles inside ``_metadata``: materialised state, alone or with a change log on top.
 
 Source: flink-formats.md section 4.4, tags 8 to 10, 13 and 14 (ChangelogStateBackendHandleImpl).
 """
@@ -30,16 +30,19 @@ _IN_MEMORY, _STREAM_OLD, _STREAM = 9, 10, 13
 
 
 def read_keyed_handle(reader: Reader) -> KeyedStateHandle | None:
-    """Tags 8 and 14, and those of :func:`read_materialized_handle`.
+    """Read a handle of keyed state: one with a change log (tags 8, 14), or one that :func:`read_materialized_handle`
+    reads.
 
-    Raises CorruptStateError (``corrupt-metadata``)."""
+    Return None for null (tag 0). Raise UnsupportedError (``unknown-handle``) for any other tag, and CorruptStateError
+    (``corrupt-metadata``) for a damaged handle.
+    """
     tag = reader.peek()
     if tag not in (_OLD, _NEW):
         return read_materialized_handle(reader)
     reader.u8("tag")
-    key_groups, size_bytes = _range_at(reader), reader.i64("checkpointed size")
+    key_groups, size_bytes = _read_range(reader), reader.i64("checkpointed size")
     with reader.part("materialized"):
-        materialized = tuple(_materialized(reader) for _ in range(reader.count(name="handles")))
+        materialized = tuple(_read_materialized(reader) for _ in range(reader.count(name="handles")))
     with reader.part("log"):
         log = tuple(_read_log(reader) for _ in range(reader.count(name="parts")))
     materialization_id = reader.i64("materialization id")
@@ -50,6 +53,7 @@ def read_keyed_handle(reader: Reader) -> KeyedStateHandle | None:
 
 
 def write_keyed_handle(writer: Writer, handle: KeyedStateHandle | None) -> None:
+    """Write a handle of keyed state, or null for None; the inverse of :func:`read_keyed_handle`."""
     if not isinstance(handle, ChangelogStateBackendHandleImpl):
         write_materialized_handle(writer, handle)
         return
@@ -67,7 +71,7 @@ def write_keyed_handle(writer: Writer, handle: KeyedStateHandle | None) -> None:
     writer.utf(handle.state_handle_id)
 
 
-def _materialized(reader: Reader) -> MaterializedStateHandle:
+def _read_materialized(reader: Reader) -> MaterializedStateHandle:
     at = reader.offset
     handle = read_materialized_handle(reader)
     if handle is None:
@@ -85,14 +89,14 @@ def _read_log(reader: Reader) -> ChangelogStateHandle:
         raise CorruptStateError(
             f"{reader.what}: handle tag {tag} at offset {at}, expected a part of a change log", kind="corrupt-metadata"
         )
-    parts = _log_streams(reader)
+    parts = _read_log_streams(reader)
     return ChangelogStateHandleStreamImpl(*parts, *((reader.utf("storage id"),) if tag == _STREAM else ()))
 
 
-def _log_streams(
+def _read_log_streams(
     reader: Reader,
 ) -> tuple[KeyGroupRange, tuple[tuple[StreamStateHandle, int], ...], int, int, str]:
-    key_groups = _range_at(reader)
+    key_groups = _read_range(reader)
     segments = []
     for _ in range(reader.count(9, "segments")):
         offset = read_size(reader, "offset")
@@ -102,7 +106,7 @@ def _log_streams(
 
 
 def _read_log_in_memory(reader: Reader) -> ChangelogStateHandle:
-    key_groups, start, end = _range_at(reader), reader.i64("from"), reader.i64("to")
+    key_groups, start, end = _read_range(reader), reader.i64("from"), reader.i64("to")
     changes = []
     for _ in range(reader.count(8, "changes")):
         key_group = reader.i32("key group")
@@ -135,7 +139,7 @@ def _write_log(writer: Writer, part: ChangelogStateHandle) -> None:
     writer.utf(part.storage_id)
 
 
-def _range_at(reader: Reader) -> KeyGroupRange:
+def _read_range(reader: Reader) -> KeyGroupRange:
     at, start = reader.offset, reader.i32("first key group")
     return checked_range(reader, at, start, reader.i32("key groups"))
 

@@ -1,7 +1,8 @@
-"""Flink's ``_metadata``: reads versions 2 to 7, writes version 3, and 5 or 6 again where a savepoint is rewritten.
+"""The codec of Flink's ``_metadata`` file: reads versions 2 to 7, and writes version 3, or 5 and 6 for a rewritten
+savepoint.
 
-Version 3 is written because every Flink since 1.17 reads it and it ends without a
-Java-serialized trailer, so statelib's own manifest can follow (``formats.manifest.trailer``).
+Version 3 is written because every Flink since 1.17 reads it and because it ends without a Java-serialized trailer, so
+that statelib's own manifest can follow (``formats.manifest.trailer``).
 
 Source: flink-formats.md sections 4.1 and 4.2 (Checkpoints, MetadataSerializers).
 """
@@ -31,7 +32,7 @@ from statelib.wire.writer import Writer
 MAGIC = 0x4960672D
 WRITTEN_VERSION = 3
 _NAMED_VERSIONS = (5, 6)
-"""Versions with operator names and uids that are written besides."""
+"""The versions that have operator names and uids, and are written besides version 3."""
 _MASTER_STATE_MAGIC = 0xC96B1696
 _OPERATOR_ID_BYTES = 16
 _FINISHED = -1
@@ -39,7 +40,7 @@ _FINISHED = -1
 
 @dataclass(frozen=True)
 class _Layout:
-    """What differs between the versions, each difference a step of its own."""
+    """The fields in which the versions of ``_metadata`` differ: one reading step per field."""
 
     names: Callable[[Reader], tuple[str, str]]
     coordinator: Callable[[Reader], StreamStateHandle | None]
@@ -50,11 +51,13 @@ class _Layout:
 
 
 def encode_metadata(metadata: CheckpointMetadata) -> bytes:
-    """Version 3, in which operator names and uids have no place; versions 5 and 6, which hold them, where ``metadata``
-    has the properties that these end with.
+    """Return the bytes of a ``_metadata`` file, without a manifest.
 
-    Raises InvalidRequestError (``channel-state``) for a checkpoint with in-flight buffers: writing
-    it without them would lose records.
+    Version 3 is written, which has no operator names and uids. If ``metadata`` is of version 5 or 6 and has checkpoint
+    properties, that version is written instead, with names and uids.
+
+    Raise InvalidRequestError (``channel-state``) for a checkpoint with in-flight buffers: without them, records would
+    be lost.
     """
     writer = Writer()
     writer.u32(MAGIC)
@@ -74,17 +77,21 @@ def encode_metadata(metadata: CheckpointMetadata) -> bytes:
 
 
 def decode_metadata(data: bytes | memoryview, what: str = "_metadata") -> tuple[CheckpointMetadata, int]:
-    """The content, and the offset where Flink's part ends (versions 2 and 3; later ones fill the file).
+    """Return the content of a ``_metadata`` file, and the offset where Flink's part ends.
 
-    ``what`` names the file in errors. Raises CorruptStateError, and UnsupportedError (``metadata-version``)
-    for what is well-formed but cannot be read.
+    In versions 2 and 3 more bytes may follow Flink's part; in later versions it fills the file. ``what`` names the file
+    in errors. Raise CorruptStateError for damaged bytes, and UnsupportedError (``metadata-version``, ``unknown-handle``
+    and others) for well-formed content that statelib cannot read.
     """
     reader = Reader(data, what)
     return read_metadata(reader), reader.offset
 
 
 def read_metadata(reader: Reader) -> CheckpointMetadata:
-    """As :func:`decode_metadata`; the reader stands behind Flink's part then."""
+    """Read Flink's part of a ``_metadata`` file and leave ``reader`` at its end.
+
+    Raise the errors of :func:`decode_metadata`.
+    """
     what = reader.what
     magic = reader.u32("magic")
     if magic != MAGIC:
@@ -92,8 +99,8 @@ def read_metadata(reader: Reader) -> CheckpointMetadata:
     version = reader.i32("version")
     layout = _LAYOUTS.get(version)
     if layout is None:
-        known = ", ".join(map(str, _LAYOUTS))
-        raise UnsupportedError(f"{what}: version {version}, can be read: {known}", kind="metadata-version")
+        readable_versions = ", ".join(map(str, _LAYOUTS))
+        raise UnsupportedError(f"{what}: version {version}, can be read: {readable_versions}", kind="metadata-version")
     checkpoint_id = reader.i64("checkpoint id")
     if checkpoint_id < 0:
         raise CorruptStateError(f"{what}: checkpoint id {checkpoint_id} is negative", kind="corrupt-metadata")
@@ -227,7 +234,7 @@ def _no_names(_reader: Reader) -> tuple[str, str]:
     return "", ""
 
 
-def _names(reader: Reader) -> tuple[str, str]:
+def _read_names(reader: Reader) -> tuple[str, str]:
     name = reader.utf("name")
     return name, reader.utf("uid")
 
@@ -237,8 +244,8 @@ def _skip_chain_length(reader: Reader) -> StreamStateHandle | None:
     return None
 
 
-def _nothing(_reader: Reader) -> None:
-    """A step that this version does not have."""
+def _read_nothing(_reader: Reader) -> None:
+    """Read nothing: this version does not have the field."""
 
 
 def _skip_legacy_state(reader: Reader) -> None:
@@ -255,15 +262,15 @@ def _no_channels(_reader: Reader) -> list[ChannelHandle]:
 
 
 def _read_channels(reader: Reader) -> list[ChannelHandle]:
-    return _each_channel(reader, read_channel_handle)
+    return _read_each_channel(reader, read_channel_handle)
 
 
 def _read_tagged_channels(reader: Reader) -> list[ChannelHandle]:
-    return _each_channel(reader, read_tagged_channel_handle)
+    return _read_each_channel(reader, read_tagged_channel_handle)
 
 
-def _each_channel(reader: Reader, read: Callable[[Reader], ChannelHandle]) -> list[ChannelHandle]:
-    """The handles of input and output together."""
+def _read_each_channel(reader: Reader, read: Callable[[Reader], ChannelHandle]) -> list[ChannelHandle]:
+    """Return the handles of the input channels, then those of the output channels."""
     handles: list[ChannelHandle] = []
     for direction in ("input", "output"):
         handles += [read(reader) for _ in range(reader.count(name=f"{direction} channels"))]
@@ -271,8 +278,11 @@ def _each_channel(reader: Reader, read: Callable[[Reader], ChannelHandle]) -> li
 
 
 def _skip_reference(reader: Reader) -> None:
-    """Which earlier checkpoint the state of the subtask is from, if it took no part in this one: all handles of
-    it are here too."""
+    """Skip the id of the earlier checkpoint that the state of this subtask comes from.
+
+    Flink writes it if the subtask took no part in this checkpoint. All handles of the state are listed here as well, so
+    the id is not needed.
+    """
     at, marker = reader.offset, reader.u8()
     if marker not in (0, 1):
         raise CorruptStateError(
@@ -287,7 +297,10 @@ def _no_properties(_reader: Reader) -> bytes:
 
 
 def _read_properties(reader: Reader) -> bytes:
-    """CheckpointProperties, one Java-serialized object up to the end: says nothing about state, but shows a cut."""
+    """Return the CheckpointProperties: one Java-serialized object that reaches to the end of the file.
+
+    It holds nothing about state. It is parsed all the same, because that shows whether the file was cut.
+    """
     at = reader.offset
     start = bytes(reader.take(4, "start of a Java object"))
     if start != b"\xac\xed\x00\x05":
@@ -300,10 +313,10 @@ def _read_properties(reader: Reader) -> bytes:
     return start + rest
 
 
-_V2 = _Layout(_no_names, _skip_chain_length, _skip_legacy_state, _no_channels, _nothing, _no_properties)
-_V3 = _Layout(_no_names, read_stream_handle, _nothing, _read_channels, _nothing, _no_properties)
+_V2 = _Layout(_no_names, _skip_chain_length, _skip_legacy_state, _no_channels, _read_nothing, _no_properties)
+_V3 = _Layout(_no_names, read_stream_handle, _read_nothing, _read_channels, _read_nothing, _no_properties)
 _V4 = replace(_V3, trailer=_read_properties)
-_V5 = replace(_V4, names=_names)
+_V5 = replace(_V4, names=_read_names)
 _V6 = replace(_V5, channels=_read_tagged_channels)
 _V7 = replace(_V6, subtask_suffix=_skip_reference)
 _LAYOUTS = {2: _V2, 3: _V3, 4: _V4, 5: _V5, 6: _V6, 7: _V7}

@@ -1,4 +1,4 @@
-"""Operator ids: what ties the state in ``_metadata`` to an operator of a Flink job.
+"""Operator ids: the 16 bytes that link state in ``_metadata`` to an operator of a Flink job.
 
 Source: flink-formats.md section 5 (StreamGraphHasherV2; MurmurHash3 x64 128, seed 0).
 """
@@ -8,7 +8,7 @@ _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 
 def operator_id(uid: str) -> bytes:
-    """The 16 bytes of the operator whose uid is ``uid``; their hex is what Flink prints.
+    """Return the 16-byte operator id of ``uid``. Flink prints it in hexadecimal.
 
     Law: ``operator_id("keyed").hex() == "e7beec23fd9f6ed5e1b8395129d43728"``.
     """

@@ -1,7 +1,7 @@
-"""RocksDB's sorted files (SST, the block-based table), read in columns: no object per entry.
+"""The reader of RocksDB's sorted files (SST, the block-based table), which moves columns: no object per entry.
 
-Source: flink-formats.md section 8.2; RocksDB's documentation of the block-based table. Read is what Flink and statelib
-write unless told otherwise; of anything else this is known before an entry is read.
+It reads the tables that Flink and statelib write with default settings. Any other table is recognised as unreadable
+before an entry is read. Source: flink-formats.md section 8.2; RocksDB's documentation of the block-based table.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,32 +19,35 @@ from statelib.wire.checksum import crc32c, xxh3, xxh64
 from statelib.wire.ragged import gather
 
 ReadAt = Callable[[int, int], bytes]
-"""(offset, length) to the bytes there, fewer where the file ends before."""
+"""A function from (offset, length) to the bytes there; it returns fewer bytes if the file ends first."""
 
 _FOOTER = 53
 _MAGIC = 0x88E241B785F4CFF7
 _FORMATS = range(2, 6)
-"""From 6 on checksums depend on where a block lies."""
+"""The format versions that are read. From version 6 on, the checksum of a block depends on its offset."""
 _TRAILER = 5
-"""Behind each block: how it is compressed, and its checksum."""
+"""The size in bytes of the trailer of each block: the kind of compression, and a checksum."""
 _NONE, _SNAPPY = 0, 1
 _CRC32C, _XXH64, _XXH3 = 1, 3, 4
 _BINARY, _TWO_LEVELS = 0, 2
 _PROPERTIES = b"rocksdb.properties"
 _FOREIGN = (b"rocksdb.range_del", b"rocksdb.compression_dict")
-"""Meta blocks of tables that are not read here."""
+"""The meta blocks of tables that this reader cannot read."""
 _COMPRESSIONS = (b"NoCompression", b"Snappy")
 _COMPARATOR = b"leveldb.BytewiseComparator"
 _FAMILY = b"rocksdb.column.family.name"
 _LEVELS = b"rocksdb.block.based.table.index.type"
 _GLOBAL_SEQUENCE = b"rocksdb.external_sst_file.global_seqno"
 _ABSENT = (b"rocksdb.merge.operands", b"rocksdb.num.range-deletions")
-"""Properties that count what is not read here."""
+"""The properties that count entries which this reader cannot read."""
 
 
 class Block(NamedTuple):
-    """``offset`` and ``length``: where its bytes lie, without the trailer. ``last``: a user key at or above its
-    last one, and below the first one of the next block."""
+    """The position of one data block.
+
+    ``offset`` and ``length``: its bytes, without the trailer. ``last``: a key that is not below the block's last user
+    key, and below the first user key of the next block.
+    """
 
     last: bytes
     offset: int
@@ -53,8 +56,11 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """``family``: the column family it was written for. ``readable``: whether it holds nothing but keys that are put
-    and deleted, in blocks that are read here. ``expansion``: bytes of keys and values for each byte that is stored."""
+    """One open table.
+
+    ``family``: the column family that it was written for. ``readable``: whether it holds only puts and deletes, in
+    blocks that this reader can decode. ``expansion``: the bytes of keys and values per stored byte.
+    """
 
     name: str
     family: str
@@ -63,10 +69,13 @@ class Table:
     _checksum: int
     _read: ReadAt = field(repr=False)
     blocks: Callable[[], Iterator[Block]] = field(repr=False)
-    """In key order, read anew from its index."""
+    """A function that yields the data blocks in key order; it reads the index each time."""
 
     def read(self, blocks: Sequence[Block]) -> BlockEntries:
-        """The entries of blocks in a row, one at least. Raises CorruptStateError (``corrupt-rocksdb``)."""
+        """Return the entries of neighbouring blocks, of which there must be at least one.
+
+        Raise CorruptStateError (``corrupt-rocksdb``).
+        """
         first, last = blocks[0], blocks[-1]
         end = last.offset + last.length + _TRAILER
         raw = memoryview(self._read(first.offset, end - first.offset))
@@ -77,9 +86,10 @@ class Table:
 
 
 def open_table(read: ReadAt, size: int, name: str) -> Table | None:
-    """The table of ``size`` bytes; None where not even this is known of it: a table of another kind or age.
+    """Open a table of ``size`` bytes. Return None if it is so different or so old that nothing about it can be read.
 
-    ``name`` names it in errors. Raises CorruptStateError (``corrupt-rocksdb``)."""
+    ``name`` names it in errors. Raise CorruptStateError (``corrupt-rocksdb``).
+    """
     footer = read(max(size - _FOOTER, 0), _FOOTER)
     if len(footer) < _FOOTER or int.from_bytes(footer[-8:], "little") != _MAGIC:
         return None
@@ -90,27 +100,30 @@ def open_table(read: ReadAt, size: int, name: str) -> Table | None:
     def block(offset: int, length: int) -> bytes:
         return bytes(_content(memoryview(read(offset, length + _TRAILER)), offset, length, checksum, name))
 
-    meta_offset, at = _number(footer, 1)
-    meta_length, at = _number(footer, at)
-    index_offset, at = _number(footer, at)
-    index_length, at = _number(footer, at)
-    meta = dict(_pairs(block(meta_offset, meta_length)))
+    meta_offset, at = _read_varint(footer, 1)
+    meta_length, at = _read_varint(footer, at)
+    index_offset, at = _read_varint(footer, at)
+    index_length, at = _read_varint(footer, at)
+    meta = dict(_key_value_pairs(block(meta_offset, meta_length)))
     if _PROPERTIES not in meta:
         return None
-    offset, at = _number(meta[_PROPERTIES], 0)
-    length, at = _number(meta[_PROPERTIES], at)
-    properties = dict(_pairs(block(offset, length)))
+    offset, at = _read_varint(meta[_PROPERTIES], 0)
+    length, at = _read_varint(meta[_PROPERTIES], at)
+    properties = dict(_key_value_pairs(block(offset, length)))
     if not properties.keys() >= {_FAMILY, _LEVELS, *_ABSENT}:
         return None
-    trailing = 0 if _count(properties, b"rocksdb.index.key.is.user.key") else TRAILING
-    index = _Index(block, bool(_count(properties, b"rocksdb.index.value.is.delta.encoded")), trailing)
+    trailing = 0 if _property_number(properties, b"rocksdb.index.key.is.user.key") else TRAILING
+    index = _Index(block, bool(_property_number(properties, b"rocksdb.index.value.is.delta.encoded")), trailing)
     kind = int.from_bytes(properties[_LEVELS], "little")
     return Table(
         name,
         properties[_FAMILY].decode(),
         kind in {_BINARY, _TWO_LEVELS} and _is_plain(properties) and not any(name in meta for name in _FOREIGN),
-        (_count(properties, b"rocksdb.raw.key.size") + _count(properties, b"rocksdb.raw.value.size"))
-        / max(_count(properties, b"rocksdb.data.size"), 1),
+        (
+            _property_number(properties, b"rocksdb.raw.key.size")
+            + _property_number(properties, b"rocksdb.raw.value.size")
+        )
+        / max(_property_number(properties, b"rocksdb.data.size"), 1),
         checksum,
         read,
         partial(index.blocks, index_offset, index_length, kind // _TWO_LEVELS),
@@ -118,44 +131,52 @@ def open_table(read: ReadAt, size: int, name: str) -> Table | None:
 
 
 def _is_plain(properties: dict[bytes, bytes]) -> bool:
+    """Return whether the properties allow reading: usual comparator, usual compression, no merges, no range
+    deletions."""
     return (
         properties.get(b"rocksdb.comparator") == _COMPARATOR
         and properties.get(b"rocksdb.compression") in _COMPRESSIONS
         and _GLOBAL_SEQUENCE not in properties
-        and not any(_count(properties, name) for name in _ABSENT)
+        and not any(_property_number(properties, name) for name in _ABSENT)
     )
 
 
-def _count(properties: dict[bytes, bytes], name: bytes) -> int:
-    return _number(properties[name], 0)[0] if name in properties else 0
+def _property_number(properties: dict[bytes, bytes], name: bytes) -> int:
+    """Return the number that a property holds; 0 if the property is missing."""
+    return _read_varint(properties[name], 0)[0] if name in properties else 0
 
 
 @dataclass(frozen=True)
 class _Index:
-    """``deltas``: lengths of neighbours are differences. ``trailing``: bytes behind the user key of an entry."""
+    """The reader of a table's index.
+
+    ``block`` reads one block. ``deltas``: the lengths of neighbouring blocks are stored as differences. ``trailing``:
+    the number of bytes after the user key of an index entry.
+    """
 
     block: Callable[[int, int], bytes]
     deltas: bool
     trailing: int
 
     def blocks(self, offset: int, length: int, levels: int) -> Iterator[Block]:
-        for key, at, size in self._entries(self.block(offset, length)):
+        """Yield the data blocks of the index block at ``offset``; ``levels``: the number of index levels below it."""
+        for key, child_offset, child_length in self._entries(self.block(offset, length)):
             if levels:
-                yield from self.blocks(at, size, levels - 1)
+                yield from self.blocks(child_offset, child_length, levels - 1)
             else:
-                yield Block(key[: len(key) - self.trailing], at, size)
+                yield Block(key[: len(key) - self.trailing], child_offset, child_length)
 
     def _entries(self, content: bytes) -> Iterator[tuple[bytes, int, int]]:
         if not self.deltas:
-            for key, value in _pairs(content):
-                offset, at = _number(value, 0)
-                yield key, offset, _number(value, at)[0]
+            for key, value in _key_value_pairs(content):
+                offset, at = _read_varint(value, 0)
+                yield key, offset, _read_varint(value, at)[0]
             return
         yield from _whole_entries(content) or _entries_with_deltas(content)
 
 
 def _whole_entries(content: bytes) -> list[tuple[bytes, int, int]] | None:
-    """(Key, offset, length) of the blocks, by columns; None where entries go on from the ones before them."""
+    """Return (key, offset, length) per block, read by columns; None if an entry depends on the entry before it."""
     data, end = np.frombuffer(content, np.uint8), _end_of_entries(content)
     if end < 0:
         return None
@@ -163,10 +184,10 @@ def _whole_entries(content: bytes) -> list[tuple[bytes, int, int]] | None:
     stops = np.append(starts[1:], end)
     try:
         shared, at = read_varlen(data, starts, stops, "index")
-        fresh, key = read_varlen(data, at, stops, "index")
-        offsets, at = read_varlen(data, key + fresh, stops, "index")
+        unshared, key = read_varlen(data, at, stops, "index")
+        offsets, at = read_varlen(data, key + unshared, stops, "index")
         lengths, at = read_varlen(data, at, stops, "index")
-        keys = gather(data, key, fresh).to_list()
+        keys = gather(data, key, unshared).to_list()
     except (CorruptStateError, IndexError, ValueError):
         return None
     if shared.any() or bool((at != stops).any()):
@@ -175,41 +196,46 @@ def _whole_entries(content: bytes) -> list[tuple[bytes, int, int]] | None:
 
 
 def _entries_with_deltas(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield (key, offset, length) per block, entry by entry."""
     at, end, key, offset, size = 0, _end_of_entries(content), b"", 0, 0
     while at < end:
-        shared, at = _number(content, at)
-        fresh, at = _number(content, at)
-        key = key[:shared] + content[at : at + fresh]
-        at += fresh
+        shared, at = _read_varint(content, at)
+        unshared, at = _read_varint(content, at)
+        key = key[:shared] + content[at : at + unshared]
+        at += unshared
         if shared:
             offset += size + _TRAILER
-            zigzag, at = _number(content, at)
+            zigzag, at = _read_varint(content, at)
             size += (zigzag >> 1) ^ -(zigzag & 1)
         else:
-            offset, at = _number(content, at)
-            size, at = _number(content, at)
+            offset, at = _read_varint(content, at)
+            size, at = _read_varint(content, at)
         yield key, offset, size
 
 
-def _pairs(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Keys and values of a small block."""
+def _key_value_pairs(content: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys and values of a small block."""
     at, end, key = 0, _end_of_entries(content), b""
     while at < end:
-        shared, at = _number(content, at)
-        fresh, at = _number(content, at)
-        size, at = _number(content, at)
-        key = key[:shared] + content[at : at + fresh]
-        at += fresh
+        shared, at = _read_varint(content, at)
+        unshared, at = _read_varint(content, at)
+        size, at = _read_varint(content, at)
+        key = key[:shared] + content[at : at + unshared]
+        at += unshared
         yield key, content[at : at + size]
         at += size
 
 
 def _end_of_entries(content: bytes) -> int:
+    """Return the offset in a block at which its entries end and its restarts begin."""
     return len(content) - 4 - 4 * int.from_bytes(content[-4:], "little")
 
 
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """The number of seven bits a byte, low ones first, and where it ends."""
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at ``at``, stored with seven bits per byte and low bits first, and the offset of its end.
+
+    Raise CorruptStateError (``corrupt-rocksdb``).
+    """
     if at < len(data) and data[at] < 0x80:
         return data[at], at + 1
     value = shift = 0
@@ -226,7 +252,10 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _content(raw: memoryview, offset: int, length: int, checksum: int, name: str) -> memoryview | bytes:
-    """What a block holds; ``raw`` begins with it."""
+    """Return the decompressed content of the block at the start of ``raw``.
+
+    Raise CorruptStateError (``corrupt-rocksdb``) if it is cut, damaged or compressed in another way.
+    """
     if len(raw) < length + _TRAILER:
         raise CorruptStateError(
             f"RocksDB's table {name}: expected a block of {length} bytes at byte {offset}, the file ends before",
@@ -245,7 +274,7 @@ def _content(raw: memoryview, offset: int, length: int, checksum: int, name: str
             f"RocksDB's table {name}, block at byte {offset}: expected it plain or by Snappy, found {compression}",
             kind="corrupt-rocksdb",
         )
-    size, _ = _number(bytes(body[:10]), 0)
+    size, _ = _read_varint(bytes(body[:10]), 0)
     try:
         return bytes(pa.decompress(body, size, "snappy", asbytes=True))
     except (OSError, pa.ArrowException, MemoryError) as error:
@@ -255,7 +284,7 @@ def _content(raw: memoryview, offset: int, length: int, checksum: int, name: str
 
 
 def _checksum(kind: int, data: bytes) -> int:
-    """Of a block and the byte that says how it is compressed."""
+    """Return the checksum of a block and of the byte for its compression."""
     if kind == _CRC32C:
         crc = crc32c(data)
         return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

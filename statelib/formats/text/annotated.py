@@ -1,6 +1,7 @@
-"""The bytes of ``_metadata`` and of streams with the names and values of their fields.
+"""The bytes of ``_metadata`` and of streams, with the names and values of their fields.
 
-The parsers that read state do it, on a reader that remembers what they read; so damage shows where they stop.
+The parsers that read state produce them, with a reader that records each field. If a parser stops at a damaged byte,
+the fields before it are shown, and so is the error.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +25,11 @@ Parse = Callable[[RecordingReader], object]
 
 @dataclass(frozen=True)
 class Annotated:
-    """Bytes that one parser went through. ``base``: the file's offset of the first of them, to which all other offsets
-    are relative. ``end``: how far it came. ``problem``: why it stopped there; '' where it did not have to."""
+    """The bytes that one parser read, with their fields.
+
+    ``base``: the offset in the file of the first byte; all other offsets are relative to it. ``end``: the offset where
+    the parser ended. ``problem``: the error that stopped it there; '' if there was none.
+    """
 
     title: str
     data: memoryview = field(repr=False)
@@ -36,7 +40,8 @@ class Annotated:
 
 
 def annotate(title: str, data: bytes | memoryview, parse: Parse, what: str, base: int = 0) -> Annotated:
-    """What ``parse`` reads of the data; its error is part of the result."""
+    """Return the fields that ``parse`` reads from ``data``. A parser's error is part of the result; it is not
+    raised."""
     reader, problem = RecordingReader(data, what), ""
     try:
         parse(reader)
@@ -46,16 +51,23 @@ def annotate(title: str, data: bytes | memoryview, parse: Parse, what: str, base
 
 
 def annotate_metadata(data: bytes | memoryview, what: str = "_metadata") -> tuple[Annotated, ...]:
-    """Flink's part and statelib's manifest, which is found from its end where Flink's part is damaged."""
-    found = annotate("_metadata", data, _parse_metadata, what)
-    view = found.data
-    if not found.problem or found.end > len(view) - FOOT_BYTES or bytes(view[-len(MANIFEST_END) :]) != MANIFEST_END:
-        return (found,)
+    """Return Flink's part of ``_metadata`` and statelib's manifest.
+
+    If Flink's part is damaged, the manifest is located from the end of the file and returned as a second part.
+    """
+    metadata = annotate("_metadata", data, _parse_metadata, what)
+    view = metadata.data
+    if (
+        not metadata.problem
+        or metadata.end > len(view) - FOOT_BYTES
+        or bytes(view[-len(MANIFEST_END) :]) != MANIFEST_END
+    ):
+        return (metadata,)
     _, size = read_foot(Reader(view[-FOOT_BYTES:], what))
     start = len(view) - size
-    if start < found.end or (found.fields and found.fields[-1].parts[:1] == (_MANIFEST,)):
-        return (found,)
-    return found, annotate(_MANIFEST, view[start:], _parse_manifest, what, base=start)
+    if start < metadata.end or (metadata.fields and metadata.fields[-1].parts[:1] == (_MANIFEST,)):
+        return (metadata,)
+    return metadata, annotate(_MANIFEST, view[start:], _parse_manifest, what, base=start)
 
 
 def annotate_keyed(
@@ -67,26 +79,27 @@ def annotate_keyed(
     *,
     limit: int = 0,
 ) -> tuple[Annotated, ...]:
-    """A canonical or a heap stream: its header, and where each key group lies.
+    """Return the header of a canonical or heap stream, and the position of each key group.
 
-    ``limit``: so many entries are taken apart; of compressed key groups, each in a part of its own, counted from
-    where it is decompressed."""
+    ``limit``: the number of entries that are split into fields. Each compressed key group with such entries is a part
+    of its own, whose offsets count decompressed bytes.
+    """
     canonical = isinstance(handle, KeyGroupsSavepointStateHandle)
-    packed: list[tuple[str, memoryview]] = []
-    found: list[EntryReader] = []
+    undivided: list[tuple[str, memoryview]] = []
+    entry_readers: list[EntryReader] = []
 
     def parse(reader: RecordingReader) -> None:
         with reader.part("header"):
             header = read_keyed_header(reader, max_parallelism)
-        entries = EntryReader(header, canonical, limit)
-        found.append(entries)
+        entry_reader = EntryReader(header, canonical, limit)
+        entry_readers.append(entry_reader)
 
         def group(name: str, end: int) -> None:
-            if header.compressed or not entries.left:
-                packed.append((name, reader.take(end - reader.offset, name)))
+            if header.compressed or not entry_reader.left:
+                undivided.append((name, reader.take(end - reader.offset, name)))
                 return
             with reader.part(name):
-                entries.group(reader, end)
+                entry_reader.group(reader, end)
 
         first = handle.key_group_range.start
         parts = [(offset, f"key group {first + i}") for i, offset in enumerate(handle.offsets) if offset]
@@ -94,7 +107,9 @@ def annotate_keyed(
 
     kind = "canonical" if canonical else "heap"
     whole = annotate(f"{kind} stream, key groups {handle.key_group_range}", data, parse, what, base)
-    return whole, *(_decompressed(found[0], name, part, what) for name, part in packed if found[0].left)
+    return whole, *(
+        _decompressed(entry_readers[0], name, part, what) for name, part in undivided if entry_readers[0].left
+    )
 
 
 def _decompressed(entries: EntryReader, name: str, data: memoryview, what: str) -> Annotated:
@@ -107,14 +122,14 @@ def _decompressed(entries: EntryReader, name: str, data: memoryview, what: str) 
 
 
 def annotate_meta(data: bytes | memoryview, max_parallelism: int, what: str, base: int = 0) -> tuple[Annotated, ...]:
-    """The stream beside RocksDB's files, which is a header and nothing else."""
+    """Return the fields of the meta stream beside RocksDB's files, which holds only a header."""
     return (annotate("RocksDB meta stream", data, lambda r: read_keyed_header(r, max_parallelism), what, base),)
 
 
 def annotate_operator_state(
     data: bytes | memoryview, handle: OperatorStreamStateHandle, what: str, base: int = 0
 ) -> tuple[Annotated, ...]:
-    """The header, and where each element lies."""
+    """Return the header of an operator state stream, and the position of each element."""
 
     def parse(reader: Reader) -> None:
         with reader.part("header"):
@@ -130,7 +145,10 @@ def annotate_operator_state(
 
 
 def annotate_change_log(data: bytes | memoryview, what: str, base: int = 0) -> tuple[Annotated, ...]:
-    """The change sets of a stream; of a compressed one, what they are when decompressed, counted from there."""
+    """Return the compression flag of a change log stream, and its change sets.
+
+    The offsets of compressed change sets count decompressed bytes.
+    """
     raw = memoryview(data).cast("B")
     flag = annotate("change log", raw, _parse_flag, what, base)
     if flag.problem:
@@ -154,7 +172,7 @@ def annotate_change_log(data: bytes | memoryview, what: str, base: int = 0) -> t
 
 
 def raw_bytes(title: str, data: bytes | memoryview, base: int = 0) -> tuple[Annotated, ...]:
-    """Bytes that statelib has no parser for."""
+    """Return bytes that statelib has no parser for, as one field."""
     return (annotate(title, data, lambda reader: reader.take(reader.remaining, "content"), title, base),)
 
 
@@ -172,10 +190,10 @@ def _parse_metadata(reader: Reader) -> None:
 
 
 def _check_signature(reader: Reader) -> None:
-    found = bytes(reader.take(len(SIGNATURE), "signature"))
-    if found != SIGNATURE:
+    signature = bytes(reader.take(len(SIGNATURE), "signature"))
+    if signature != SIGNATURE:
         raise CorruptStateError(
-            f"{reader.what}: ends with {found!r}, expected {SIGNATURE!r}, a manifest or nothing",
+            f"{reader.what}: ends with {signature!r}, expected {SIGNATURE!r}, a manifest or nothing",
             kind="corrupt-metadata",
         )
 
@@ -188,20 +206,24 @@ def _parse_manifest(reader: Reader) -> None:
 
 
 def _check_crc(reader: Reader) -> None:
-    """Of the whole file, once all of it was read."""
-    whole = reader.since(0)
-    stored, found = int.from_bytes(whole[-FOOT_BYTES : 4 - FOOT_BYTES], "big"), crc32c(whole[:-FOOT_BYTES])
-    if stored != found:
+    """Raise CorruptStateError (``corrupt-metadata``) unless the file matches its CRC-32C. All of it must have been
+    read."""
+    file_bytes = reader.since(0)
+    stored, computed = int.from_bytes(file_bytes[-FOOT_BYTES : 4 - FOOT_BYTES], "big"), crc32c(file_bytes[:-FOOT_BYTES])
+    if stored != computed:
         raise CorruptStateError(
-            f"{reader.what}: CRC-32C is {found:08x}, expected {stored:08x}", kind="corrupt-metadata"
+            f"{reader.what}: CRC-32C is {computed:08x}, expected {stored:08x}", kind="corrupt-metadata"
         )
 
 
 def _take_parts(
-    reader: Reader, parts: Sequence[tuple[int, str]], read: Callable[[str, int], object] | None = None
+    reader: Reader, parts: Sequence[tuple[int, str]], read_part: Callable[[str, int], object] | None = None
 ) -> None:
-    """The rest of a stream, cut where its handle says that something begins; ``read`` goes through one part, up to
-    its end."""
+    """Read the rest of a stream as parts: each begins at the offset that the stream's handle gives.
+
+    ``parts``: (offset, name). ``read_part`` reads one part, given its name and its end; by default a part is one field.
+    Raise CorruptStateError (``bad-offsets``) if two parts overlap.
+    """
     end_of_stream = (reader.offset + reader.remaining, "")
     for (offset, name), (end, _) in pairwise([*sorted(parts), end_of_stream]):
         if offset < reader.offset:
@@ -210,10 +232,10 @@ def _take_parts(
             )
         if offset > reader.offset:
             reader.take(offset - reader.offset, "between")
-        if read is None:
+        if read_part is None:
             reader.take(end - offset, name)
         else:
-            read(name, end)
+            read_part(name, end)
 
 
 def _parse_flag(reader: Reader) -> None:

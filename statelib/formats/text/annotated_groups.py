@@ -1,4 +1,4 @@
-"""The entries within key groups of a canonical or a heap stream: their framing, and what their bytes mean.
+"""The entries within the key groups of a canonical or heap stream: their framing, and the values that their bytes hold.
 
 Source: flink-formats.md sections 2, 3.1 and 3.2.
 """
@@ -24,13 +24,17 @@ from statelib.wire.recording import RecordingReader, Value
 
 
 class EntryReader:
-    """``left``: entries that are still to be taken apart, in all key groups together; what follows stays whole."""
+    """A parser of the entries of a canonical or heap stream.
+
+    ``left``: the number of entries that are still to be split into fields, over all key groups; further entries are
+    read as one field.
+    """
 
     def __init__(self, header: KeyedHeader, canonical: bool, limit: int) -> None:
         self.header, self.canonical, self.left = header, canonical, limit
 
     def group(self, reader: RecordingReader, end: int) -> None:
-        """An uncompressed key group, up to ``end``. Raises CorruptStateError where its bytes are none."""
+        """Read an uncompressed key group, which reaches to ``end``. Raise CorruptStateError if it is damaged."""
         if self.canonical:
             self._canonical(reader)
         else:
@@ -39,19 +43,22 @@ class EntryReader:
         self._rest(reader, end)
 
     def decompressed(self, data: memoryview, what: str) -> bytes:
-        """The content of a compressed key group; a heap stream's is without its number. Raises CorruptStateError."""
+        """Return the content of a compressed key group, for a heap stream without the number of the key group.
+
+        Raise CorruptStateError.
+        """
         if self.canonical:
             return snappy_framing.decompress(data, what)[0].tobytes()
         return snappy_framing.decompress_blocks(data, KEY_GROUP.size, what)[0].tobytes()
 
     def content(self, reader: RecordingReader) -> None:
-        """Of :meth:`decompressed`."""
+        """Read the content that :meth:`decompressed` returned."""
         end = reader.remaining
         self._canonical(reader) if self.canonical else self._heap(reader, end)
         self._rest(reader, end)
 
     def _canonical(self, reader: RecordingReader) -> None:
-        """A state id, and its entries; a flag in a key's first byte says that the id of the next state follows."""
+        """Read states: an id, then entries. A flag in the first byte of a key means that a state id follows."""
         state_id = reader.u16("state id")
         while state_id != END_OF_GROUP and self.left:
             self.left -= 1
@@ -70,7 +77,7 @@ class EntryReader:
         return exact_key(self.header.schema, state)(Reader(unflagged, "key"))
 
     def _heap(self, reader: RecordingReader, end: int) -> None:
-        """A state id, the number of its entries, and the entries, which have no lengths."""
+        """Read states: an id, the number of entries, and the entries, which have no lengths."""
         while self.left and reader.offset < end:
             state = self._state(reader.u16("state id"), reader)
             with reader.part(f"state {state.name!r}"):
@@ -107,7 +114,10 @@ class EntryReader:
 
 
 def _typed(reader: RecordingReader, name: str, size: int, read: Callable[[memoryview], Any]) -> None:
-    """A field of so many bytes, with what ``read`` makes of them; the bytes where only a user's code can read them."""
+    """Read a field of ``size`` bytes, whose value is what ``read`` makes of them.
+
+    The value is the bytes themselves if only a user's own class can read them.
+    """
 
     def value(part: Reader) -> Value:
         raw = part.take(size)

@@ -1,9 +1,9 @@
-"""Plain JSON lines: entries as people and other programs expect JSON, at the price of the exact types.
+"""Entries as plain JSON lines, in the form that people and other programs expect; exact types are lost.
 
 ``{"operator", "state", "key_group", "key"[, "namespace"][, "user_key"], "value"}``, with ``"timestamp"`` (epoch ms) in
-place of the value for a timer. Numbers are numbers (those that JSON lacks are text, as are decimals), times are ISO
-8601, bytes are base64, a map is an object where its keys are plain and a list of pairs elsewhere, a row is an object
-of its fields' names, or a list where nothing names them.
+place of the value for a timer. Numbers are JSON numbers; decimals, and numbers that JSON lacks, are text. Times are ISO
+8601, bytes are base64. A map is an object if its keys are text or numbers, else a list of pairs. A row is an object by
+field names, or a list if its fields have no names.
 """
 
 import base64
@@ -22,7 +22,10 @@ _NANOS = 1_000_000_000
 
 
 def entry_lines(operator: str, schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> Iterator[str]:
-    """One line an entry; a list state's elements are one list. Raises as typed_json's."""
+    """Return one line per entry; the elements of a list state's entry are one list.
+
+    Raise the errors of :func:`statelib.formats.text.typed_json.entry_lines`.
+    """
     for head, members in state_members(operator, schema, descriptor, rows):
         line = {"operator": head["op"], "state": head["state"], "key_group": head["kg"]}
         line["key"] = natural(head["key"], schema.key_type)
@@ -38,7 +41,10 @@ def entry_lines(operator: str, schema: KeyedStateSchema, descriptor: StateDescri
 
 
 def operator_lines(operator: str, descriptor: OperatorStateDescriptor, parts: Iterable[bytes]) -> Iterator[str]:
-    """One line an element, or an entry of broadcast state; a map that cannot be divided is one, without a key."""
+    """Return one line per element, or per entry of broadcast state.
+
+    A broadcast map whose entries cannot be separated is one line without a user key.
+    """
     for members in operator_members(operator, descriptor, parts):
         line: Json = {"operator": members["op"], "state": members["state"]}
         if descriptor.key_type is not None and "uk" in members:
@@ -47,7 +53,7 @@ def operator_lines(operator: str, descriptor: OperatorStateDescriptor, parts: It
 
 
 def natural(typed: Json, kind: StateType | None = None) -> Any:
-    """Plain JSON of typed JSON; ``kind``: its type, where that names the fields of rows."""
+    """Return typed JSON as plain JSON. ``kind`` is the type of the value, if it names the fields of rows."""
     name = typed["type"]
     if isinstance(kind, Like):
         kind = kind.form
@@ -60,15 +66,15 @@ def natural(typed: Json, kind: StateType | None = None) -> Any:
 
 
 def _number(text: str) -> float | str:
-    """JSON has no infinity and no NaN."""
+    """Return the number; infinity and NaN, which JSON lacks, stay text."""
     return text if text.lstrip("-") in ("NaN", "Infinity") else float(text)
 
 
 def _map(pairs: list[list[Json]]) -> Any:
-    found = [(natural(key), natural(value)) for key, value in pairs]
-    if all(isinstance(key, str | int | float) for key, _ in found):
-        return {key if isinstance(key, str) else json_text(key): value for key, value in found}
-    return [list(pair) for pair in found]
+    entries = [(natural(key), natural(value)) for key, value in pairs]
+    if all(isinstance(key, str | int | float) for key, _ in entries):
+        return {key if isinstance(key, str) else json_text(key): value for key, value in entries}
+    return [list(pair) for pair in entries]
 
 
 def _row(values: list[Json], kind: StateType | None) -> Any:

@@ -6,7 +6,8 @@ import pyarrow as pa
 
 
 def texts(column: pa.Array) -> list[str]:
-    """One text a row; '-' for null. Timestamps keep their nanoseconds, bytes are hex, rows show their names."""
+    """Return one text per row; '-' for null. Timestamps keep their nanoseconds, bytes are hexadecimal, rows show their
+    names."""
     return ["-" if value is None else _text(value) for value in column.cast(_readable(column.type)).to_pylist()]
 
 
@@ -19,7 +20,7 @@ def _other(value: object) -> str:
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
-    """The type with everything that Python holds less exactly, or not at all, as text."""
+    """Return ``kind`` with text in place of each type that Python holds less exactly, or cannot hold."""
     if pa.types.is_temporal(kind):
         return pa.string()
     if pa.types.is_struct(kind):

@@ -1,8 +1,8 @@
-"""Typed JSON lines: every entry of a state as one lossless, diffable line of text.
+"""Entries as typed JSON lines: each entry of a state is one line of text, lossless and suited to ``diff``.
 
-``{"op", "state", "kind", "key", "kg", "ns", ["uk" | "idx",] "value"}``, with ``"ts"`` (epoch ms) in
-place of the value for a timer, whose state is the name of its service; each value carries its type:
-``{"type": "long", "v": 7}``. Text is for people and for other programs, not a hot path.
+``{"op", "state", "kind", "key", "kg", "ns", ["uk" | "idx",] "value"}``, with ``"ts"`` (epoch ms) in place of the value
+for a timer. The state of a timer is the name of its timer service. Each value carries its type: ``{"type": "long", "v":
+7}``. The lines are for people and for other programs, not for a hot path.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,18 +19,22 @@ Json = dict[str, Any]
 
 
 def entry_lines(operator: str, schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> Iterator[str]:
-    """One line an entry of serialized rows, or an element where the state holds lists.
+    """Return one line per entry of the serialized rows, or per element if the state holds lists.
 
-    Raises CorruptStateError where the bytes are not of the state's types."""
-    for head, found in state_members(operator, schema, descriptor, rows):
-        yield from (json_text(head | members) for members in found)
+    Raise CorruptStateError if the bytes are not of the state's types.
+    """
+    for head, entry_members in state_members(operator, schema, descriptor, rows):
+        yield from (json_text(head | members) for members in entry_members)
 
 
 def state_members(
     operator: str, schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows
 ) -> Iterator[tuple[Json, Iterator[Json]]]:
-    """Of each entry what its lines have in common, and what each of them adds; raises as :func:`entry_lines`."""
-    state, kind = _named(descriptor)
+    """Yield per entry the fields that its lines share, and the further fields of each line.
+
+    Raise the errors of :func:`entry_lines`.
+    """
+    state, kind = _shown_name_and_kind(descriptor)
     start: Json = {"op": operator, "state": state, "kind": kind}
     key_of, members_of = exact_key(schema, descriptor), exact_members(descriptor)
     key_text, value_text = f"key of state {descriptor.name!r}", f"value of state {descriptor.name!r}"
@@ -38,8 +42,8 @@ def state_members(
         yield start | key_of(Reader(key, key_text)), members_of(Reader(value, value_text))
 
 
-def _named(descriptor: StateDescriptor) -> tuple[str, str]:
-    """What a line calls the state, and its kind."""
+def _shown_name_and_kind(descriptor: StateDescriptor) -> tuple[str, str]:
+    """Return the name and the kind of the state as its lines show them."""
     for prefix, kind in ((EVENT_TIMERS, "eventTimer"), (PROCESSING_TIMERS, "procTimer")):
         if descriptor.kind is StateKind.TIMERS and descriptor.name.startswith(prefix):
             return descriptor.name.removeprefix(prefix), kind
@@ -54,16 +58,16 @@ _OPERATOR_KINDS = {
 
 
 def operator_lines(operator: str, descriptor: OperatorStateDescriptor, parts: Iterable[bytes]) -> Iterator[str]:
-    """One line an element of list or union state, or an entry of broadcast state; ``parts``: as
-    :meth:`~statelib.formats.operator_state.OperatorStream.stored` gives them. A map of which nothing says where its
-    entries end is one line.
+    """Return one line per element of list or union state, or per entry of broadcast state.
 
-    Raises CorruptStateError where the bytes are not of the state's types."""
+    ``parts`` is what :meth:`~statelib.formats.operator_state.OperatorStream.stored` returns. A broadcast map whose
+    entries cannot be separated is one line. Raise CorruptStateError if the bytes are not of the state's types.
+    """
     return map(json_text, operator_members(operator, descriptor, parts))
 
 
 def operator_members(operator: str, descriptor: OperatorStateDescriptor, parts: Iterable[bytes]) -> Iterator[Json]:
-    """What the lines of :func:`operator_lines` hold."""
+    """Yield the fields of each line of :func:`operator_lines`."""
     head: Json = {"op": operator, "state": descriptor.name, "kind": _OPERATOR_KINDS[descriptor.mode]}
     members_of = exact_operator_members(descriptor)
     for part in parts:
