@@ -22,7 +22,7 @@ VOLATILE = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(:\d\d UTC)?(?= *$)", re.MULTILINE), "TIME"),
     (re.compile(r"\d[\d.,]* (B|[KM]iB)\b"), "SIZE"),
     (re.compile(r"[0-9a-f]{32}(-\d+-\d+)?"), "ATTEMPT"),
-    (re.compile(r"\d+ files read"), "SOME files read"),
+    (re.compile(r"\d+ files? read"), "SOME files read"),
     (re.compile(r"\d+(\.\d)? (ms|s)\b"), "DURATION"),
     (re.compile(r"─+"), "─"),
     (re.compile(r"[ \t]+"), " "),
