@@ -9,14 +9,16 @@ import typer
 from statelib.cli import completion
 from statelib.cli.output import Column, Json, Steps, count, errors, line, note, print_json, size, table, when
 from statelib.cli.sparks import Master, Settings, session
+from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError
 from statelib.extras import require
 from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.savepoint.steps import FORMATS
-from statelib.flows.wiring import begun_deployment, deployment
+from statelib.flows.wiring import Deployment, begun_deployment, deployment
 from statelib.model.amounts import amount, keys_and_entries
 from statelib.model.record import CheckpointRecord
+from statelib.model.termination import StopMode
 
 OWNER, SAVEPOINT_OWNER = "statelib run", "statelib savepoint create"
 Target = Annotated[
@@ -120,16 +122,9 @@ def create(
         check_format(form)
         here = begun_deployment()
         definition = here.pipeline(pipeline)
-        require("spark", "quality")
-        with session(f"{pipeline} savepoint", master, conf) as spark, Steps(1) as steps:
-            from statelib.spark.snapshot.whole_run import (
-                take_savepoint,  # here, so that other commands start without Spark
-            )
-
-            record = take_savepoint(
-                spark, here, definition, form=form, target=absolute(target), note=remark, owner=SAVEPOINT_OWNER,
-                step=steps.of(f"savepoint of {pipeline}"),
-            )  # fmt: skip
+        record = new_savepoint(
+            here, definition, form=form, target=target, note=remark, owner=SAVEPOINT_OWNER, spark=(master, conf)
+        )
     if as_json:
         print_json(record)
         return
@@ -138,12 +133,35 @@ def create(
     line(record.directory)
 
 
+def new_savepoint(
+    here: Deployment,
+    pipeline: Pipeline,
+    *,
+    form: str,
+    target: str | None,
+    note: str,
+    owner: str,
+    spark: tuple[str, list[str] | None],
+    stop: StopMode | None = None,
+) -> CheckpointRecord:
+    """Take a savepoint in a Spark session of its own. ``target``: as the user named it; ``spark``: the session's master
+    and settings. Raises as :func:`~statelib.spark.snapshot.whole_run.take_savepoint`."""
+    require("spark", "quality")
+    with session(f"{pipeline.name} savepoint", *spark) as running, Steps(1) as steps:
+        from statelib.spark.snapshot.whole_run import take_savepoint  # here, so that other commands start without Spark
+
+        return take_savepoint(
+            running, here, pipeline, form=form, target=_absolute(target), note=note, owner=owner,
+            step=steps.of(f"savepoint of {pipeline.name}"), stop=stop,
+        )  # fmt: skip
+
+
 def check_format(form: str) -> None:
     """Raise InvalidRequestError (``bad-format``) unless ``form`` names a form of savepoints."""
     if form not in FORMATS:
         raise InvalidRequestError(f"format {form!r}: expected {' or '.join(FORMATS)}", kind="bad-format")
 
 
-def absolute(target: str | None) -> str | None:
+def _absolute(target: str | None) -> str | None:
     """The directory or URI that a user named, whatever the working directory of other processes is."""
     return target if target is None or ":" in target else str(Path(target).absolute())

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from statelib.cli import completion
-from statelib.cli.commands.runs import Form, Remark, Target, absolute, check_format
-from statelib.cli.output import Json, Steps, count, errors, line, print_json, size
-from statelib.cli.sparks import Master, Settings, session
+from statelib.cli.commands.runs import Form, Name, Remark, Target, check_format, new_savepoint
+from statelib.cli.output import Json, count, errors, line, print_json, size
+from statelib.cli.sparks import Master, Settings
 from statelib.errors import InvalidRequestError
 from statelib.flows import lifecycle
 from statelib.flows.observe import telling_aborted
@@ -19,7 +18,7 @@ OWNER = "statelib pipelines stop"
 
 
 def stop(
-    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.", autocompletion=completion.pipelines)],
+    pipeline: Name,
     *,
     savepoint: Annotated[
         bool, typer.Option("--savepoint", help="Required: pipelines cancel stops without one.")
@@ -46,20 +45,10 @@ def stop(
         here = begun_deployment()
         definition = here.pipeline(pipeline)
         mode = StopMode.DRAIN if drain else StopMode.SUSPEND
-        with (
-            session(f"{pipeline} stop", master, conf) as spark,
-            Steps(1) as steps,
-            telemetry() as receiver,
-            telling_aborted(receiver, here.catalog(), pipeline),
-        ):
-            from statelib.spark.snapshot.whole_run import (
-                take_savepoint,  # here, so that other commands start without Spark
+        with telemetry() as receiver, telling_aborted(receiver, here.catalog(), pipeline):
+            record = new_savepoint(
+                here, definition, form=form, target=target, note=remark, owner=OWNER, spark=(master, conf), stop=mode
             )
-
-            record = take_savepoint(
-                spark, here, definition, form=form, target=absolute(target), note=remark, owner=OWNER,
-                step=steps.of(f"savepoint of {pipeline}"), stop=mode,
-            )  # fmt: skip
         head = lifecycle.status(here, definition).head
     if as_json:
         print_json({**asdict(head), "savepoint": record})
