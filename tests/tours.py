@@ -10,12 +10,13 @@ from worlds import day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.verification import verify
 
 TOURS = """\
 name: {name}

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from statelib.catalog.views.history import CHECKPOINT_HISTORY
 from statelib.flows.cleanup.orphans import Orphans, Why
 from statelib.flows.lifecycle import PipelineStatus
-from statelib.flows.views.inspection import Verification
 from statelib.model.record import CheckpointRecord, PipelineHead
+from statelib.savepoints.verification import Verification
 
 
 @dataclass(frozen=True)

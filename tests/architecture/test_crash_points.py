@@ -14,7 +14,7 @@ CHANGES = frozenset(
     + ["create_file", "create_in", ".create_checkpoint", ".rename", ".unlink", ".mkdir", ".rmdir"]
 )
 """By the names that they are called by; a dot stands for a method of whatever it is."""
-NOT_LOOKED_AT = ("statelib/testing/", "statelib/cli/", "statelib/quality/", "statelib/flows/views/diff_output.py")
+NOT_LOOKED_AT = ("statelib/testing/", "statelib/cli/", "statelib/quality/", "statelib/savepoints/diff/output.py")
 """What they write is a report or a user's own file, and no state."""
 
 HELD = "live state of one task: it goes with the task's scratch directory"
@@ -32,7 +32,7 @@ WITHOUT = {
     "statelib/storage/local/scratch.py:_remove_abandoned": "between two of its points, repeated by the next task",
     "statelib/storage/filesystem/publish.py:_create_temporary": "its caller has a point behind it",
     "statelib/storage/filesystem/publish.py:_link": "its caller has points around it",
-    "statelib/flows/views/inspection.py:export_parquet": "a user's own file",
+    "statelib/savepoints/tables/parquet_files.py:export_parquet": "a user's own file",
     "statelib/storage/filesystem/descriptors.py:create_in": "its callers have points behind it",
     "statelib/storage/local/streams.py:__init__": "a local copy, within a directory that has points around it",
     "statelib/storage/local/streams.py:_unlink": "the same",

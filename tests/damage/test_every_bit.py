@@ -12,8 +12,8 @@ from harm import Harm, done, every_bit, every_length, missing, one_bit_a_byte, w
 from ways import WAYS, Stored, Way, stored
 
 from statelib.errors import StatelibError
-from statelib.flows.views.inspection import verify_at, wrong_files
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify_at, wrong_files
 
 SEED = 20130101
 METADATA, DATA, RESTORES = rounds(120, 3_000), rounds(50, 3_000), rounds(12, 50)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from worlds import CHECKOUT
 
-from statelib.flows.views.inspection import Verification, verify_at
 from statelib.model.types import LONG
+from statelib.savepoints.verification import Verification, verify_at
 
 FLINK = CHECKOUT / "tests" / "golden" / "flink"
 MERGED = ("taskowned", "shared/job_")

@@ -12,11 +12,12 @@ from sqlalchemy import create_engine, insert, select
 from worlds import day, descriptors, new_deployment, own_threads
 
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, METADATA
-from statelib.flows.views.inspection import resolve, verify, verify_at
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.verification import verify, verify_at
 from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.publish import PROBE_NAME
 from statelib.storage.objects.uris import is_object, object_location

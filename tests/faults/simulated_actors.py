@@ -20,13 +20,14 @@ from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
 from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import resolve, wrong_files
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import EventCounts, SnapshotKind, SubtaskReport
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
 from statelib.model.state import empty_statistics
+from statelib.savepoints.verification import wrong_files
 from statelib.snapshots.records import file_records
 from statelib.spark.snapshot.worker import task_attempt
 from statelib.storage import registry

@@ -12,10 +12,11 @@ from statelib.coordinator.invariants import history_violations
 from statelib.flows.checkpoint.steps import abort
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, retire
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.savepoints.verification import verify
 from statelib.storage.filesystem.publish import METADATA_NAME
 from statelib.storage.registry import PLACES
 

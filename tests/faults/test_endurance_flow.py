@@ -16,8 +16,8 @@ from worlds import day
 
 from statelib.errors import RetryableError
 from statelib.flows.checkpoint.steps import abort, begin
-from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment
+from statelib.savepoints.verification import verify
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DAYS = 34 if os.environ.get("STATELIB_TEST_ALL") == "1" else 10

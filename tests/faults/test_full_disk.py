@@ -19,9 +19,10 @@ from worlds import day, publish_here
 
 from statelib.errors import StatelibError
 from statelib.flows.checkpoint.steps import begin, register
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
+from statelib.savepoints.verification import verify
 from statelib.testing.faulty_streams import Hook, undisturbed
 
 NAME = PipelineName("tours")

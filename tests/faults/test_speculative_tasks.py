@@ -16,12 +16,13 @@ from worlds import day, owned
 
 from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
 from statelib.flows.checkpoint.steps import begin, register
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.ids import PipelineName
 from statelib.model.state import StateStatistics
+from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 
 NAME = PipelineName("tours")

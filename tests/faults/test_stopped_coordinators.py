@@ -24,10 +24,11 @@ from worlds import CHECKOUT
 from statelib.catalog import engine
 from statelib.errors import RetryableError
 from statelib.flows.checkpoint.steps import abort
-from statelib.flows.views.inspection import resolve, verify_at
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
+from statelib.savepoints.verification import verify_at
 from statelib.testing.postgresql_server import DATABASE_USER, NoServer, postgresql_server
 
 NAME = PipelineName("tours")

@@ -24,11 +24,12 @@ from typer.testing import CliRunner
 
 from statelib.cli.main import app
 from statelib.errors import StatelibError
-from statelib.flows.views.inspection import parse_checkpoint, verify_at
+from statelib.flows.views.inspection import parse_checkpoint
 from statelib.flows.wiring import VARIABLES, deployment
 from statelib.model.ids import PipelineName, pipeline_name
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify_at
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from tests.fuzz.campaign import limit_memory
 from tests.hostile.corpus import SECRET, snapshots, tricks

@@ -22,12 +22,13 @@ from demo.places import Places
 from statelib.flows import lifecycle
 from statelib.flows.checkpoint.steps import abort, begin
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.views.inspection import export_lines, resolve
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.termination import StopMode
+from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
 
 NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks", "route_delays"))

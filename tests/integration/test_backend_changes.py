@@ -16,10 +16,10 @@ from statelib.flows.continuation import continuation
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.restore_layout import lay_out
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import export_lines
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
+from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 
 STRATEGIES = {"heap": ("canonical", "full", "changelog"), "rocksdb": ("canonical", "full", "incremental", "changelog")}

@@ -24,10 +24,10 @@ from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.savepoint.fork import fork
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
+from statelib.savepoints.verification import verify_at
 
 NAME = PipelineName("tally")
 Act = Callable[[Deployment], object]

@@ -11,7 +11,7 @@ from statelib.flows.checkpoint.steps import register
 from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import export_lines, resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.handles import ChangelogStateBackendHandleImpl, log_streams, stream_handles
@@ -19,7 +19,9 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.volume import bytes_to_read
+from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify
 from statelib.storage.uris import absolute_uri, file_handle, local_path
 from statelib.testing.counting_reader import counting
 

@@ -8,10 +8,10 @@ from worlds import checkpoint_of
 
 from statelib.flows.cleanup.retention import collect_garbage, dispose
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.verification import verify_at
 
 SAVEPOINT = CheckpointId(4)
 

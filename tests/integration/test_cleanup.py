@@ -33,10 +33,10 @@ from statelib.flows.cleanup.orphans import HOUR_MS, orphans, why
 from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
 from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.verification import verify_at
 from statelib.storage.filesystem.removal import StoredFile
 from statelib.storage.placed_removal import PlacedRemover
 from statelib.storage.uris import local_path

@@ -28,10 +28,10 @@ from statelib.errors import RetryableError
 from statelib.flows.checkpoint.steps import abort, begin
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, retire
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
+from statelib.savepoints.verification import verify_at
 
 TALLY = PipelineName("tally")
 SPAWN = multiprocessing.get_context("spawn")

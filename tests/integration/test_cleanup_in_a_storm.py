@@ -9,10 +9,10 @@ from garbage import days, directories, needed, save, stored, tally
 from statelib.errors import RetryableError, StatelibError
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
+from statelib.savepoints.verification import verify_at
 from statelib.storage import registry
 from statelib.storage.retries import Retries, wait_never
 from statelib.testing.fault_proxy import Fault

@@ -19,7 +19,6 @@ from worlds import CHECKOUT, checkpoint_of
 
 from statelib.cli.main import app
 from statelib.flows.cleanup.retention import collect_garbage, retire
-from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment
 from statelib.formats.manifest.trailer import append_manifest, read_checkpoint_file
 from statelib.formats.metadata.metadata_file import encode_metadata
@@ -28,6 +27,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, PipelineHead
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify
 
 SALES = PipelineName("sales")
 BACKFILL = (

@@ -21,10 +21,10 @@ from demo.spark_cluster import HOSTS
 from demo.topology import ENDPOINT, Topology, topology
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import CheckpointId
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify_at
 from statelib.testing.fault_proxy import Fault
 from statelib.testing.postgresql_server import NoServer
 

@@ -16,7 +16,7 @@ from statelib.flows.checkpoint.snapshot import plan_snapshot
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.formats.manifest.trailer import append_manifest
 from statelib.formats.metadata.metadata_file import encode_metadata
@@ -24,6 +24,7 @@ from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointRecord, ClaimMode, Owner
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify
 
 FILE = """\
 name: tours

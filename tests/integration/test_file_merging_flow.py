@@ -13,7 +13,7 @@ from statelib.flows.cleanup.orphans import orphans, why
 from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import SegmentFileStateHandle, stream_handles
@@ -22,6 +22,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.verification import verify
 from statelib.storage.uris import local_path, to_uri
 
 TOURS = """\

@@ -15,11 +15,11 @@ from statelib.flows.cleanup.orphans import orphans, why
 from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.verification import verify_at
 
 PIPELINE = """\
 name: {name}

@@ -10,12 +10,13 @@ from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.steps import check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import export_lines, verify
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import KeyedStateHandle, KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
+from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.verification import verify
 
 NATIVE = SALES.replace("{inline_threshold_bytes: 1}", "{inline_threshold_bytes: 1, strategy: full}")
 

@@ -11,10 +11,10 @@ from worlds import checkpoint_of
 from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.verification import verify_at
 from statelib.storage.uris import local_path
 
 NAME = PipelineName("tally")

@@ -19,12 +19,12 @@ from statelib.errors import StatelibError
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, FileRecord, Origin, SnapshotKind
 from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify_at
 from statelib.testing.s3_endpoint import S3Endpoint
 
 GUEST, TALLY = PipelineName("guest"), PipelineName("tally")

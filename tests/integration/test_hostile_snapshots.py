@@ -13,13 +13,13 @@ from statelib.errors import InvalidRequestError
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify_at
 
 GUEST = PipelineName("guest")
 

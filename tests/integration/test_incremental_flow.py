@@ -14,12 +14,13 @@ from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode, Owner
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify
 from statelib.storage.uris import absolute_uri, file_handle, local_path
 
 TOURS = """\

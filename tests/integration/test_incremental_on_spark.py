@@ -12,10 +12,11 @@ from worlds import CHECKOUT, day, new_deployment
 
 from demo.compare import aircraft_expected, aircraft_found, destinations_expected, destinations_found, difference
 from statelib.flows.checkpoint.steps import begin, check, register
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import ChangelogStateBackendHandleImpl, IncrementalRemoteKeyedStateHandle
 from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.driver import run_snapshot
 
 NAME = "aircraft_activity"

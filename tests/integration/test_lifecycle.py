@@ -15,13 +15,13 @@ from statelib.flows.checkpoint.snapshot import declining, plan_snapshot, publish
 from statelib.flows.checkpoint.steps import abort, begin, register
 from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.model.termination import JobStatus
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify_at
 from statelib.snapshots.execution import expired
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 

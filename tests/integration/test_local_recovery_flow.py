@@ -16,10 +16,11 @@ from statelib.errors import RetryableError
 from statelib.flows.checkpoint.steps import abort, begin, register
 from statelib.flows.restore.steps import apply_restore, plan_restore, rehearsal_layout
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.record import ClaimMode
+from statelib.savepoints.verification import verify
 from statelib.storage.views import LinkingReader
 
 STRATEGIES = [

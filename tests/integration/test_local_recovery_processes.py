@@ -17,8 +17,9 @@ from worlds import CHECKOUT, day, new_deployment, owned
 
 from statelib.flows.checkpoint.snapshot import plan_snapshot, publish
 from statelib.flows.checkpoint.steps import begin, register
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
+from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 
 

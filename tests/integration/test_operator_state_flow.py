@@ -13,12 +13,13 @@ from worlds import checkpoint_of, day, new_deployment
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.formats.source_position import position_of
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.operator_content import operator_contents
+from statelib.savepoints.verification import verify
 
 MODULE = "statelib_test_operator_functions"
 VISITS = f"""\

@@ -14,12 +14,12 @@ from statelib.flows.checkpoint.snapshot import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.spark.snapshot.rehearsal import rehearse
 

@@ -15,12 +15,12 @@ from statelib.flows.cleanup.orphans import orphans, survey, why
 from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.quarantine import release
 from statelib.flows.restore.steps import plan_restore
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.views.verification import verify_pipeline
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.quality.facts import QualityReport
+from statelib.savepoints.verification import verify_at
 from statelib.storage.uris import local_path
 
 CHEAP = """

@@ -24,8 +24,9 @@ from statelib.errors import ConflictError
 from statelib.flows.checkpoint.snapshot import plan_snapshot
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
+from statelib.savepoints.verification import verify
 
 DAY_2 = datetime(2013, 1, 3, tzinfo=UTC)
 SUBMIT = """\

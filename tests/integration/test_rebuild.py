@@ -21,10 +21,10 @@ from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.verification import verify_at
 from statelib.storage.uris import local_path
 
 ONLY_IN_THE_CATALOG = (

@@ -15,11 +15,11 @@ from worlds import checkpoint_of, day, publish_here
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, retire
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import MAX_NUMBER, CheckpointId, Epoch, PipelineName
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify_at
 from statelib.storage.uris import local_path
 
 TALLY = PipelineName("tally")

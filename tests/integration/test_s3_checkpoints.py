@@ -16,11 +16,11 @@ from statelib.errors import CorruptStateError, NotFoundError
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify_at
 from statelib.storage.registry import PLACES
 from statelib.testing.fault_proxy import Fault
 from statelib.testing.s3_endpoint import CANARY, S3Endpoint

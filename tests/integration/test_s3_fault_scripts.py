@@ -13,10 +13,11 @@ from sqlalchemy.engine.default import DefaultDialect
 from statelib.errors import RetryableError, StatelibError, UnsupportedError
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, retire
-from statelib.flows.views.inspection import resolve, verify_at
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
+from statelib.savepoints.verification import verify_at
 from statelib.storage import registry
 from statelib.storage.places import ObjectKind
 from statelib.storage.retries import Retries, wait_never

@@ -25,10 +25,11 @@ from demo.processes import family, kill
 from demo.spark_cluster import SparkCluster, spark_cluster
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import CheckpointId
 from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.verification import verify
 from statelib.storage.registry import PLACES
 
 PIPELINE = """\

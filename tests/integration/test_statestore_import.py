@@ -15,11 +15,11 @@ from worlds import checkpoint_of, new_deployment
 
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify
 from statelib.spark.imports.statestore import StateStoreMapping
 from statelib.spark.imports.statestore_import import StateStoreImport, import_statestore
 

@@ -10,9 +10,10 @@ from worlds import day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.verification import verify
 
 CARTS = """\
 name: carts

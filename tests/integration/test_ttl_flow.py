@@ -13,11 +13,12 @@ from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.verification import verify
 
 CARTS = """\
 name: carts

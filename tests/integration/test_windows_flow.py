@@ -15,11 +15,14 @@ from worlds import day, new_deployment, publish_here
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import export_lines, export_parquet, resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.diff.states import Diff
+from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.tables.parquet_files import export_parquet
+from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.spark.snapshot.rehearsal import rehearse
 

@@ -10,10 +10,10 @@ from worlds import checkpoint_of
 
 from statelib.cli.answers import ANSWERS
 from statelib.flows.savepoint.fork import fork
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
+from statelib.savepoints.verification import verify_at
 
 NAME = PipelineName("tally")
 

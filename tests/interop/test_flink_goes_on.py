@@ -12,8 +12,8 @@ from demo.prepare import raw_flights
 from statelib.definition.columns import event_schema
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import export_lines
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
 
 HISTORY, ALL = range(1, 5), range(1, 9)

@@ -8,9 +8,9 @@ import pytest
 from flink_kit import NoFlink, flink
 from seen_lines import comparable
 
-from statelib.flows.views.inspection import export_all_lines
 from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.types import LONG
+from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
 
 ALL = bool(os.environ.get("STATELIB_TEST_ALL"))

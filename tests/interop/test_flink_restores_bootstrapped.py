@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from seen_lines import comparable, operator_to_see
 
 from statelib.definition.bootstrap import load_bootstrap
-from statelib.flows.views.inspection import export_all_lines
+from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.spark.imports.bootstrap import run_bootstrap

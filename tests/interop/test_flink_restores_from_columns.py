@@ -11,13 +11,13 @@ import pytest
 from flink_kit import Case, Flink, NoFlink, OperatorToSee, StateToSee, flink
 from seen_lines import comparable, operator_to_see
 
-from statelib.flows.views.inspection import export_lines
 from statelib.formats.operator_state import OperatorStateContent
 from statelib.model.key_hash import FieldsHash
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, StateDescriptor, StateKind, timers_descriptor
 from statelib.model.types import LONG, STRING
+from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.operator_content import export_operator_lines
 from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter

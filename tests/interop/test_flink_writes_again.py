@@ -11,7 +11,7 @@ from flink_kit import Case, Flink, NoFlink, Order, flink
 from real_fixtures import ROOT, about, to_see, truth
 from seen_lines import comparable
 
-from statelib.flows.views.inspection import export_all_lines
+from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
 
 ALL = bool(os.environ.get("STATELIB_TEST_ALL"))

@@ -22,10 +22,11 @@ from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.views.inspection import resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, Owner
+from statelib.savepoints.verification import verify
 from statelib.storage.uris import local_path
 
 NAME = PipelineName("dict")

@@ -13,10 +13,10 @@ from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
 from statelib.cli.output import Column, Json, count, errors, line, note, print_json, table
 from statelib.cli.places import local_file, path_of
 from statelib.errors import InvalidRequestError
-from statelib.flows.views.diff_output import ChangeFiles, Sample
 from statelib.formats.text.plain_text import texts
 from statelib.model.amounts import amount
 from statelib.model.types import StateType
+from statelib.savepoints.diff.output import ChangeFiles, Sample
 from statelib.savepoints.diff.states import Diff, StateDiff
 from statelib.savepoints.opened import Checkpoint
 

@@ -27,10 +27,11 @@ from statelib.definition.source.intervals import intervals
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
 from statelib.flows.observe import restored, telling_aborted
 from statelib.flows.restore.steps import AFTER_DRAINING, RestorePlan, apply_restore, holding_source, plan_restore
-from statelib.flows.views.inspection import parse_checkpoint, verify_at
+from statelib.flows.views.inspection import parse_checkpoint
 from statelib.flows.wiring import Deployment, deployment, telemetry
 from statelib.model.amounts import amount
 from statelib.model.record import ClaimMode, PipelineHead
+from statelib.savepoints.verification import verify_at
 from statelib.storage.registry import new_attempt
 
 OWNER = "statelib restore"

@@ -15,20 +15,14 @@ from statelib.cli.places import local_file, path_of, taken_for_id
 from statelib.cli.presenters.described import describe, is_damaged
 from statelib.cli.presenters.trees import print_tree
 from statelib.errors import InvalidRequestError
-from statelib.flows.views.inspection import (
-    LINE_FORMATS,
-    Skip,
-    export_all_lines,
-    export_lines,
-    export_parquet,
-    resolve,
-    writing,
-)
+from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import begun_deployment, storage_root
 from statelib.model.types import StateType
+from statelib.savepoints.lines import LINE_FORMATS, Skip, export_all_lines, export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.operator_content import left_out
 from statelib.savepoints.tables.line_order import in_java_order
+from statelib.savepoints.tables.parquet_files import export_parquet, writing
 from statelib.visible import visible_json
 
 Snapshot = Annotated[

@@ -15,19 +15,13 @@ from statelib.cli.output import Json, PipelineOption, count, err, errors, line, 
 from statelib.cli.places import path_of, taken_for_id
 from statelib.errors import InvalidRequestError
 from statelib.flows.cleanup.troubles import Troubles
-from statelib.flows.views.inspection import (
-    Verification,
-    check_pipeline,
-    completed,
-    stored_record,
-    verify_at,
-    verify_sample,
-)
+from statelib.flows.views.inspection import check_pipeline, completed, stored_record
 from statelib.flows.wiring import Deployment, begun_deployment, storage_root
 from statelib.model.amounts import amount, plural
 from statelib.model.types import StateType
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.sampling import Sample, sample, seed_of
+from statelib.savepoints.verification import Verification, verify_at, verify_sample
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from typing import Any
 
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
-from statelib.flows.views.content import Entries, Stream, amounts_of, opaque_types, streams_of
 from statelib.model.checkpoint import OperatorState
 from statelib.model.handles import (
     ByteStreamStateHandle,
@@ -14,6 +13,7 @@ from statelib.model.handles import (
 from statelib.model.operator_state import OperatorStateMode
 from statelib.model.state import KeyedStateSchema
 from statelib.model.types import VOID, Ttl
+from statelib.savepoints.content import Entries, Stream, amounts_of, opaque_types, streams_of
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.operator_content import left_out, operator_counts
 

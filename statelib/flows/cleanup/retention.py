@@ -22,12 +22,12 @@ from statelib.flows.cleanup.troubles import Troubles, for_each
 from statelib.flows.lifecycle import status_of
 from statelib.flows.restore.identity import twins_of
 from statelib.flows.storage_sample import note_storage_use
-from statelib.flows.views.inspection import verify_at
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.model.termination import JobStatus
+from statelib.savepoints.verification import verify_at
 from statelib.storage.filesystem.publish import METADATA_NAME
 from statelib.storage.names import savepoint_directory
 from statelib.storage.ownership import SnapshotPlace, is_of_checkpoints, is_written_by

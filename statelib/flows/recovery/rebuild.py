@@ -16,13 +16,13 @@ from statelib.errors import ConflictError, InvalidRequestError, NotFoundError, U
 from statelib.flows.checkpoint.steps import interval_key
 from statelib.flows.recovery.published import FoundSnapshot, LeftOut, OnStorage, on_storage
 from statelib.flows.recovery.rejudging import Judgement, judge_again
-from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, Owner, PipelineHead
 from statelib.savepoints.commit_facts import commit_facts
+from statelib.savepoints.verification import verify
 from statelib.storage.names import checkpoint_directory
 
 Name = tuple[PipelineName, CheckpointId]

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from statelib.errors import StatelibError
-from statelib.flows.views.inspection import wrong_files
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.verification import wrong_files
 from statelib.storage.names import checkpoint_directory, savepoint_directory
 from statelib.storage.registry import PLACES
 

@@ -16,7 +16,6 @@ from statelib.flows.continuation import own_operator_id, own_uid
 from statelib.flows.quarantine import check_not_quarantined
 from statelib.flows.restore.steps import HOLD_MS, check_state
 from statelib.flows.restore_layout import lay_out
-from statelib.flows.views.inspection import verify
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.manifest.trailer import append_manifest
 from statelib.formats.metadata.metadata_file import encode_metadata
@@ -38,6 +37,7 @@ from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint, open_checkpoint, origin_directories
+from statelib.savepoints.verification import verify
 from statelib.storage.placed_removal import is_below
 from statelib.storage.registry import PLACES, new_attempt
 from statelib.storage.views import StorageReference

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from statelib.errors import CorruptStateError, NotFoundError
-from statelib.flows.views.inspection import check_pipeline, completed, unseen, verify, wrong_files
+from statelib.flows.views.inspection import check_pipeline, completed
 from statelib.flows.wiring import Deployment
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.sampling import picked, sample
+from statelib.savepoints.verification import unseen, verify, wrong_files
 
 
 @dataclass(frozen=True)

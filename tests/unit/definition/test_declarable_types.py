@@ -15,9 +15,11 @@ from worlds import checkpoint_of, new_deployment
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.types import ARRAY_ELEMENTS, type_of, undeclarable
 from statelib.errors import UnsupportedError
-from statelib.flows.views.inspection import export_lines, resolve, verify
+from statelib.flows.views.inspection import resolve
 from statelib.formats.keyed.header import MetaInfo, MetaKind, write_meta_info
 from statelib.model.types import JAVA_SCALARS, SCALARS, STRING_VALUE, WINDOWS
+from statelib.savepoints.lines import export_lines
+from statelib.savepoints.verification import verify
 from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import _COMPOSED, parse_type
 from statelib.wire.writer import Writer

@@ -8,9 +8,9 @@ import pytest
 
 import statelib
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.flows.views.diff_output import ChangeFiles
 from statelib.model.state import KeyedStateSchema, StateKind
 from statelib.model.types import LONG, STRING, Field, Row
+from statelib.savepoints.diff.output import ChangeFiles
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint
 from statelib.serializers.rows import StateRows

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.views.inspection import file_name, writing
+from statelib.savepoints.tables.parquet_files import file_name, writing
 from statelib.savepoints.tables.parquet_tables import storable
 
 
