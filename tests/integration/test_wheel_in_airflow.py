@@ -33,7 +33,7 @@ parallelism: 2
 DAG_FILE = """\
 from statelib_airflow import pipeline_dags
 
-globals().update(pipeline_dags("our_pipelines", owner="finance"))
+globals().update(pipeline_dags("our_pipelines", owner="finance", statelib_conn_id="ours"))
 """
 OWN_DAG = """\
 import jobs
@@ -101,6 +101,9 @@ class Home:
             "PYSPARK_PYTHON": python,
             "PYSPARK_DRIVER_PYTHON": python,
             "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
+            "AIRFLOW_CONN_OURS": json.dumps(
+                {"conn_type": "statelib", "extra": {"catalog": f"sqlite:///{self.places.catalog}"}}
+            ),
         }
 
     def run(self, *command: str) -> str:
@@ -131,7 +134,11 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 def answer(home: Home, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What that Airflow lists, and how the three runs ended."""
     written = tmp_path_factory.mktemp("answer") / "answer.json"
-    home.run("python", "-c", SCRIPT, str(home.dags), str(written))
+    catalog = home.environment.pop("STATELIB_CATALOG")  # the tasks have it from the connection
+    try:
+        home.run("python", "-c", SCRIPT, str(home.dags), str(written))
+    finally:
+        home.environment["STATELIB_CATALOG"] = catalog
     return dict(json.loads(written.read_text()))
 
 
