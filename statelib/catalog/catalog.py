@@ -1,7 +1,7 @@
-"""The catalog: which checkpoints exist, which one a pipeline stands on, and who may change that.
+"""The catalog: which checkpoints exist, which checkpoint is the head of a pipeline, and who may change that.
 
-A checkpoint exists when its row is COMPLETED, and from that transaction on. An epoch is taken by one
-statement and checked in every transaction that depends on it; an id is never used twice; no file is ever deleted here.
+A checkpoint exists from the transaction on that makes its row COMPLETED. One statement takes an epoch, and every
+transaction that depends on the epoch checks it. An id is never used twice. The catalog never deletes a file.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -35,11 +35,11 @@ _BOTH = (SnapshotKind.CHECKPOINT, SnapshotKind.SAVEPOINT)
 
 
 class Catalog:
-    """The catalog at a SQLAlchemy URL (SQLite file or PostgreSQL). ``clock`` gives epoch milliseconds.
+    """The catalog at a SQLAlchemy URL (SQLite file or PostgreSQL). ``clock`` returns epoch milliseconds.
 
-    Cheap to make, connects per call, safe to use from several threads and processes. Every
+    An instance is cheap to make, connects per call, and is safe to use from several threads and processes. Every
     method raises RetryableError (``catalog-unavailable``) when the database cannot be reached,
-    and InvalidRequestError (``catalog-not-migrated``) when its tables are not there yet.
+    and InvalidRequestError (``catalog-not-migrated``) when the tables do not exist yet.
     """
 
     def __init__(self, url: str, clock: Callable[[], int]) -> None:
@@ -49,11 +49,11 @@ class Catalog:
         self._created: tuple[int, ...] | None = None
 
     def migrate(self) -> None:
-        """Create the tables, or bring them to this version's schema; does nothing when they are."""
+        """Create the tables, or upgrade them to this version's schema. Do nothing if they have that schema already."""
         migrate(self._engine)
 
     def create_if_empty(self) -> None:
-        """Create the tables where there are none. Raises, as every method, for those of another version."""
+        """Create the tables if there are none. Raises the errors of every method if they have another schema."""
         if self._created == file_stamp(self._engine):
             return
         if is_empty(self._engine):
@@ -62,16 +62,16 @@ class Catalog:
             self._created = file_stamp(self._engine)
 
     def begin(self, request: BeginRequest, locate: Locate) -> CheckpointRecord:
-        """Allocate the checkpoint or savepoint asked for, or return the one that did this work before.
+        """Create the requested checkpoint or savepoint as PENDING, or return the record that did this work before.
 
-        A checkpoint takes the epoch, and with it the right to move the head; what older epochs
-        left pending is aborted. If the head's history has its key or its data interval already,
+        A checkpoint takes a new epoch, and with it the right to move the head. Pending checkpoints of older epochs
+        are aborted. If the head's history has the request's key or data interval already,
         that record is returned and nothing changes. A savepoint leaves epoch, head and pending
-        checkpoints alone; the same key means the same savepoint as long as it is pending or
-        completed. With ``request.stop`` it does both, and the pipeline begins no more checkpoints: all in one
-        transaction, so that no interval can come between. If such a savepoint is aborted later, the pipeline goes on.
-        ``locate`` names the directory URI of a new id, inside the transaction. What is
-        pending beyond its deadline is aborted first. Raises as :func:`admission.admit`.
+        checkpoints alone; a second request with its key returns the same savepoint while it is PENDING or
+        COMPLETED. A savepoint with ``request.stop`` also takes the epoch and stops the pipeline, in the same
+        transaction, so that no interval can come between. If it is aborted later, the pipeline goes on.
+        ``locate`` returns the directory URI of a new id; it is called inside the transaction. Checkpoints that are
+        pending beyond their deadline are aborted first. Raises the errors of :func:`admission.admit`.
         """
         admission.check_request(request)
         now_ms = self._clock()
@@ -80,9 +80,9 @@ class Catalog:
             leases.expire(connection, request.pipeline, now_ms)
         with self._transaction("begin") as connection:
             head = leases.lock(connection, request.pipeline, now_ms)
-            done = connection.execute(_same_work(request, head)).first()
-            if done is not None:
-                return to_record(done)
+            earlier_row = connection.execute(_same_work(request, head)).first()
+            if earlier_row is not None:
+                return to_record(earlier_row)
             admission.admit(connection, head, request)
             takes_over = request.kind is SnapshotKind.CHECKPOINT or request.stop is not None
             if takes_over:
@@ -101,8 +101,8 @@ class Catalog:
             return record
 
     def applied(self, pipeline: PipelineName, interval: DataInterval) -> CheckpointRecord | None:
-        """The checkpoint of the head's history that holds ``interval``; after a restore, intervals
-        behind the restored checkpoint are no longer part of it."""
+        """Return the checkpoint in the head's history that applied ``interval``, or None. After a restore, intervals
+        after the restored checkpoint are no longer in that history."""
         with self._transaction(read_only=True) as connection:
             head = _head(connection, pipeline)
             if head.head is None:
@@ -113,7 +113,8 @@ class Catalog:
     def record_attempt(
         self, pipeline: PipelineName, checkpoint_id: CheckpointId, attempt: AttemptId, timeout_ms: int | None = None
     ) -> CheckpointRecord:
-        """Note that ``attempt`` is about to write files for a pending checkpoint; it has ``timeout_ms`` from now.
+        """Record that ``attempt`` is about to write files for a pending checkpoint, and move the checkpoint's deadline
+        to ``timeout_ms`` from now (None: the deadline stays).
 
         Raises NotFoundError (``no-checkpoint``), ConflictError (``not-pending``, ``attempt-reused``).
         """
@@ -128,7 +129,7 @@ class Catalog:
             if changed.rowcount != 1:
                 record = queries.record(connection, pipeline, checkpoint_id)
                 raise ConflictError(
-                    f"checkpoint {pipeline}/{checkpoint_id}: expected it PENDING, it is {described(record)}",
+                    f"checkpoint {pipeline}/{checkpoint_id}: expected PENDING, found {described(record)}",
                     kind="not-pending",
                 )
             holdings.open_attempt(connection, pipeline, checkpoint_id, attempt, now_ms)
@@ -137,12 +138,12 @@ class Catalog:
     def commit(
         self, pipeline: PipelineName, checkpoint_id: CheckpointId, epoch: Epoch, facts: CommitFacts
     ) -> CheckpointRecord:
-        """The commit point: the checkpoint becomes COMPLETED and, unless a savepoint, the head.
+        """Complete the checkpoint, and make it the head unless it is a savepoint. This is the commit point.
 
         Committing again with the same attempt returns the record. When the database's answer is
-        lost, the record is read back to see whether it happened. Raises ConflictError (``fenced``:
-        superseded, aborted or won by another attempt; ``file-changed``), NotFoundError, and
-        RetryableError (``commit-unknown``): the same call will settle it.
+        lost, the record is read again to see whether the commit happened. Raises ConflictError (``fenced``:
+        superseded, aborted, or completed by another attempt; ``file-changed``), NotFoundError, and
+        RetryableError (``commit-unknown``): repeat the same call to learn the result.
         """
         try:
             with self._transaction("commit") as connection:
@@ -179,7 +180,7 @@ class Catalog:
         attempt: AttemptId,
         error: ConflictError | RetryableError,
     ) -> CheckpointRecord:
-        """A commit did not answer with success: what does the database say became of it?"""
+        """Return the record if the commit happened in spite of ``error``; otherwise raise the error."""
         try:
             record = self.get(pipeline, checkpoint_id)
         except RetryableError:
@@ -202,9 +203,9 @@ class Catalog:
         reason: str,
         failure: CheckpointFailureReason = CheckpointFailureReason.TASK_FAILURE,
     ) -> CheckpointRecord:
-        """Give up a pending checkpoint; one that is not pending is returned as it is. Deletes nothing.
+        """Abort a pending checkpoint. A checkpoint that is not pending is returned unchanged. Deletes no files.
 
-        Where an attempt noted why it failed, that is the reason, unless the checkpoint has expired."""
+        If an attempt recorded why it failed, that is the reason, unless the checkpoint has expired."""
         event = CheckpointEvent.FAILED
         with self._transaction("abort") as connection:
             noted = queries.record(connection, pipeline, checkpoint_id)
@@ -227,8 +228,8 @@ class Catalog:
         failure: CheckpointFailureReason,
         reason: str,
     ) -> None:
-        """Note why ``attempt`` failed: the checkpoint stays pending for the next one, and if there is none,
-        :meth:`abort` keeps that. Changes nothing if another attempt has begun, or it has ended."""
+        """Record why ``attempt`` failed. The checkpoint stays PENDING for the next attempt; :meth:`abort` uses the
+        reason if there is none. Changes nothing if another attempt has begun or the checkpoint is not PENDING."""
         where = and_(_is(pipeline, checkpoint_id), CHECKPOINT.c.state == CheckpointState.PENDING)
         with self._transaction("note failure") as connection:
             connection.execute(
@@ -244,10 +245,10 @@ class Catalog:
         *,
         claim: bool = False,
     ) -> PipelineHead:
-        """Let the pipeline stand on a COMPLETED checkpoint or savepoint, in a new generation.
+        """Make a COMPLETED checkpoint or savepoint the pipeline's head, in a new generation.
 
-        Takes the epoch and aborts all that is pending. ``parallelism`` None keeps what is set.
-        ``claim``: from now on the system owns the checkpoint's files, and may delete them in time.
+        Takes a new epoch and aborts everything that is pending. ``parallelism`` None keeps the present value.
+        ``claim``: from now on the system owns the checkpoint's files, and retention may delete them.
         Raises NotFoundError; InvalidRequestError (``not-completed``, ``bad-parallelism``).
         """
         if parallelism is not None and parallelism < 1:
@@ -280,11 +281,11 @@ class Catalog:
         owner: Owner = Owner.USER,
         note: str = "",
     ) -> CheckpointRecord:
-        """Enter a snapshot that lies on storage already, as a COMPLETED savepoint without a base.
+        """Enter a snapshot that exists on storage already, as a COMPLETED savepoint without a base.
 
-        ``interval`` is the last one applied to it, None if unknown. The same directory imported
-        again is the same record. Raises ConflictError (``already-imported``) if that record has
-        another owner, ``file-changed`` if a file of it is known with other bytes.
+        ``interval`` is the last interval that was applied to it, None if unknown. Importing the same directory
+        again returns the same record. Raises ConflictError: ``already-imported`` if that record has
+        another owner, ``file-changed`` if the catalog has one of its files with another size or checksum.
         """
         request = BeginRequest(
             pipeline, SnapshotKind.SAVEPOINT, interval, strategy, parallelism, owner, f"import:{directory}", note=note
@@ -292,9 +293,9 @@ class Catalog:
         now_ms = self._clock()
         with self._transaction("import") as connection:
             head = leases.lock(connection, pipeline, now_ms)
-            known = connection.execute(_same_work(request, head)).first()
-            if known is not None:
-                return same_owner(to_record(known), owner)
+            earlier_row = connection.execute(_same_work(request, head)).first()
+            if earlier_row is not None:
+                return same_owner(to_record(earlier_row), owner)
             taken = leases.take_id(connection, pipeline)
             values = {
                 **pending_values(request, taken.head, taken.checkpoint_id, directory, now_ms),
@@ -309,7 +310,7 @@ class Catalog:
             return queries.record(connection, pipeline, taken.checkpoint_id)
 
     def get(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> CheckpointRecord:
-        """One checkpoint; NotFoundError (``no-checkpoint``)."""
+        """Return one checkpoint. Raises NotFoundError (``no-checkpoint``)."""
         with self._transaction(read_only=True) as connection:
             return queries.record(connection, pipeline, checkpoint_id)
 
@@ -319,22 +320,22 @@ class Catalog:
         states: Collection[CheckpointState] = (),
         limit: int | None = None,
     ) -> Records:
-        """Checkpoints, newest first within a pipeline; of all pipelines, and in all states, by default."""
+        """Return checkpoints, the newest first within each pipeline. The default is all pipelines and all states."""
         return self._records(queries.listing(pipeline, states, limit))
 
     def lineage(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> Records:
-        """From ``checkpoint_id`` back to the first one of its history; NotFoundError (``no-checkpoint``)."""
+        """Return ``checkpoint_id``, its base, the base's base, and so on. Raises NotFoundError (``no-checkpoint``)."""
         records = self._records(queries.lineage(pipeline, checkpoint_id))
         return records or [self.get(pipeline, checkpoint_id)]
 
     def pipelines(self) -> tuple[PipelineName, ...]:
-        """The pipelines that ever began a checkpoint, in order of their names."""
+        """Return the pipelines that ever began a checkpoint, sorted by name."""
         with self._transaction(read_only=True) as connection:
             names = connection.execute(select(LEASE.c.pipeline).order_by(LEASE.c.pipeline)).scalars()
             return tuple(PipelineName(str(name)) for name in names)
 
     def head(self, pipeline: PipelineName) -> PipelineHead:
-        """Where a pipeline stands; epoch and generation 0 and no head if it never began a checkpoint."""
+        """Return the head, epoch and generation of a pipeline: None, 0 and 0 if it never began a checkpoint."""
         with self._transaction(read_only=True) as connection:
             return _head(connection, pipeline)
 
@@ -344,38 +345,38 @@ class Catalog:
 
     @property
     def history(self) -> History:
-        """What SQL and BI tools see of it."""
+        """The catalog's SQL views, as BI tools read them."""
         return History(self._transaction)
 
     @property
     def suspension(self) -> Suspension:
-        """Cancelling and resuming pipelines, and how often they failed."""
+        """Cancelling and resuming pipelines, and counting their failures."""
         return Suspension(self._transaction, self._clock)
 
     @property
     def gate(self) -> gate.Gate:
-        """What the quality gate said, and what it set aside."""
+        """Results of the quality gate, and checkpoints in quarantine."""
         return gate.Gate(self._transaction, self._clock)
 
     @property
     def browsing(self) -> Browsing:
-        """The history and the storage as people look at them."""
+        """History and storage use, for the command line and the State page."""
         return Browsing(self._transaction, self._clock)
 
     @property
     def cleanup(self) -> Cleanup:
-        """What retention, gc, the orphan sweep and running restores ask of the catalog."""
+        """The catalog operations of retention, gc, the orphan sweep and running restores."""
         return Cleanup(self._transaction, self._clock)
 
     @property
     def rebuilding(self) -> Rebuilding:
-        """Entering what lies on storage into a catalog that does not know it."""
+        """Entering snapshots on storage into a catalog that has lost them."""
         return Rebuilding(self._transaction, self._clock)
 
     @contextmanager
     def _transaction(self, writes: str = "", *, read_only: bool = False) -> Iterator[Connection]:
         with transaction(self._engine, writes, read_only=read_only) as connection:
-            # A server's tables stay what they were found to be; a file may be replaced while this process lives.
+            # A server's schema is checked once. A SQLite file may be replaced while this process runs.
             if not self._checked or connection.dialect.name == "sqlite":
                 check_revision(connection)
                 self._checked = True

@@ -1,4 +1,4 @@
-"""Connections to the catalog's database, and what a transaction means on each kind of it."""
+"""Connections to the catalog's database, and its transactions on SQLite and on PostgreSQL."""
 
 import os
 import sqlite3
@@ -25,10 +25,10 @@ from statelib.errors import ConflictError, CorruptStateError, InvalidRequestErro
 from statelib.extras import extras_named
 
 BUSY_TIMEOUT_MS = 30_000
-"""How long a transaction waits for another one's, on either kind of database."""
+"""How long a transaction waits for a lock that another transaction holds, on either kind of database."""
 IDLE_TIMEOUT_MS = 20_000
-"""How long PostgreSQL lets a process that holds a pipeline's row stay silent, because it is stopped or cut off. Shorter
-than :data:`BUSY_TIMEOUT_MS`, so that whoever waits for the row gets it at its first try."""
+"""PostgreSQL ends a transaction that sends no statement for this long, because its process is stopped or cut off.
+Shorter than :data:`BUSY_TIMEOUT_MS`, so that a process that waits for the same row gets it at its first try."""
 _DENIED = (InvalidRequestError, "catalog-denied", "check the owner and mode of the file and of its directory")
 _DAMAGED = (CorruptStateError, "catalog-damaged", "restore a backup, or move it away: statelib catalog rebuild")
 _SQLITE: dict[int, tuple[type[StatelibError], str, str]] = {
@@ -44,17 +44,17 @@ _EXPECTED = "expected sqlite:////absolute/path.db or postgresql+<driver>://user@
 
 
 class Transaction(Protocol):
-    """Opens a transaction of one catalog, as :func:`transaction` does."""
+    """A function that opens a transaction of one catalog: :func:`transaction` with the engine filled in."""
 
     def __call__(self, writes: str = "", *, read_only: bool = False) -> AbstractContextManager[Connection]: ...
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for a SQLite file or a PostgreSQL database; connects to nothing yet.
+    """Return an engine for a SQLite file or a PostgreSQL database. It does not connect yet.
 
-    There is no pool: a task makes a handful of transactions, and a connection must not be shared
+    There is no pool: a task makes few transactions, and a connection must not be shared
     with a forked process. Raises InvalidRequestError: ``bad-catalog-url``, ``no-database-driver``;
-    NotFoundError: ``missing-extra`` for the driver that the extra ``postgres`` brings.
+    NotFoundError: ``missing-extra`` if the driver belongs to the extra ``postgres``, which is not installed.
     """
     parsed = _parse(url)
     try:
@@ -77,26 +77,26 @@ def open_engine(url: str) -> Engine:
 
 
 def database_file(url: str) -> str | None:
-    """Return the path of a SQLite catalog, None for a server's; raises as :func:`open_engine`."""
+    """Return the path of a SQLite catalog, None for a server. Raises InvalidRequestError (``bad-catalog-url``)."""
     return _file_of(_parse(url))
 
 
 def file_stamp(engine: Engine) -> tuple[int, ...]:
-    """Return which file a SQLite catalog is at present: a different value once it was replaced, emptied or removed.
-    The stamp of a server's catalog is always the same."""
+    """Return a value that changes when the file of a SQLite catalog is replaced, emptied or removed: (device, inode, 1
+    if it has content), or (0,) without a file. The stamp of a server's catalog is always ()."""
     path = _file_of(engine.url)
     if path is None:
         return ()
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return (0,)
-    return found.st_dev, found.st_ino, int(found.st_size > 0)
+    return status.st_dev, status.st_ino, int(status.st_size > 0)
 
 
 def check_whole(connection: Connection) -> None:
-    """Raise CorruptStateError (``catalog-damaged``) where a SQLite file ends within a page, which SQLite itself notices
-    only when it reads that page. To be called after something was read: then nobody writes to the file."""
+    """Raise CorruptStateError (``catalog-damaged``) if a SQLite file ends within a page. SQLite itself notices this
+    only when it reads that page. Call it after a query in the same transaction: then nobody writes to the file."""
     if connection.dialect.name != "sqlite":
         return
     page = connection.exec_driver_sql("PRAGMA page_size").scalar_one()
@@ -109,7 +109,7 @@ def check_whole(connection: Connection) -> None:
 
 
 def shown(url: URL) -> str:
-    """Of a URL what messages may show: no password, and no query, which may hold one too."""
+    """Return the URL as messages may show it: without the password, and without the query, which may hold one too."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
@@ -122,23 +122,24 @@ def _parse(url: str) -> URL:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
     except (ArgumentError, NoSuchModuleError, ValueError):
-        # Neither the text nor the cause is shown: they may hold a password in a place where no parser finds it.
+        # The message shows neither the URL nor the cause: they may hold a password where no parser finds it.
         raise InvalidRequestError(f"catalog URL cannot be parsed: {_EXPECTED}", kind="bad-catalog-url") from None
     if backend not in ("sqlite", "postgresql"):
         raise InvalidRequestError(f"catalog URL is for {backend!r}: {_EXPECTED}", kind="bad-catalog-url")
     if backend == "sqlite" and parsed.database in (None, "", ":memory:"):
         raise InvalidRequestError(
-            f"catalog URL is for a database in memory, which ends with each task: {_EXPECTED}", kind="bad-catalog-url"
+            f"catalog URL is for a database in memory, which is lost when a task ends: {_EXPECTED}",
+            kind="bad-catalog-url",
         )
     if not os.path.isabs(_file_of(parsed) or "/"):
         raise InvalidRequestError(
-            f"catalog URL {shown(parsed)}: {parsed.database!r} is relative, and would be another file in each "
-            f"directory that a process runs in: {_EXPECTED}",
+            f"catalog URL {shown(parsed)}: {parsed.database!r} is a relative path, and would be a different file in "
+            f"each working directory: {_EXPECTED}",
             kind="bad-catalog-url",
-            hint="write four slashes and the whole path",
+            hint="write four slashes and the absolute path",
         )
     if backend != "sqlite" and url.count("@") > 1:
-        # The rest of a password would be taken for a host, and shown as one.
+        # The parser would take the rest of a password for the host, and messages would show it.
         raise InvalidRequestError(
             f"catalog URL has a second @: {_EXPECTED}",
             kind="bad-catalog-url",
@@ -148,16 +149,17 @@ def _parse(url: str) -> URL:
 
 
 def _prepare_sqlite(connection: object, _record: object) -> None:
-    # The driver must not begin transactions by itself: its deferred BEGIN lets two writers read
-    # the same epoch before either writes.
+    # The driver must not begin transactions by itself: with its deferred BEGIN, two writers can read
+    # the same epoch before either of them writes.
     connection.isolation_level = None  # type: ignore[attr-defined]
-    # Bytes that are no text are shown as such, and stop no query: the row that has them is named when it is read.
+    # Bytes that are not UTF-8 become escapes and do not stop a query: the check of the row then names the row.
     connection.text_factory = lambda raw: raw.decode("utf-8", "backslashreplace")  # type: ignore[attr-defined]
     cursor = connection.cursor()  # type: ignore[attr-defined]
     cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-    # FULL would leave the removal of the journal, which is the commit, to the file system: after a power cut the
-    # journal may be there again, and undoes what was acknowledged. EXTRA syncs the directory as well. The journal
-    # stays one to roll back: a write-ahead log needs memory that NFS does not share, and more than one file to copy.
+    # The commit is the removal of the journal file. With FULL, the file system decides when the removal is durable:
+    # after a power cut the journal may exist again, and would undo an acknowledged commit. EXTRA also syncs the
+    # directory. The catalog uses a rollback journal, not a write-ahead log: that needs shared memory, which NFS does
+    # not have, and a backup would have to copy more than one file.
     cursor.execute("PRAGMA synchronous=EXTRA")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
@@ -170,8 +172,8 @@ def _begin_sqlite(connection: Connection) -> None:
 
 def _begin_postgresql(connection: Connection) -> None:
     if connection.get_execution_options().get(_READ_ONLY, False):
-        # As SQLite's readers: else each statement sees what was committed before it, and the orphan sweep would
-        # take a checkpoint that completes between two of them for one that has ended without its files.
+        # All statements of a reader see one state, as with SQLite. Otherwise the orphan sweep could see a checkpoint
+        # that completes between two statements as one that ended without files.
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
     connection.exec_driver_sql(
         f"SELECT set_config('lock_timeout', '{BUSY_TIMEOUT_MS}', true), "
@@ -181,13 +183,13 @@ def _begin_postgresql(connection: Connection) -> None:
 
 @contextmanager
 def transaction(engine: Engine, writes: str = "", *, read_only: bool = False) -> Iterator[Connection]:
-    """One transaction: committed when the block ends, rolled back when it raises.
+    """Open a transaction. It is committed when the block ends, and rolled back when the block raises.
 
-    ``writes``: which of :data:`~statelib.crash_points.TRANSACTIONS` it is, unless it is ``read_only``: that sees one
-    state of the catalog, however many statements it has, and lets SQLite's readers pass a writer. Raises RetryableError
-    (``catalog-unavailable``) when the database cannot be reached or stays locked, ``catalog-full``; ConflictError
-    (``catalog-conflict``) when it refuses a row that somebody else made first; and of a SQLite file
-    CorruptStateError (``catalog-damaged``), InvalidRequestError (``catalog-denied``).
+    ``writes``: the name of a writing transaction, one of :data:`~statelib.crash_points.TRANSACTIONS`. All statements of
+    a ``read_only`` transaction see one state of the catalog; on SQLite it can run while a writer is active. Raises
+    RetryableError (``catalog-unavailable``: the database cannot be reached or stays locked; ``catalog-full``);
+    ConflictError (``catalog-conflict``: a constraint refuses a row, because another process was first); and for a
+    SQLite file CorruptStateError (``catalog-damaged``), InvalidRequestError (``catalog-denied``).
     """
     try:
         with engine.connect() as connection:
@@ -201,10 +203,10 @@ def transaction(engine: Engine, writes: str = "", *, read_only: bool = False) ->
     except IntegrityError as error:
         raise ConflictError(f"the catalog refused a row: {error.orig}", kind="catalog-conflict") from error
     except (DataError, NotSupportedError, ProgrammingError):
-        raise  # a mistake of ours
+        raise  # a defect of statelib, not of the database
     except (DatabaseError, InterfaceError) as error:
         where = shown(engine.url)
-        # The lower byte; the others tell more of the same.
+        # The lower byte is the kind of error; the upper bytes are details.
         code = getattr(error.orig, "sqlite_errorcode", -1) & 0xFF
         cls, kind, hint = _SQLITE.get(code, _OTHER)
         raise cls(f"catalog {where}: {error.orig}", kind=kind, hint=hint) from error

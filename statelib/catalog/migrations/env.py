@@ -1,4 +1,4 @@
-"""Alembic's entry point: the migrations run on the connection, and in the transaction, of the caller."""
+"""Alembic's entry point. The migrations use the caller's connection and transaction."""
 
 from alembic import context
 

@@ -1,1 +1,1 @@
-"""The catalog's tables: their columns, rows as values, and what each column may hold."""
+"""The catalog's tables: their columns, conversion of rows to values, and the allowed values of each column."""

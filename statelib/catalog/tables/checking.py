@@ -1,4 +1,4 @@
-"""A look at every row of the catalog: whether it holds what it may, and leads to rows that are there."""
+"""Check every row of the catalog: its values are allowed, and the rows that it refers to exist."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,13 @@ from statelib.coordinator.invariants import history_violations
 from statelib.errors import CorruptStateError
 
 _AT_ONCE = 10_000
-"""Rows that are held in memory."""
+"""How many rows are held in memory at once."""
 
 
 @dataclass(frozen=True)
 class RowFault:
-    """What is wrong with one value of one row. ``pipeline`` and ``checkpoint_id`` are None where the row names none
-    that can be read; ``row`` is what messages call it."""
+    """One wrong value, and the row that holds it. ``pipeline`` and ``checkpoint_id`` are None if the row has no such
+    column, or its value is unreadable. ``row`` is the name of the row in messages."""
 
     table: str
     row: str
@@ -34,24 +34,25 @@ class RowFault:
 
 
 def check_rows(connection: Connection) -> tuple[int, list[RowFault]]:
-    """How many rows there are, and every fault of them, table by table."""
-    total, found = 0, list(_file_faults(connection))
+    """Return the number of rows in all tables, and every fault in them, table by table."""
+    total, row_faults = 0, list(_file_faults(connection))
     for table in METADATA.sorted_tables:
         rows = connection.execution_options(yield_per=_AT_ONCE).execute(select(table))
         for row in rows:
             total += 1
             values = row._asdict()
-            found += [_of(table, values, fault) for fault in _value_faults(table, values)]
-        found += [_of(table, values, fault) for values, fault in _dangling(connection, table)]
-    found += [_of(LEASE, values, fault) for values, fault in _heads(connection)]
-    found += [_of(LEASE, values, fault) for values, fault in _histories(connection, {f.pipeline for f in found})]
-    return total, found
+            row_faults += [_row_fault(table, values, fault) for fault in _value_faults(table, values)]
+        row_faults += [_row_fault(table, values, fault) for values, fault in _dangling(connection, table)]
+    row_faults += [_row_fault(LEASE, values, fault) for values, fault in _lease_faults(connection)]
+    damaged = {fault.pipeline for fault in row_faults}
+    row_faults += [_row_fault(LEASE, values, fault) for values, fault in _history_faults(connection, damaged)]
+    return total, row_faults
 
 
 def _value_faults(table: Table, values: Mapping[str, Any]) -> Iterator[Fault]:
-    of_columns = list(faults(table, values))
-    yield from of_columns
-    if table is QUALITY_RESULT and not of_columns:
+    column_faults = list(faults(table, values))
+    yield from column_faults
+    if table is QUALITY_RESULT and not column_faults:
         try:
             sentences(values)
         except CorruptStateError:
@@ -59,7 +60,7 @@ def _value_faults(table: Table, values: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _dangling(connection: Connection, table: Table) -> Iterator[tuple[Mapping[str, Any], Fault]]:
-    """Rows that lead to a row that is not there."""
+    """Yield each row that refers to a row that does not exist, with the fault."""
     for constraint in table.constraints:
         if not isinstance(constraint, ForeignKeyConstraint):
             continue
@@ -79,33 +80,34 @@ def _all_equal(pairs: list[tuple[Any, Any]]) -> Any:
     return condition
 
 
-def _heads(connection: Connection) -> Iterator[tuple[Mapping[str, Any], Fault]]:
-    """Pipelines whose head is no checkpoint that ever completed, or that would give ids out again."""
+def _lease_faults(connection: Connection) -> Iterator[tuple[Mapping[str, Any], Fault]]:
+    """Yield each lease whose head never completed, or whose next id is used already, with the fault."""
     c = CHECKPOINT.c
     for lease in connection.execute(select(LEASE)).all():
         values = lease._asdict()
         of_pipeline = c.pipeline == values["pipeline"]
         if values["head"] is not None:
-            there = select(c.state).where(of_pipeline, c.checkpoint_id == values["head"], c.state.in_(COMMITTED))
-            if connection.execute(there).first() is None:
+            head_row = select(c.state).where(of_pipeline, c.checkpoint_id == values["head"], c.state.in_(COMMITTED))
+            if connection.execute(head_row).first() is None:
                 yield values, Fault("head", "a checkpoint that completed", repr(values["head"]))
         newest = connection.execute(select(c.checkpoint_id).where(of_pipeline).order_by(c.checkpoint_id.desc())).first()
-        ints = newest is not None and isinstance(newest[0], int) and isinstance(values["next_id"], int)
-        if newest is not None and ints and newest[0] >= values["next_id"]:
+        are_integers = newest is not None and isinstance(newest[0], int) and isinstance(values["next_id"], int)
+        if newest is not None and are_integers and newest[0] >= values["next_id"]:
             yield values, Fault("next_id", f"more than the newest id, {newest[0]}", str(values["next_id"]))
 
 
-def _histories(connection: Connection, faulty: set[str | None]) -> Iterator[tuple[Mapping[str, Any], Fault]]:
-    """Pipelines whose rows are each as they may be, and together are not. ``faulty``: pipelines that are left out."""
+def _history_faults(connection: Connection, damaged: set[str | None]) -> Iterator[tuple[Mapping[str, Any], Fault]]:
+    """Yield each lease of a pipeline whose rows contradict each other, with the fault. Pipelines in ``damaged``, which
+    have wrong values in single rows, are left out."""
     for lease in connection.execute(select(LEASE).order_by(LEASE.c.pipeline)).all():
-        if isinstance(lease.pipeline, str) and lease.pipeline not in faulty:
+        if isinstance(lease.pipeline, str) and lease.pipeline not in damaged:
             rows = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.pipeline == lease.pipeline)).all()
             for violation in history_violations(to_head(lease), [to_record(row) for row in rows]):
                 yield lease._asdict(), Fault("history", "a consistent history", violation)
 
 
 def _file_faults(connection: Connection) -> Iterator[RowFault]:
-    """What SQLite itself finds wrong with its file."""
+    """Yield the problems that SQLite's own integrity check reports."""
     if connection.dialect.name != "sqlite":
         return
     for (sentence,) in connection.execute(text("PRAGMA integrity_check")).all():
@@ -113,7 +115,7 @@ def _file_faults(connection: Connection) -> Iterator[RowFault]:
             yield RowFault("", "the file", None, None, "", "a whole database", str(sentence))
 
 
-def _of(table: Table, values: Mapping[str, Any], fault: Fault) -> RowFault:
+def _row_fault(table: Table, values: Mapping[str, Any], fault: Fault) -> RowFault:
     pipeline, number = values.get("pipeline"), values.get("checkpoint_id")
     return RowFault(
         table.name,

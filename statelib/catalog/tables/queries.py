@@ -1,4 +1,4 @@
-"""The catalog's questions, as SELECT statements, and the one that every part of it asks."""
+"""SELECT statements on the checkpoint table, and reading one checkpoint, which every part of the catalog does."""
 
 from collections.abc import Collection
 
@@ -16,13 +16,15 @@ _C = CHECKPOINT.c
 
 
 def one(pipeline: PipelineName, checkpoint_id: CheckpointId) -> Select[tuple[object, ...]]:
+    """Return the statement that selects one checkpoint."""
     return select(CHECKPOINT).where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
 
 
 def listing(
     pipeline: PipelineName | None, states: Collection[CheckpointState], limit: int | None
 ) -> Select[tuple[object, ...]]:
-    """Newest first within a pipeline; no states = all of them."""
+    """Return the statement that selects checkpoints in ``states`` (empty: in any state), the newest first within each
+    pipeline."""
     statement = select(CHECKPOINT).order_by(_C.pipeline, _C.checkpoint_id.desc()).limit(limit)
     if pipeline is not None:
         statement = statement.where(_C.pipeline == pipeline)
@@ -32,8 +34,8 @@ def listing(
 
 
 def lineage(pipeline: PipelineName, start: CheckpointId) -> Select[tuple[object, ...]]:
-    """``start``, its base, the base's base and so on, as long as a base is older, also where a damaged row says that it
-    is not."""
+    """Return the statement that selects ``start``, its base, the base's base and so on. It ends at a base that is not
+    older than its checkpoint, so that a damaged row cannot make it endless."""
     chain = (
         select(_C.checkpoint_id, _C.base)
         .where(_C.pipeline == pipeline, _C.checkpoint_id == start)
@@ -54,14 +56,15 @@ def lineage(pipeline: PipelineName, start: CheckpointId) -> Select[tuple[object,
 def applied(
     pipeline: PipelineName, head: CheckpointId, interval: DataInterval, key: str | None = None
 ) -> Select[tuple[object, ...]]:
-    """What the head's history has of a data interval, or of an idempotency key."""
-    same = (_C.interval_start_ms == interval.start_ms) & (_C.interval_end_ms == interval.end_ms)
-    wanted = same if key is None else or_(same, _C.idempotency_key == key)
+    """Return the statement that selects the checkpoint in the head's history that has the data interval or the
+    idempotency key."""
+    same_interval = (_C.interval_start_ms == interval.start_ms) & (_C.interval_end_ms == interval.end_ms)
+    wanted = same_interval if key is None else or_(same_interval, _C.idempotency_key == key)
     return lineage(pipeline, head).where(_C.state.in_(COMMITTED), wanted).limit(1)
 
 
 def same_savepoint(pipeline: PipelineName, key: str) -> Select[tuple[object, ...]]:
-    """The savepoint that an earlier request with this key is making, or has made."""
+    """Return the statement that selects the PENDING or COMPLETED savepoint of an earlier request with this key."""
     return (
         select(CHECKPOINT)
         .where(
@@ -76,7 +79,7 @@ def same_savepoint(pipeline: PipelineName, key: str) -> Select[tuple[object, ...
 
 
 def record(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> CheckpointRecord:
-    """One checkpoint; NotFoundError (``no-checkpoint``)."""
+    """Return one checkpoint. Raises NotFoundError (``no-checkpoint``)."""
     row = connection.execute(one(pipeline, checkpoint_id)).first()
     if row is None:
         raise NotFoundError(

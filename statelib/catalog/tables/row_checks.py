@@ -1,7 +1,7 @@
-"""What each column of the catalog may hold, and the error for a row that holds something else.
+"""The values that each column of the catalog may hold, and the error for a row that holds another value.
 
-SQLite stores any value in any column, and hands, tools and damage write past the code. A row is checked where it
-becomes a value, so that nothing is decided by it, and the error names it.
+SQLite stores any value in any column, and people, tools and damage change rows without this code. Each row is checked
+when it becomes a value, so that no decision uses a damaged row. The error names the row.
 """
 
 import re
@@ -24,13 +24,14 @@ from statelib.model.termination import StopMode
 KIND = "catalog-row-damaged"
 HINT = "statelib catalog check names every such row; restore a backup of the catalog, or statelib catalog rebuild"
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 1 to 9999, beyond which no date can be shown."""
+"""The years 1 to 9999 in epoch milliseconds: ``datetime`` has no dates outside them."""
 _LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """What a column holds. ``holds`` is only asked about values of its type."""
+    """The values that a column may hold: those of ``type`` for which ``holds`` returns True. ``words``: the column holds
+    one of a fixed set of words."""
 
     type: type
     expected: str
@@ -89,7 +90,7 @@ _RULES: dict[str, tuple[tuple[str, _Rule], ...]] = {
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with one value of a row."""
+    """One value of a row that its column may not hold."""
 
     column: str
     expected: str
@@ -100,8 +101,8 @@ class Fault:
 
 
 def faults(table: Table, values: Mapping[str, Any], *, any_word: bool = False) -> Iterator[Fault]:
-    """What is wrong with a row, column by column; columns that ``values`` lacks are not looked at. ``any_word``: also
-    allow states and other words that this version does not know."""
+    """Yield one fault per wrong value of a row, in the order of the columns. Columns that ``values`` lacks are not
+    checked. ``any_word``: allow any text in columns of a fixed set of words, because a later version may have more."""
     for name, rule in _RULES[table.name]:
         if name in values and not rule.allows(values[name]):
             value = values[name]
@@ -113,7 +114,7 @@ def faults(table: Table, values: Mapping[str, Any], *, any_word: bool = False) -
 
 
 def checked(table: Table, row: Row[*tuple[Any, ...]], *, any_word: bool = False) -> Mapping[str, Any]:
-    """The values of a row by column. Raises CorruptStateError (``catalog-row-damaged``), which names the row."""
+    """Return the values of a row by column. Raises CorruptStateError (``catalog-row-damaged``), which names the row."""
     values = row._asdict()
     fault = next(faults(table, values, any_word=any_word), None)
     if fault is not None:
@@ -122,12 +123,12 @@ def checked(table: Table, row: Row[*tuple[Any, ...]], *, any_word: bool = False)
 
 
 def damaged(table: Table, values: Mapping[str, Any], fault: Fault) -> CorruptStateError:
-    """The error for a row that holds what it may not."""
+    """Return the error for a row that holds a wrong value."""
     return CorruptStateError(f"catalog: {row_name(table, values)}: {fault}", kind=KIND, hint=HINT)
 
 
 def row_name(table: Table, values: Mapping[str, Any]) -> str:
-    """What a row is called in messages: by its checkpoint, where it belongs to one."""
+    """Return the name of a row in messages. It contains the checkpoint's id if the row belongs to a checkpoint."""
     if "checkpoint_id" in values:
         name = f"{_plain(values.get('pipeline'))}/{_plain(values['checkpoint_id'])}"
         return f"checkpoint {name}" if table is CHECKPOINT else f"{table.name} of checkpoint {name}"

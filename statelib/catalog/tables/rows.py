@@ -1,4 +1,4 @@
-"""Rows of the checkpoint and lease tables as values, and back."""
+"""Conversion between values and rows of the tables ``checkpoint`` and ``lease``."""
 
 from collections.abc import Mapping
 
@@ -23,8 +23,8 @@ Values = Mapping[str, str | int | None]
 
 
 def to_record(row: Row[tuple[object, ...]]) -> CheckpointRecord:
-    """A whole row of ``checkpoint`` (the metadata columns are for rebuilding and stay behind). Raises CorruptStateError
-    (``catalog-row-damaged``)."""
+    """Return the record of a whole row of ``checkpoint``, without the ``metadata_`` columns, which only a rebuild uses.
+    Raises CorruptStateError (``catalog-row-damaged``)."""
     v = checked(CHECKPOINT, row)
     return CheckpointRecord(
         pipeline=PipelineName(v["pipeline"]),
@@ -59,7 +59,7 @@ def to_record(row: Row[tuple[object, ...]]) -> CheckpointRecord:
 
 
 def to_head(row: Row[tuple[object, ...]]) -> PipelineHead:
-    """A whole row of ``lease``. Raises CorruptStateError (``catalog-row-damaged``)."""
+    """Return the pipeline head of a whole row of ``lease``. Raises CorruptStateError (``catalog-row-damaged``)."""
     v = checked(LEASE, row)
     return PipelineHead(
         PipelineName(v["pipeline"]),
@@ -74,7 +74,7 @@ def to_head(row: Row[tuple[object, ...]]) -> PipelineHead:
 def pending_values(
     request: BeginRequest, head: PipelineHead, checkpoint_id: CheckpointId, directory: str, now_ms: int
 ) -> Values:
-    """The row of a checkpoint that has just begun on top of ``head``."""
+    """Return the row of a PENDING checkpoint or savepoint whose base is ``head``."""
     savepoint = request.kind is SnapshotKind.SAVEPOINT
     return {
         "pipeline": request.pipeline,
@@ -102,7 +102,7 @@ def pending_values(
 
 
 def completed_values(facts: CommitFacts, now_ms: int) -> Values:
-    """What a commit adds to a row, its state excepted."""
+    """Return the columns that a commit writes, except the state."""
     measured = facts.measured
     return {
         "attempt": facts.attempt,
@@ -113,7 +113,7 @@ def completed_values(facts: CommitFacts, now_ms: int) -> Values:
         "events_applied": facts.events.applied,
         "events_null_key": facts.events.null_key,
         "report": facts.report,
-        # An attempt before may have noted why it failed.
+        # An earlier attempt may have recorded why it failed.
         "failure": None,
         "reason": "",
         "metadata_crc32c": facts.metadata_crc32c,
@@ -123,7 +123,7 @@ def completed_values(facts: CommitFacts, now_ms: int) -> Values:
         "upload_ms": measured.upload_ms if measured else None,
         "uploaded_bytes": measured.uploaded_bytes if measured else None,
         "keys_changed": measured.keys_changed if measured else None,
-        # What the manifest does not tell, the gate may have counted.
+        # If the manifest has no number of keys, the gate may have counted them: keep its number.
         **({} if facts.keys is None else {"keys": facts.keys}),
     }
 
@@ -133,10 +133,12 @@ def _id(value: int | None) -> CheckpointId | None:
 
 
 def interval_of(start_ms: int | None, end_ms: int | None) -> DataInterval | None:
+    """Return the data interval of a row; None if a column is NULL, as in savepoints."""
     return None if start_ms is None or end_ms is None else DataInterval(start_ms, end_ms)
 
 
 def events_of(read: int | None, applied: int | None, null_key: int | None) -> EventCounts | None:
+    """Return the event counts of a row; None if a column is NULL, as before the commit."""
     return None if read is None or applied is None or null_key is None else EventCounts(read, applied, null_key)
 
 

@@ -1,7 +1,7 @@
-"""The catalog's tables. Portable between SQLite and PostgreSQL: integers and text only.
+"""The catalog's tables. Their columns are integers and text only, which SQLite and PostgreSQL have in common.
 
 Times are epoch milliseconds. References are rows, not counters. The migrations create these
-tables; a test holds the two equal.
+tables; a test compares the result with this module.
 """
 
 from sqlalchemy import (
@@ -22,7 +22,7 @@ METADATA = MetaData()
 LEASE = Table(
     "lease",
     METADATA,
-    # One row a pipeline, never deleted: its epoch and next_id only grow.
+    # One row per pipeline. It is never deleted, and its epoch and next_id only grow.
     Column("pipeline", Text, primary_key=True),
     Column("epoch", BigInteger, nullable=False),
     Column("next_id", BigInteger, nullable=False),
@@ -32,7 +32,7 @@ LEASE = Table(
     Column("owner", Text, nullable=False),
     Column("heartbeat_at_ms", BigInteger, nullable=False),
     Column("cancelled_at_ms", BigInteger),
-    # Failed checkpoints with smaller ids do not count any more: somebody has seen them.
+    # Failed checkpoints with smaller ids no longer count: a resume or restore came after them.
     Column("failures_from", BigInteger, nullable=False, server_default="1"),
 )
 
@@ -68,23 +68,24 @@ CHECKPOINT = Table(
     Column("metadata_size_bytes", BigInteger),
     Column("failure", Text),
     Column("deadline_ms", BigInteger),
-    # dag_id/run_id/task_id/try_number of the Airflow task that began it, or what a shell said.
+    # dag_id/run_id/task_id/try_number of the Airflow task that began it, or the name of the command.
     Column("begun_by", Text, nullable=False, server_default=""),
     Column("sync_ms", BigInteger),
     Column("async_ms", BigInteger),
     Column("upload_ms", BigInteger),
     Column("uploaded_bytes", BigInteger),
     Column("keys_changed", BigInteger),
-    # Of a savepoint that stops its pipeline: SUSPEND or DRAIN.
+    # SUSPEND or DRAIN if a savepoint stops its pipeline, else NULL.
     Column("stop", Text),
-    # Distinct keys; where the gate counted them because the manifest does not tell, also per key group.
+    # keys: the number of distinct keys. key_counts: the numbers per key group, if the gate counted the keys because the
+    # manifest has no number.
     Column("keys", BigInteger),
     Column("key_counts", Text),
     PrimaryKeyConstraint("pipeline", "checkpoint_id"),
     ForeignKeyConstraint(["pipeline"], ["lease.pipeline"]),
 )
 Index("checkpoint_by_key", CHECKPOINT.c.pipeline, CHECKPOINT.c.idempotency_key)
-# The database itself refuses a second pending checkpoint of a pipeline.
+# The database itself refuses a second PENDING checkpoint of a pipeline.
 Index(
     "checkpoint_one_pending",
     CHECKPOINT.c.pipeline,
@@ -92,7 +93,7 @@ Index(
     sqlite_where=text("state = 'PENDING' AND kind = 'CHECKPOINT'"),
     postgresql_where=text("state = 'PENDING' AND kind = 'CHECKPOINT'"),
 )
-# The few that are looked for by their state among all that a pipeline ever had.
+# Few of a pipeline's checkpoints are in quarantine: this index finds them without reading the others.
 Index(
     "checkpoint_quarantined",
     CHECKPOINT.c.pipeline,
@@ -103,7 +104,7 @@ Index(
 FILE = Table(
     "file",
     METADATA,
-    # file_id is the absolute URI; it holds the attempt, hence names one content for ever.
+    # file_id is the absolute URI. It contains the attempt, so that its content never changes.
     Column("file_id", Text, primary_key=True),
     Column("pipeline", Text, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
@@ -141,7 +142,7 @@ Index("attempt_by_checkpoint", ATTEMPT.c.pipeline, ATTEMPT.c.checkpoint_id)
 PIN = Table(
     "pin",
     METADATA,
-    # A running restore holds what it reads; retention and gc keep clear of it.
+    # A running restore pins the checkpoint that it reads. Retention and gc do not touch a pinned checkpoint.
     Column("pipeline", Text, nullable=False),
     Column("checkpoint_id", BigInteger, nullable=False),
     Column("holder", Text, nullable=False),
@@ -153,7 +154,7 @@ PIN = Table(
 GC_LOG = Table(
     "gc_log",
     METADATA,
-    # Which run of gc condemned a file (phase CONDEMNED), and which saw it gone (DELETED).
+    # The run of gc that condemned a file (phase CONDEMNED), and the run that deleted it (phase DELETED).
     Column("run_id", Text, nullable=False),
     Column("pipeline", Text, nullable=False),
     Column("file_id", Text, nullable=False),
@@ -165,7 +166,7 @@ GC_LOG = Table(
 QUALITY_RESULT = Table(
     "quality_result",
     METADATA,
-    # One row an expectation, a run of the gate; the newest run is the verdict. sentences: a JSON array.
+    # One row per expectation and run of the gate. The newest run is the verdict. sentences: a JSON array of texts.
     Column("pipeline", Text, nullable=False),
     Column("checkpoint_id", BigInteger, nullable=False),
     Column("run", Integer, nullable=False),
@@ -185,7 +186,7 @@ QUALITY_RESULT = Table(
 STORAGE_SAMPLE = Table(
     "storage_sample",
     METADATA,
-    # What a pipeline's files came to at a moment: written by whoever changes them, for the curve over time.
+    # The size of a pipeline's files at one time. Each operation that changes the files adds a row, for the chart.
     Column("pipeline", Text, nullable=False),
     Column("at_ms", BigInteger, nullable=False),
     Column("files", BigInteger, nullable=False),

@@ -1,4 +1,4 @@
-"""What the catalog knows of the files on storage: for the orphan sweep, and to say why a file is there."""
+"""The catalog's records of files on storage: for the orphan sweep, and for the question which checkpoints need a file."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """The catalog's row of a file. ``state``: LIVE, CONDEMNED, DELETED."""
+    """The catalog's row of a file, and the checkpoints that refer to it. ``state``: LIVE, CONDEMNED or DELETED."""
 
     uri: str
     pipeline: PipelineName
@@ -36,32 +36,34 @@ class FileFacts:
 
 
 def known(connection: Connection, pipeline: PipelineName) -> Known:
-    """What :func:`statelib.coordinator.orphans.classify` needs; all of it from one transaction."""
-    # Files and directories of every pipeline: one pipeline's checkpoint may refer to another's file. What a damaged row
-    # leaves open counts as needed: a file that is not DELETED or is referred to, an attempt that has not ended.
+    """Return the files, attempts and checkpoints that :func:`statelib.coordinator.orphans.classify` compares storage
+    with. ``connection`` must be one transaction that sees one state of the catalog."""
+    # Files and attempts of all pipelines: a checkpoint of one pipeline may refer to a file of another. In doubt, as with
+    # a damaged row, a file counts as needed: it is not DELETED, or it has a reference, or its attempt has not ended.
     stored = select(FILE.c.file_id).where(FILE.c.state != "DELETED")
     files = connection.execute(union(stored, select(REF.c.file_id))).scalars().all()
-    for own in connection.execute(select(ATTEMPT).where(ATTEMPT.c.pipeline == pipeline)).all():
-        checked(ATTEMPT, own)
+    for attempt_row in connection.execute(select(ATTEMPT).where(ATTEMPT.c.pipeline == pipeline)).all():
+        checked(ATTEMPT, attempt_row)
     attempts = [(str(a), state) for a, state in connection.execute(select(ATTEMPT.c.attempt, ATTEMPT.c.state)).all()]
     rows = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.pipeline == pipeline)).all()
-    places = [checked(CHECKPOINT, row) for row in rows]
+    checkpoints = [checked(CHECKPOINT, row) for row in rows]
     return Known(
         files=frozenset(files),
         open_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state not in _ENDED),
         ended_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state in _ENDED),
         checkpoints={
-            v["directory"].rstrip("/"): (CheckpointId(v["checkpoint_id"]), CheckpointState(v["state"])) for v in places
+            v["directory"].rstrip("/"): (CheckpointId(v["checkpoint_id"]), CheckpointState(v["state"]))
+            for v in checkpoints
         },
     )
 
 
 def file_facts(connection: Connection, uri: str) -> FileFacts | None:
-    """The row of one file, and who refers to it; None where the catalog never recorded it."""
+    """Return the row of one file with the checkpoints that refer to it, or None if the catalog never recorded it."""
     row = connection.execute(select(FILE).where(FILE.c.file_id == uri)).first()
     if row is None:
         return None
-    held = (
+    referring = (
         select(CHECKPOINT.c.pipeline, CHECKPOINT.c.checkpoint_id, CHECKPOINT.c.state)
         .join(
             CHECKPOINT,
@@ -70,10 +72,10 @@ def file_facts(connection: Connection, uri: str) -> FileFacts | None:
         .where(REF.c.file_id == uri)
         .order_by(REF.c.pipeline, REF.c.checkpoint_id)
     )
-    holders = [checked(CHECKPOINT, holder) for holder in connection.execute(held).all()]
+    checkpoints = [checked(CHECKPOINT, checkpoint_row) for checkpoint_row in connection.execute(referring).all()]
     references = tuple(
         Reference(PipelineName(v["pipeline"]), CheckpointId(v["checkpoint_id"]), CheckpointState(v["state"]))
-        for v in holders
+        for v in checkpoints
     )
     v = checked(FILE, row)
     return FileFacts(

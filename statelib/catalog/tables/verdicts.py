@@ -1,4 +1,4 @@
-"""What the gate said of checkpoints: the newest run of it is the verdict."""
+"""Reading the results of the quality gate. The newest run of the gate on a checkpoint is the verdict."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,16 +18,16 @@ Summaries = dict[tuple[PipelineName, CheckpointId], GateSummary]
 
 
 def summaries(connection: Connection, pipeline: PipelineName | None = None) -> Summaries:
-    """Of every checkpoint that the gate has judged, of one pipeline or of all."""
+    """Return the number of checks of each checkpoint that the gate has judged, of one pipeline or of all pipelines."""
     return _summaries(connection, true() if pipeline is None else _Q.pipeline == pipeline)
 
 
 def summaries_of(connection: Connection, checkpoints: Sequence[tuple[PipelineName, CheckpointId]]) -> Summaries:
-    """Of those of the checkpoints that the gate has judged."""
-    found: Summaries = {}
+    """Return the number of checks per checkpoint. Checkpoints that the gate has not judged are omitted."""
+    by_checkpoint: Summaries = {}
     for start in range(0, len(checkpoints), _CHUNK):
-        found |= _summaries(connection, tuple_(*_KEY).in_(checkpoints[start : start + _CHUNK]))
-    return found
+        by_checkpoint |= _summaries(connection, tuple_(*_KEY).in_(checkpoints[start : start + _CHUNK]))
+    return by_checkpoint
 
 
 def _summaries(connection: Connection, chosen: ColumnElement[bool]) -> Summaries:
@@ -56,7 +56,8 @@ def _counted(chosen: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
 def results(
     connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, limit: int | None = None
 ) -> tuple[QualityResult, ...]:
-    """The checks of the newest run in the order of the gate, at most ``limit``; nothing if there was none."""
+    """Return the results of the newest run in the order of its checks, at most ``limit``. The result is empty if the
+    gate has not judged the checkpoint."""
     one = (_Q.pipeline == pipeline) & (_Q.checkpoint_id == checkpoint_id)
     newest = select(func.max(_Q.run)).where(one).scalar_subquery()
     rows = connection.execute(select(QUALITY_RESULT).where(one, _Q.run == newest).order_by(_Q.position).limit(limit))
@@ -75,18 +76,18 @@ def results(
 
 
 def sentences(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a check said. Raises CorruptStateError (``catalog-row-damaged``)."""
+    """Return the sentences in a row of ``quality_result``. Raises CorruptStateError (``catalog-row-damaged``)."""
     try:
-        found = json.loads(values["sentences"])
+        texts = json.loads(values["sentences"])
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, list) or not all(isinstance(sentence, str) for sentence in found):
+        texts = None
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         fault = Fault("sentences", "a JSON array of texts", repr(values["sentences"])[:80])
         raise damaged(QUALITY_RESULT, values, fault)
-    return tuple(found)
+    return tuple(texts)
 
 
 def newest_run(connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId) -> int:
-    """The number of the gate's newest run, from 1; 0 if there was none."""
+    """Return the number of the gate's newest run on a checkpoint, from 1; 0 if there was none."""
     one = (_Q.pipeline == pipeline) & (_Q.checkpoint_id == checkpoint_id)
     return int(connection.execute(select(func.coalesce(func.max(_Q.run), 0)).where(one)).scalar_one())
