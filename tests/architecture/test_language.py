@@ -10,6 +10,7 @@ import pytest
 from repository import modules
 
 PLAIN: tuple[str, ...] = (
+    "statelib/catalog",
     "statelib/formats/",
     "statelib/model",
     "statelib/wire/",
@@ -61,8 +62,16 @@ def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def wrong_words(tree: ast.Module) -> list[tuple[int, str]]:
-    """Return (line, what is wrong) of each docstring and name."""
+    """Return (line, what is wrong) of each docstring and name. Fields of a class, such as ``expected`` and ``found``,
+    are not local names."""
     wrong = []
+    fields = {
+        statement.target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
     for line, text in docstrings(tree):
         if text.startswith(BEGINNINGS):
             wrong.append((line, f"docstring begins with {text.split()[0]!r}"))
@@ -71,7 +80,8 @@ def wrong_words(tree: ast.Module) -> list[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in FUNCTION_NAMES:
             wrong.append((node.lineno, f"function {node.name}"))
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in LOCAL_NAMES:
+        is_stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node not in fields
+        if isinstance(node, ast.Name) and is_stored and node.id in LOCAL_NAMES:
             wrong.append((node.lineno, f"local name {node.id!r}"))
         if isinstance(node, ast.arg) and node.arg in LOCAL_NAMES:
             wrong.append((node.lineno, f"argument {node.arg!r}"))
@@ -84,7 +94,7 @@ def test_a_room_speaks_plainly(room: str) -> None:
     wrong = [
         f"{path}:{line} {words}"
         for path, _, tree in rooms
-        if path.startswith(room)
+        if path.startswith(room) and "/migrations/versions/" not in path  # a migration is never edited
         for line, words in wrong_words(tree)
     ]
     assert wrong == []
@@ -118,4 +128,5 @@ def test_what_is_held_back(source: str) -> None:
 
 def test_plain_words_pass() -> None:
     source = 'def f(directory):\n    """Return the size of a subtask in bytes, a key group at a time."""\n    size = 1'
+    source += "\nclass C:\n    expected: str\n    found: str"
     assert wrong_words(ast.parse(source)) == []

@@ -145,7 +145,7 @@ def test_begin_is_refused_where_the_pipeline_stands_elsewhere_by_now(catalog: Ca
     complete(catalog, 1)
     seen = catalog.head(PIPE)
     catalog.restore(PIPE, first.checkpoint_id, None, "somebody else")
-    with pytest.raises(ConflictError, match="was to stand on 2 in generation 0") as refusal:
+    with pytest.raises(ConflictError, match="expected head 2 in generation 0") as refusal:
         catalog.begin(replace(request(2), decided_at=seen), locate)
     assert refusal.value.kind == "head-moved"
     assert catalog.list(PIPE, {CheckpointState.PENDING}) == []

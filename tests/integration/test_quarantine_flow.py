@@ -61,7 +61,7 @@ def test_nothing_is_built_on_it_and_the_next_run_begins_anew(here: Deployment) -
     assert "ratings/4 is in quarantine" in refused(here, "restore", NAME, "4", "--yes")
     assert checkpoint_of(here, NAME, 4, visits(regulars())) == 5
     assert catalog.get(NAME, CheckpointId(5)).base == 3
-    with pytest.raises(ConflictError, match="stands on ratings/5") as late:
+    with pytest.raises(ConflictError, match="head is now ratings/5") as late:
         release(here, NAME, FOURTH, "test", "too late")
     assert late.value.kind == "overtaken"
 
@@ -83,7 +83,7 @@ def test_nobody_else_gets_it_either(here: Deployment, tmp_path: Path) -> None:
     begin(here, here.pipeline("stars"), day(4), "test")  # goes on from what the earlier name stood on
     head = here.catalog().head(PipelineName("stars")).head
     assert here.catalog().get(PipelineName("stars"), head or FOURTH).directory == third
-    with pytest.raises(InvalidRequestError, match="only a COMPLETED one can be held"):
+    with pytest.raises(InvalidRequestError, match="only a COMPLETED one can be pinned"):
         here.catalog().cleanup.pin(NAME, FOURTH, "test", 1000)
 
 

@@ -1,1 +1,1 @@
-"""Everything that changes the catalog, and the fence before it."""
+"""Everything that changes the catalog, and the epochs that keep superseded processes from changing it."""

@@ -1,4 +1,4 @@
-"""Whether a checkpoint may begin. How often a pipeline failed is a query over its checkpoints, not a counter."""
+"""The rules for whether a checkpoint or savepoint may begin. The number of failures is a query, not a counter."""
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select
 
@@ -30,15 +30,17 @@ def check_request(request: BeginRequest) -> None:
 
 
 def failures(connection: Connection, pipeline: PipelineName) -> int:
-    """Checkpoints that failed since the newest one completed, or since somebody resumed or restored the pipeline."""
+    """Return how many checkpoints failed in a row: since the newest completed one, or since the pipeline was resumed or
+    restored."""
     return connection.execute(_FAILED, {"pipeline": pipeline}).scalar_one()
 
 
 def failed_in_a_row(pipeline: ColumnElement[str]) -> Select[int]:
-    """The same as a SELECT, also of the pipeline of each row of ``lease`` in a query around it."""
+    """Return the SELECT that counts the failures in a row of ``pipeline``: a parameter, or the column of ``lease`` in a
+    query that encloses it."""
     failed, done, lease = CHECKPOINT.alias("failed"), CHECKPOINT.alias("done"), LEASE.alias("seen")
-    seen = select(lease.c.failures_from).where(lease.c.pipeline == pipeline)
-    # ORDER BY and LIMIT, not MAX: a database then stops at the first one from the end.
+    failures_from = select(lease.c.failures_from).where(lease.c.pipeline == pipeline)
+    # With ORDER BY and LIMIT the database stops at the newest row; with MAX it may read all of them.
     completed = (
         select(done.c.checkpoint_id)
         .where(done.c.pipeline == pipeline, done.c.kind == SnapshotKind.CHECKPOINT)
@@ -52,11 +54,12 @@ def failed_in_a_row(pipeline: ColumnElement[str]) -> Select[int]:
         .where(
             failed.c.pipeline == pipeline,
             failed.c.kind == SnapshotKind.CHECKPOINT,
-            # Aborted, or set aside by the gate and perhaps disposed of since; a pending one may yet complete.
+            # Aborted ones, and those that the gate put into quarantine, also if they were disposed of since. A pending
+            # one may still complete.
             failed.c.state != CheckpointState.PENDING,
             failed.c.failure.in_(COUNTED),
-            # + 0: SQLite begins at one bound of an index only, and is to take the nearer one.
-            failed.c.checkpoint_id + 0 >= seen.correlate(LEASE).scalar_subquery(),
+            # "+ 0" keeps SQLite from using this bound in the index: it can use one bound, and the next one is nearer.
+            failed.c.checkpoint_id + 0 >= failures_from.correlate(LEASE).scalar_subquery(),
             failed.c.checkpoint_id > func.coalesce(completed.correlate(LEASE).scalar_subquery(), 0),
         )
     )
@@ -66,19 +69,19 @@ _FAILED = failed_in_a_row(bindparam("pipeline"))
 
 
 def admit(connection: Connection, head: PipelineHead, request: BeginRequest) -> None:
-    """Let a checkpoint or savepoint begin.
+    """Raise an error if the requested checkpoint or savepoint may not begin.
 
-    Raises ConflictError (``head-moved``: it was asked for where the pipeline does not stand any more), and
-    InvalidRequestError: ``state-discarded`` (the state that it would stand on is gone), and for a
-    checkpoint ``pipeline-cancelled``, as for a savepoint that stops, and ``too-many-failures``."""
+    Raises ConflictError (``head-moved``: the head or generation is not the one that the request was decided for).
+    Raises InvalidRequestError: ``state-discarded`` (the head's state is deleted), ``pipeline-cancelled`` (for a
+    checkpoint, and for a savepoint that stops the pipeline), ``too-many-failures`` (for a checkpoint)."""
     name = head.pipeline
     seen = request.decided_at
     if seen is not None and (seen.head, seen.generation) != (head.head, head.generation):
         raise ConflictError(
-            f"{request.kind.lower()} of {name} was to stand on {seen.head} in generation {seen.generation}: "
-            f"meanwhile the pipeline stands on {head.head} in generation {head.generation}",
+            f"{request.kind.lower()} of {name}: expected head {seen.head} in generation {seen.generation}, "
+            f"found head {head.head} in generation {head.generation}",
             kind=HEAD_MOVED,
-            hint="run it again",
+            hint="another run changed the pipeline meanwhile; run it again",
         )
     if is_discarded(connection, head):
         raise discarded(head)
@@ -97,18 +100,19 @@ def admit(connection: Connection, head: PipelineHead, request: BeginRequest) -> 
             f"the last {number_of(failed, 'checkpoint')} of pipeline {name} failed,"
             f" {request.tolerable_failures} are tolerated",
             kind="too-many-failures",
-            hint=f"statelib checkpoints list -p {name} --all says why; then statelib pipelines resume {name}",
+            hint=f"statelib checkpoints list -p {name} --all shows why; then statelib pipelines resume {name}",
         )
 
 
 def is_discarded(connection: Connection, head: PipelineHead) -> bool:
-    """Whether retention has let go of the state itself, because the pipeline had ended."""
+    """Return whether retention has deleted the head itself, which it does after the pipeline has ended."""
     if head.head is None:
         return False
     return queries.record(connection, head.pipeline, head.head).state is not CheckpointState.COMPLETED
 
 
 def discarded(head: PipelineHead) -> InvalidRequestError:
+    """Return the error for a pipeline whose head :func:`is_discarded`."""
     return InvalidRequestError(
         f"the state of pipeline {head.pipeline} was discarded when the pipeline ended: checkpoint {head.head} is gone",
         kind="state-discarded",

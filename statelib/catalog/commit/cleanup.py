@@ -1,7 +1,7 @@
-"""The catalog's part of cleaning up: let go, condemn, confirm; and pins that keep all three away.
+"""The catalog's part of deleting checkpoints: subsume, condemn, confirm; and pins, which prevent all three.
 
-Every change locks the pipeline's lease row first, as ``begin`` and ``commit`` do, so that what is
-decided about a checkpoint still holds when it is written. Nothing here touches storage.
+Every change locks the pipeline's lease row first, as ``begin`` and ``commit`` do, so that a
+decision about a checkpoint is still right when it is written. Nothing here touches storage.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,13 +30,14 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner, Pipe
 
 _GONE = (CheckpointState.DELETING, CheckpointState.DELETED)
 CHUNK = 500
-"""Most names in one statement: databases limit how many values it may carry."""
+"""The largest number of names in one statement: databases limit the number of bound values."""
 
 
 @dataclass(frozen=True)
 class Situation:
-    """All that retention decides on, of one moment. ``next_id``: ids from here on were never given out.
-    ``failures``: checkpoints that failed in a row."""
+    """Everything that retention needs for its decision about one pipeline, read in one transaction. ``next_id``: the
+    first id that was never issued. ``in_use``: pinned checkpoints and bases of pending ones. ``failures``: number of
+    checkpoints that failed in a row."""
 
     head: PipelineHead
     next_id: int
@@ -47,7 +48,8 @@ class Situation:
 
 @dataclass(frozen=True)
 class Doomed:
-    """What is DELETING or CONDEMNED, and what is referred to nevertheless (nothing, by construction)."""
+    """DELETING checkpoints and CONDEMNED files, which gc removes next. ``referenced``: URIs of the pipeline's files
+    that a checkpoint refers to; no CONDEMNED file is among them."""
 
     checkpoints: tuple[CheckpointRecord, ...]
     files: tuple[CondemnedFile, ...]
@@ -56,13 +58,14 @@ class Doomed:
 
 @dataclass(frozen=True)
 class Cleanup:
-    """Reached by ``Catalog.cleanup``; raises as the catalog does."""
+    """The operations behind ``Catalog.cleanup``. They raise the errors of every catalog method."""
 
     transaction: Transaction
     clock: Callable[[], int]
 
     def situation(self, pipeline: PipelineName) -> Situation:
-        """Raises NotFoundError (``no-pipeline``) for one that never began a checkpoint."""
+        """Return the facts for a decision of retention. Raises NotFoundError (``no-pipeline``) if the pipeline never
+        began a checkpoint."""
         with self.transaction(read_only=True) as connection:
             row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline)).first()
             if row is None:
@@ -75,17 +78,17 @@ class Cleanup:
     def subsume(
         self, pipeline: PipelineName, chosen: Collection[CheckpointId], epoch: Epoch, *, terminated: bool = False
     ) -> None:
-        """Let go of COMPLETED and QUARANTINED checkpoints of the system: they become DELETING, all or none.
-        Of a ``terminated`` pipeline the head may be one of them: nothing begins on it any more.
+        """Mark COMPLETED and QUARANTINED checkpoints of the system as DELETING, all or none of them.
+        If the pipeline is ``terminated``, the head may be among them: no checkpoint begins on it any more.
 
-        Raises ConflictError: ``fenced`` (somebody took the pipeline over since ``epoch``),
-        ``in-use`` (one has become the head, a base or pinned, or is not ours to let go of).
+        Raises ConflictError: ``fenced`` (another process took a newer epoch than ``epoch``),
+        ``in-use`` (one is now the head, a base or pinned, or is deleted already, or belongs to a user).
         """
         with self.transaction("subsume") as connection:
             head = leases.lock(connection, pipeline, self.clock())
             if head.epoch != epoch:
                 raise ConflictError(
-                    f"retention of {pipeline} in epoch {epoch}: the newest epoch is {head.epoch}",
+                    f"retention of {pipeline}: expected epoch {epoch}, found {head.epoch}",
                     kind="fenced",
                     hint="run it again",
                 )
@@ -93,9 +96,8 @@ class Cleanup:
             changed = _subsume(connection, pipeline, chosen, CHECKPOINT.c.owner == Owner.SYSTEM)
             if changed != len(set(chosen)):
                 raise ConflictError(
-                    f"retention of {pipeline}: {changed} of {number_of(len(set(chosen)), 'checkpoint')} are"
-                    " still there "
-                    "and the system's",
+                    f"retention of {pipeline}: expected {number_of(len(set(chosen)), 'checkpoint')} that the system "
+                    f"owns and that are not deleted, found {changed}",
                     kind="in-use",
                     hint="run it again",
                 )
@@ -103,9 +105,9 @@ class Cleanup:
     def dispose(
         self, pipeline: PipelineName, checkpoint_id: CheckpointId, *, dry_run: bool = False
     ) -> CheckpointRecord:
-        """Hand a COMPLETED savepoint, or what is in quarantine, over to gc, whoever owned it.
+        """Mark a COMPLETED savepoint or a QUARANTINED checkpoint as DELETING, whoever owns it. Return its record.
 
-        Doing so twice is harmless.
+        A second call changes nothing. ``dry_run``: check only.
 
         Raises NotFoundError; InvalidRequestError (``not-a-savepoint``, ``not-completed``);
         ConflictError (``in-use``) for the head, a base of a pending checkpoint, or a pinned one.
@@ -126,8 +128,10 @@ class Cleanup:
     def condemn(
         self, pipeline: PipelineName, run_id: str, ours: Callable[[CondemnedFile], bool] = lambda _file: True
     ) -> int:
-        """First phase of gc: DELETING checkpoints lose their references, and the system's files that
-        nobody refers to any more are CONDEMNED, for good, those that are not ``ours`` excepted. Returns how many."""
+        """Run the first phase of gc, and return the number of files that it condemned.
+
+        The references of DELETING checkpoints are deleted. Files of the system without a reference become CONDEMNED,
+        which is final, except those for which ``ours`` returns False."""
         now_ms = self.clock()
         with self.transaction("condemn") as connection:
             leases.lock(connection, pipeline, now_ms)
@@ -146,7 +150,7 @@ class Cleanup:
             return _log(connection, (pipeline, run_id, "CONDEMNED", now_ms), condemned)
 
     def preview(self, pipeline: PipelineName, also: Collection[CheckpointId] = ()) -> Doomed:
-        """What gc would remove now, were the checkpoints ``also`` DELETING as well; changes nothing."""
+        """Return what gc would remove now if the checkpoints ``also`` were DELETING too. Changes nothing."""
         others = REF.alias()
         going = others.c.checkpoint_id.in_(_deleting(pipeline)) | others.c.checkpoint_id.in_(also)
         unneeded = and_(
@@ -161,11 +165,13 @@ class Cleanup:
             return Doomed(tuple(replace(r, state=CheckpointState.DELETING) for r in chosen), files, frozenset())
 
     def doomed(self, pipeline: PipelineName) -> Doomed:
-        """What the second phase has to remove: also what a run that crashed left over. A checkpoint that was let go
-        of since the first phase still has its references, and waits for the next run: called DELETED now, nobody
-        would ever condemn its files."""
+        """Return what the second phase of gc has to remove, including the leftovers of a run that crashed.
+
+        A checkpoint that became DELETING after the first phase still has its references, and is left for the next run:
+        if it became DELETED now, its files would never be condemned."""
         with self.transaction(read_only=True) as connection:
-            # Read to the end: SQLite holds its lock while a query is open; after an error, until it is collected.
+            # .all() reads to the end: SQLite keeps its lock while a query is open, and after an error until the query
+            # object is garbage-collected.
             going = connection.execute(queries.listing(pipeline, (CheckpointState.DELETING,), None))
             records = [to_record(r) for r in going.all()]
             holding = set(connection.execute(select(REF.c.checkpoint_id).where(REF.c.pipeline == pipeline)).scalars())
@@ -174,39 +180,41 @@ class Cleanup:
             return Doomed(tuple(chosen), files, _referenced(connection, pipeline))
 
     def referenced(self, pipeline: PipelineName) -> frozenset[str]:
-        """The pipeline's files that any checkpoint refers to, pending ones included."""
+        """Return the URIs of the pipeline's files that any checkpoint refers to, pending ones included."""
         with self.transaction(read_only=True) as connection:
             return _referenced(connection, pipeline)
 
     def is_shared(self, record: CheckpointRecord) -> bool:
-        """Whether another checkpoint, which is not going, has its snapshot in the same directory: restoring another
-        pipeline's snapshot by its path makes a second row of it."""
+        """Return whether a checkpoint that is not being deleted has its snapshot in the directory of ``record``, which
+        is DELETING. There are two rows for one directory if another pipeline has restored the snapshot by its path."""
         with self.transaction(read_only=True) as connection:
             return connection.execute(living(record.directory)).first() is not None
 
     def living_in(self, directory: str) -> list[tuple[PipelineName, CheckpointId]]:
-        """The checkpoints and savepoints in a directory, of whichever pipeline, that are not ending."""
+        """Return pipeline and id of the PENDING, COMPLETED and QUARANTINED checkpoints and savepoints in a directory,
+        of any pipeline."""
         with self.transaction(read_only=True) as connection:
-            found = connection.execute(living(directory)).all()
-            return [(PipelineName(pipeline), CheckpointId(number)) for pipeline, number in found]
+            rows = connection.execute(living(directory)).all()
+            return [(PipelineName(pipeline), CheckpointId(number)) for pipeline, number in rows]
 
     def of_attempt(self, attempt: AttemptId) -> list[CheckpointRecord]:
-        """The checkpoints and savepoints, of whichever pipeline, that are the snapshot of an attempt: importing one
-        makes a second row of it."""
+        """Return the checkpoints and savepoints whose snapshot an attempt wrote, of any pipeline. There are several if
+        the snapshot was imported."""
         with self.transaction(read_only=True) as connection:
-            found = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.attempt == attempt))
-            return [to_record(row) for row in found.all()]
+            rows = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.attempt == attempt))
+            return [to_record(row) for row in rows.all()]
 
     def twins(self) -> list[CheckpointRecord]:
-        """The living checkpoints and savepoints, of whichever pipeline, whose attempt another one of them has too."""
+        """Return the checkpoints and savepoints whose attempt another one has too, of any pipeline. ABORTED and DELETED
+        ones are omitted."""
         living = CHECKPOINT.c.state.not_in((CheckpointState.ABORTED, CheckpointState.DELETED))
         several = select(CHECKPOINT.c.attempt).where(living).group_by(CHECKPOINT.c.attempt).having(func.count() > 1)
         with self.transaction(read_only=True) as connection:
-            found = connection.execute(select(CHECKPOINT).where(living, CHECKPOINT.c.attempt.in_(several)))
-            return [to_record(row) for row in found.all()]
+            rows = connection.execute(select(CHECKPOINT).where(living, CHECKPOINT.c.attempt.in_(several)))
+            return [to_record(row) for row in rows.all()]
 
     def confirm_files(self, pipeline: PipelineName, run_id: str, uris: Sequence[str]) -> None:
-        """CONDEMNED files that are gone from storage are DELETED."""
+        """Mark CONDEMNED files as DELETED. They must be deleted from storage already."""
         now_ms = self.clock()
         with self.transaction("confirm files") as connection:
             for start in range(0, len(uris), CHUNK):
@@ -219,7 +227,8 @@ class Cleanup:
                 _log(connection, (pipeline, run_id, "DELETED", now_ms), list(gone))
 
     def confirm_checkpoints(self, pipeline: PipelineName, numbers: Sequence[CheckpointId]) -> None:
-        """DELETING checkpoints whose ``_metadata`` is gone, and with it all that only they had, are DELETED."""
+        """Mark DELETING checkpoints as DELETED. Their ``_metadata``, and the files that only they referred to, must be
+        deleted from storage already."""
         event = CheckpointEvent.DISCARDED
         with self.transaction("confirm checkpoints") as connection:
             leases.lock(connection, pipeline, self.clock())
@@ -235,17 +244,18 @@ class Cleanup:
                 )
 
     def known(self, pipeline: PipelineName) -> Known:
-        """What the orphan sweep judges by; ask only after the listing was made."""
+        """Return the catalog's facts for the orphan sweep. Call this only after storage was listed, so that a file
+        which is registered meanwhile is not taken for an orphan."""
         with self.transaction(read_only=True) as connection:
             return storage_facts.known(connection, pipeline)
 
     def file(self, uri: str) -> FileFacts | None:
-        """What is recorded of a file, and who refers to it."""
+        """Return the catalog's row of a file and the checkpoints that refer to it, None if it was never recorded."""
         with self.transaction(read_only=True) as connection:
             return storage_facts.file_facts(connection, uri)
 
     def pin(self, pipeline: PipelineName, checkpoint_id: CheckpointId, holder: str, duration_ms: int) -> None:
-        """Keep a COMPLETED checkpoint while ``holder`` reads it, at most for ``duration_ms``.
+        """Protect a COMPLETED checkpoint from deletion while ``holder`` reads it, at most for ``duration_ms``.
 
         Raises NotFoundError; InvalidRequestError (``not-completed``)."""
         now_ms = self.clock()
@@ -254,13 +264,13 @@ class Cleanup:
             record = queries.record(connection, pipeline, checkpoint_id)
             if record.state is not CheckpointState.COMPLETED:
                 raise InvalidRequestError(
-                    f"checkpoint {pipeline}/{checkpoint_id} is {record.state}: only a COMPLETED one can be held",
+                    f"checkpoint {pipeline}/{checkpoint_id} is {record.state}: only a COMPLETED one can be pinned",
                     kind="not-completed",
                 )
             pins.pin(connection, pipeline, checkpoint_id, holder, now_ms + duration_ms)
 
     def unpin(self, pipeline: PipelineName, holder: str) -> None:
-        """Let go of all that ``holder`` holds; nothing is fine too."""
+        """Remove all pins of ``holder``. It may have none."""
         with self.transaction("unpin") as connection:
             pins.unpin(connection, pipeline, holder)
 
@@ -272,7 +282,8 @@ class Cleanup:
                 f"{head.pipeline}/{held[0]} is in use: it is the head, the base of a pending checkpoint, "
                 "or a restore is reading it",
                 kind="in-use",
-                hint="wait until the run or restore is over; the head goes when a newer checkpoint is registered",
+                hint="wait until the run or restore is over; the head can be deleted once a newer checkpoint is "
+                "registered",
             )
 
 
@@ -309,13 +320,13 @@ def _files(connection: Connection, pipeline: PipelineName, chosen: ColumnElement
     columns = (FILE.c.file_id, FILE.c.size_bytes, FILE.c.created_by)
     maker = CHECKPOINT.c.directory, CHECKPOINT.c.kind, CHECKPOINT.c.attempt
     same = (CHECKPOINT.c.pipeline == FILE.c.pipeline) & (CHECKPOINT.c.checkpoint_id == FILE.c.created_by)
-    found = select(*columns, *maker).join(CHECKPOINT, same).where(FILE.c.pipeline == pipeline, chosen)
-    rows = connection.execute(found).all()
+    statement = select(*columns, *maker).join(CHECKPOINT, same).where(FILE.c.pipeline == pipeline, chosen)
+    rows = connection.execute(statement).all()
     return tuple(_condemned({**checked(FILE, row), **checked(CHECKPOINT, row)}) for row in rows)
 
 
 def _condemned(values: Mapping[str, Any]) -> CondemnedFile:
-    """A file, with where and by which attempt its checkpoint was written."""
+    """Return a file with the directory, kind and attempt of the checkpoint that created it."""
     attempt = None if values["attempt"] is None else AttemptId(values["attempt"])
     return CondemnedFile(
         values["file_id"],
@@ -333,21 +344,21 @@ def _check_disposable(record: CheckpointRecord) -> None:
         return
     if record.kind is not SnapshotKind.SAVEPOINT:
         raise InvalidRequestError(
-            f"{name} is a checkpoint: only savepoints, and what is in quarantine, are disposed of by hand",
+            f"{name} is a checkpoint: only savepoints and checkpoints in quarantine can be disposed of by hand",
             kind="not-a-savepoint",
-            hint="checkpoints go by checkpoint.retain of the pipeline file",
+            hint="retention deletes checkpoints, by checkpoint.retain of the pipeline file",
         )
     if record.state is not CheckpointState.COMPLETED:
         raise InvalidRequestError(
             f"savepoint {name} is {record.state}: expected COMPLETED",
             kind="not-completed",
-            hint="what an aborted one left behind is found by statelib orphans",
+            hint="statelib orphans finds the files that an aborted savepoint left behind",
         )
 
 
-def _log(connection: Connection, what: tuple[PipelineName, str, str, int], uris: Sequence[str]) -> int:
-    """``what``: pipeline, run, phase, time. Returns how many files."""
+def _log(connection: Connection, step: tuple[PipelineName, str, str, int], uris: Sequence[str]) -> int:
+    """Write one row of ``gc_log`` per file, and return the number of files. ``step``: pipeline, run, phase, time."""
     if uris:
-        values = dict(zip(("pipeline", "run_id", "phase", "at_ms"), what, strict=True))
+        values = dict(zip(("pipeline", "run_id", "phase", "at_ms"), step, strict=True))
         connection.execute(insert(GC_LOG), [{**values, "file_id": uri} for uri in uris])
     return len(uris)

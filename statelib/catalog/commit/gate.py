@@ -1,4 +1,4 @@
-"""The catalog's part of the quality gate: its results, and checkpoints that it sets aside."""
+"""The catalog's part of the quality gate: its results, and checkpoints in quarantine."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ _FAILURE = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
 
 @dataclass(frozen=True)
 class Gate:
-    """Reached by ``Catalog.gate``; raises as the catalog does."""
+    """The operations behind ``Catalog.gate``. They raise the errors of every catalog method."""
 
     transaction: Transaction
     clock: Callable[[], int]
@@ -41,45 +41,47 @@ class Gate:
         results: Sequence[QualityResult],
         keys: KeyCounts | None = None,
     ) -> int:
-        """Keep the results of one more run of the gate; returns its number, from 1. ``keys``: those that it counted
-        where the manifest does not tell."""
+        """Write the results of one more run of the gate, and return the number of the run, from 1. ``keys``: the
+        numbers of keys, if the gate counted them because the manifest has none."""
         now_ms = self.clock()
         with self.transaction("gate results") as connection:
             leases.lock(connection, pipeline, now_ms)
             run = 1 + verdicts.newest_run(connection, pipeline, checkpoint_id)
             insert_results(connection, (pipeline, checkpoint_id), (run, now_ms), results)
             if keys is not None:
-                counted = {"keys": keys.total, "key_counts": key_counts_text(keys)}
-                of_checkpoint = (_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
-                connection.execute(update(CHECKPOINT).where(*of_checkpoint).values(counted))
+                values = {"keys": keys.total, "key_counts": key_counts_text(keys)}
+                is_checkpoint = (_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
+                connection.execute(update(CHECKPOINT).where(*is_checkpoint).values(values))
             return run
 
     def key_counts(self, pipeline: PipelineName, checkpoint_id: CheckpointId, max_parallelism: int) -> KeyCounts | None:
-        """How many keys the gate counted in a checkpoint whose manifest does not tell; None if it did not."""
+        """Return the numbers of keys that the gate counted in a checkpoint, None if it did not count them. It counts
+        them if the manifest has none."""
         statement = select(_C.key_counts).where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
         with self.transaction(read_only=True) as connection:
             text = connection.execute(statement).scalar_one_or_none()
         try:
             return None if text is None else key_counts_from_text(text, max_parallelism)
-        except ValueError:  # of another max_parallelism, or damaged: what is not known is counted again
+        except ValueError:  # the text is damaged, or has another max_parallelism: the caller counts again
             return None
 
     def results(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> tuple[QualityResult, ...]:
-        """What the newest run of the gate said of a checkpoint; nothing if there was none."""
+        """Return the results of the gate's newest run on a checkpoint, empty if there was none."""
         with self.transaction(read_only=True) as connection:
             return verdicts.results(connection, pipeline, checkpoint_id)
 
     def summaries(self, pipeline: PipelineName | None = None) -> Summaries:
-        """Of every checkpoint that the gate has judged, of one pipeline or of all: its newest run in numbers."""
+        """Return the number of checks in the newest run on each checkpoint that the gate has judged, of one pipeline or
+        of all pipelines."""
         with self.transaction(read_only=True) as connection:
             return verdicts.summaries(connection, pipeline)
 
     def set_aside(
         self, pipeline: PipelineName, checkpoint_id: CheckpointId, epoch: Epoch, facts: CommitFacts, reason: str
     ) -> CheckpointRecord:
-        """Put a pending checkpoint into quarantine: its files are recorded and kept, the head stays where it is.
+        """Put a pending checkpoint into quarantine: its files are recorded and kept, and the head does not change.
 
-        Doing so twice is harmless. Raises ConflictError (``fenced``: superseded, aborted or completed meanwhile;
+        A second call changes nothing. Raises ConflictError (``fenced``: superseded, aborted or completed meanwhile;
         ``file-changed``), NotFoundError."""
         event = CheckpointEvent.SET_ASIDE
         with self.transaction("set aside") as connection:
@@ -107,29 +109,29 @@ class Gate:
             return queries.record(connection, pipeline, checkpoint_id)
 
     def release(self, pipeline: PipelineName, checkpoint_id: CheckpointId, owner: str, note: str) -> CheckpointRecord:
-        """Take a checkpoint in quarantine as good: it is COMPLETED and, unless a savepoint, the head.
+        """Accept a checkpoint in quarantine: it becomes COMPLETED and, unless it is a savepoint, the head.
 
-        Takes the epoch and aborts the checkpoint that is pending, which would apply the same events again. Raises
-        NotFoundError; InvalidRequestError (``not-quarantined``); ConflictError (``overtaken``): the pipeline has
-        gone on without it, so that its events would be lost or applied twice."""
+        Takes a new epoch and aborts the pending checkpoint, which would apply the same events again. Raises
+        NotFoundError; InvalidRequestError (``not-quarantined``); ConflictError (``overtaken``: the head or generation
+        has changed since, so that events would be lost or applied twice)."""
         now_ms, event = self.clock(), CheckpointEvent.RELEASED
         with self.transaction("release") as connection:
             head = leases.lock(connection, pipeline, now_ms)
             record = queries.record(connection, pipeline, checkpoint_id)
             if record.state is not CheckpointState.QUARANTINED:
                 raise InvalidRequestError(
-                    f"{pipeline}/{checkpoint_id} is {record.state}: only what is in quarantine can be released",
+                    f"{pipeline}/{checkpoint_id} is {record.state}: only a checkpoint in quarantine can be released",
                     kind="not-quarantined",
                     hint=f"statelib checkpoints list -p {pipeline} --all",
                 )
             if record.kind is SnapshotKind.CHECKPOINT:
                 _check_not_overtaken(record, head)
                 epoch = leases.take_epoch(connection, pipeline, owner, now_ms)
-                text, failure = f"superseded by the release of {checkpoint_id} by {owner}", _SUBSUMED
-                leases.supersede(connection, pipeline, failure, text, (SnapshotKind.CHECKPOINT,))
+                reason = f"superseded by the release of {checkpoint_id} by {owner}"
+                leases.supersede(connection, pipeline, _SUBSUMED, reason, (SnapshotKind.CHECKPOINT,))
                 leases.move_head(connection, pipeline, epoch, checkpoint_id, now_ms)
-            told = f"released by {owner}: {note or 'no reason given'}; was in quarantine for: {why(record)}"
-            values = {"state": after(event), "completed_at_ms": now_ms, "failure": None, "reason": "", "note": told}
+            text = f"released by {owner}: {note or 'no reason given'}; was in quarantine for: {why(record)}"
+            values = {"state": after(event), "completed_at_ms": now_ms, "failure": None, "reason": "", "note": text}
             connection.execute(
                 update(CHECKPOINT)
                 .where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id, _C.state.in_(before(event)))
@@ -142,7 +144,7 @@ _SUBSUMED = CheckpointFailureReason.CHECKPOINT_SUBSUMED
 
 
 def aside(reason: str) -> dict[str, str | None]:
-    """What quarantine adds to a row."""
+    """Return the columns that quarantine writes to a row of ``checkpoint``."""
     return {"state": CheckpointState.QUARANTINED, "completed_at_ms": None, "failure": _FAILURE, "reason": reason}
 
 
@@ -152,7 +154,8 @@ def insert_results(
     run: tuple[int, int],
     results: Sequence[QualityResult],
 ) -> None:
-    """``run``: its number and time."""
+    """Write one row of ``quality_result`` per result. ``place``: pipeline and id of the checkpoint. ``run``: number and
+    time (epoch milliseconds) of the gate's run."""
     where = dict(zip(("pipeline", "checkpoint_id", "run", "at_ms"), (*place, *run), strict=True))
     rows = [{**where, "position": position, **_values(result)} for position, result in enumerate(results)]
     if rows:
@@ -174,10 +177,10 @@ def _values(result: QualityResult) -> dict[str, str | int]:
 def _check_not_overtaken(record: CheckpointRecord, head: PipelineHead) -> None:
     name = f"{record.pipeline}/{record.checkpoint_id}"
     if (head.head, head.generation) != (record.base, record.generation):
-        stands = "nothing" if head.head is None else f"{record.pipeline}/{head.head}, generation {head.generation}"
+        newest = "none" if head.head is None else f"{record.pipeline}/{head.head}, generation {head.generation}"
         base = "nothing" if record.base is None else f"{record.pipeline}/{record.base}, generation {record.generation}"
         raise ConflictError(
-            f"{name} was built on {base}; the pipeline stands on {stands} by now: it cannot be released",
+            f"{name} was built on {base}, but the pipeline's head is now {newest}: it cannot be released",
             kind="overtaken",
             hint=f"statelib checkpoints dispose {name} removes it",
         )

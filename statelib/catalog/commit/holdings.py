@@ -1,4 +1,4 @@
-"""What a checkpoint holds: the attempts at it, its files, and the references to them."""
+"""The rows that belong to a checkpoint: its attempts, its files, and its references to files."""
 
 from collections.abc import Sequence
 
@@ -20,9 +20,9 @@ _INSERT_FILE = text(
 def open_attempt(
     connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, attempt: AttemptId, now_ms: int
 ) -> None:
-    """Note an attempt before it writes its first byte; doing so twice is harmless.
+    """Record an attempt before it writes its first byte. A second call changes nothing.
 
-    Raises ConflictError (``attempt-reused``) if another checkpoint had it.
+    Raises ConflictError (``attempt-reused``) if another checkpoint has an attempt of this id.
     """
     row = connection.execute(
         select(ATTEMPT.c.pipeline, ATTEMPT.c.checkpoint_id).where(ATTEMPT.c.attempt == attempt)
@@ -35,7 +35,8 @@ def open_attempt(
         )
     elif (row[0], row[1]) != (pipeline, checkpoint_id):
         raise ConflictError(
-            f"attempt {attempt} of checkpoint {pipeline}/{checkpoint_id}: it is one of {row[0]}/{row[1]} already",
+            f"attempt {attempt} of checkpoint {pipeline}/{checkpoint_id}: {row[0]}/{row[1]} has an attempt of this id "
+            "already",
             kind="attempt-reused",
         )
 
@@ -43,7 +44,7 @@ def open_attempt(
 def close_attempts(
     connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, winner: AttemptId
 ) -> None:
-    """One attempt won, the others at this checkpoint lost."""
+    """Mark one attempt at a checkpoint as WON, and its other attempts as LOST."""
     connection.execute(
         update(ATTEMPT)
         .where(and_(ATTEMPT.c.pipeline == pipeline, ATTEMPT.c.checkpoint_id == checkpoint_id))
@@ -54,8 +55,8 @@ def close_attempts(
 def reserve(
     connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, base: CheckpointId | None
 ) -> None:
-    """Refer to the base's living files on behalf of a checkpoint that begins, so that gc can take none
-    of them away while it is pending, whatever becomes of the base."""
+    """Give a checkpoint that begins a reference to each LIVE file of its base, so that gc deletes none of them while
+    the checkpoint is pending, even if the base itself is deleted."""
     held = (
         select(literal(pipeline), literal(checkpoint_id), REF.c.file_id)
         .join(FILE, FILE.c.file_id == REF.c.file_id)
@@ -71,10 +72,10 @@ def record_files(
     files: Sequence[FileRecord],
     owner: Owner,
 ) -> None:
-    """Insert the files that are new, and a reference to each one in place of those reserved.
+    """Insert the files that are new, and replace the checkpoint's references by one per file in ``files``.
 
-    Raises ConflictError: ``file-changed`` where the catalog knows a file of that name with other
-    bytes, ``file-condemned`` where gc has begun to remove it.
+    Raises ConflictError: ``file-changed`` if the catalog has a file of that name with another size or checksum,
+    ``file-condemned`` if gc has begun to delete it.
     """
     connection.execute(delete(REF).where(REF.c.pipeline == pipeline, REF.c.checkpoint_id == checkpoint_id))
     if not files:
@@ -97,7 +98,8 @@ def record_files(
 
 
 def living(directory: str) -> Select[str, int]:
-    """Pipeline and id of the checkpoints and savepoints in a directory, of whichever pipeline, that are not ending."""
+    """Return the statement that selects pipeline and id of the PENDING, COMPLETED and QUARANTINED checkpoints and
+    savepoints in a directory, of any pipeline."""
     place = directory.rstrip("/")
     return select(CHECKPOINT.c.pipeline, CHECKPOINT.c.checkpoint_id).where(
         CHECKPOINT.c.directory.in_((place, f"{place}/")),
@@ -128,7 +130,8 @@ def _check_files(
     for path, size_bytes, checksum, state in connection.execute(held):
         if (size_bytes, checksum) != expected[path]:
             raise ConflictError(
-                f"file {path}: expected size and crc32c {expected[path]}, the catalog has {(size_bytes, checksum)}",
+                f"file {path}: expected size and crc32c {(size_bytes, checksum)} as in the catalog, "
+                f"found {expected[path]}",
                 kind="file-changed",
             )
         if state != "LIVE":

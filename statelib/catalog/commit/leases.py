@@ -1,7 +1,7 @@
-"""The lease row of a pipeline: who coordinates it (epoch), what comes next (id), where it stands (head).
+"""The lease row of a pipeline: its newest epoch, the next checkpoint id, its head.
 
-Every change of a pipeline goes through its lease row first, so that two transactions of one
-pipeline wait for each other there and never meet in the opposite order further on.
+Every transaction that changes a pipeline locks its lease row first, so that two transactions of one
+pipeline run one after the other and cannot deadlock on other rows.
 """
 
 from collections.abc import Mapping
@@ -25,21 +25,21 @@ _INSERT = text(
 
 @dataclass(frozen=True)
 class Taken:
-    """A lease row after it was changed, and the checkpoint id that was taken from it."""
+    """A checkpoint id that was taken from a lease row, and the row after that."""
 
     head: PipelineHead
     checkpoint_id: CheckpointId
 
 
 def lock(connection: Connection, pipeline: PipelineName, now_ms: int) -> PipelineHead:
-    """Where the pipeline stands; made if new, and held against other writers until the transaction ends."""
+    """Lock the pipeline's lease row until the transaction ends, and return it. Create the row if there is none."""
     connection.execute(_INSERT, {"pipeline": pipeline, "now_ms": now_ms})
     row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline).with_for_update()).one()
     return to_head(row)
 
 
 def take_id(connection: Connection, pipeline: PipelineName) -> Taken:
-    """The next checkpoint id; the epoch stays as it is."""
+    """Take the next checkpoint id. The epoch does not change."""
     statement = update(LEASE).where(LEASE.c.pipeline == pipeline).values(next_id=LEASE.c.next_id + 1)
     row = connection.execute(statement.returning(LEASE)).one()
     number = issued_number(row._mapping[LEASE.c.next_id] - 1, pipeline, "checkpoint id")
@@ -47,24 +47,24 @@ def take_id(connection: Connection, pipeline: PipelineName) -> Taken:
 
 
 def take_epoch(connection: Connection, pipeline: PipelineName, owner: str, now_ms: int) -> Epoch:
-    """Become the pipeline's only coordinator: a larger epoch than anybody ever had.
+    """Take a new epoch, larger than every earlier one, and return it. Only the newest epoch may move the head.
 
-    One statement reads and raises it. A read followed by a write would hand two callers the
-    same epoch, and the fence would keep out neither.
+    One statement reads and increments the epoch. With a read followed by a write, two callers could get the
+    same epoch, and both could move the head.
     """
     statement = (
         update(LEASE)
         .where(LEASE.c.pipeline == pipeline)
         .values(epoch=LEASE.c.epoch + 1, owner=owner, heartbeat_at_ms=now_ms)
     )
-    taken = connection.execute(statement.returning(LEASE.c.epoch)).scalar_one()
-    return Epoch(issued_number(taken, pipeline, "epoch"))
+    epoch = connection.execute(statement.returning(LEASE.c.epoch)).scalar_one()
+    return Epoch(issued_number(epoch, pipeline, "epoch"))
 
 
 def move_head(
     connection: Connection, pipeline: PipelineName, epoch: Epoch, checkpoint_id: CheckpointId, now_ms: int
 ) -> bool:
-    """Let the pipeline stand on ``checkpoint_id``; False if ``epoch`` is not the newest one."""
+    """Make ``checkpoint_id`` the pipeline's head. Return False, and change nothing, if ``epoch`` is not the newest."""
     statement = (
         update(LEASE)
         .where(LEASE.c.pipeline == pipeline, LEASE.c.epoch == epoch)
@@ -76,7 +76,7 @@ def move_head(
 def restore_head(
     connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, parallelism: int | None
 ) -> PipelineHead:
-    """Let the pipeline stand on ``checkpoint_id`` in a new generation; ``parallelism`` None keeps what is set."""
+    """Make ``checkpoint_id`` the pipeline's head in a new generation. ``parallelism`` None keeps the present value."""
     values = {"head": checkpoint_id, "generation": LEASE.c.generation + 1, **released()}
     if parallelism is not None:
         values["parallelism"] = parallelism
@@ -87,12 +87,12 @@ def restore_head(
 
 
 def released() -> dict[str, object]:
-    """What makes a pipeline that was cancelled, or failed too often, begin checkpoints again."""
+    """Return the columns that let a pipeline begin checkpoints again after it was cancelled or failed too often."""
     return {"cancelled_at_ms": None, "failures_from": LEASE.c.next_id}
 
 
 def cancel(connection: Connection, pipeline: PipelineName, now_ms: int) -> PipelineHead:
-    """Let the pipeline begin no checkpoints any more."""
+    """Cancel the pipeline: it begins no more checkpoints."""
     statement = update(LEASE).where(LEASE.c.pipeline == pipeline).values(cancelled_at_ms=now_ms)
     return to_head(connection.execute(statement.returning(LEASE)).one())
 
@@ -104,13 +104,13 @@ def supersede(
     reason: str,
     kinds: tuple[SnapshotKind, ...],
 ) -> None:
-    """Abort what older epochs left pending. Their files stay: only the orphan sweep removes those."""
+    """Abort the pending checkpoints of these kinds. Their files stay until the orphan sweep deletes them."""
     values = {"state": after(CheckpointEvent.SUPERSEDED), "failure": failure, "reason": reason}
     _abort(connection, pipeline, values, CHECKPOINT.c.kind.in_(kinds))
 
 
 def expire(connection: Connection, pipeline: PipelineName, now_ms: int) -> None:
-    """Abort what has been pending beyond its deadline, savepoints too: nobody works at it any more."""
+    """Abort checkpoints and savepoints that are pending beyond their deadline: no process works on them any more."""
     failure = CheckpointFailureReason.CHECKPOINT_EXPIRED
     values = {"state": after(CheckpointEvent.FAILED), "failure": failure, "reason": failure.message}
     _abort(connection, pipeline, values, CHECKPOINT.c.deadline_ms < now_ms)
@@ -125,9 +125,9 @@ def _abort(
 
 
 def abort_attempts(connection: Connection, pipeline: PipelineName) -> None:
-    """Close the attempts of aborted checkpoints, which frees their files for the orphan sweep, and
-    let go of the files of their bases that they had reserved. A pipeline that an aborted savepoint was to stop
-    goes on, unless somebody has cancelled it since."""
+    """Mark the attempts of aborted checkpoints as ABORTED, so that the orphan sweep may delete their files, and delete
+    the references to the files of their bases. If an aborted savepoint had stopped the pipeline, the pipeline goes on,
+    unless it was cancelled since."""
     aborted = select(CHECKPOINT.c.checkpoint_id).where(
         CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.state == CheckpointState.ABORTED
     )
@@ -140,5 +140,5 @@ def abort_attempts(connection: Connection, pipeline: PipelineName) -> None:
     stops = select(CHECKPOINT.c.created_at_ms).where(
         CHECKPOINT.c.pipeline == pipeline, CHECKPOINT.c.state == CheckpointState.ABORTED, CHECKPOINT.c.stop.is_not(None)
     )
-    stopped_by_one = (LEASE.c.pipeline == pipeline) & LEASE.c.cancelled_at_ms.in_(stops)
-    connection.execute(update(LEASE).where(stopped_by_one).values(cancelled_at_ms=None))
+    stopped_by_aborted = (LEASE.c.pipeline == pipeline) & LEASE.c.cancelled_at_ms.in_(stops)
+    connection.execute(update(LEASE).where(stopped_by_aborted).values(cancelled_at_ms=None))

@@ -1,4 +1,4 @@
-"""Who needs a checkpoint to stay: running restores (pins), and pending checkpoints that stand on it."""
+"""Protection of checkpoints from deletion: by pins of running restores, and by pending checkpoints built on them."""
 
 from sqlalchemy import Connection, delete, insert, select, union
 
@@ -11,7 +11,7 @@ from statelib.model.record import CheckpointState
 def pin(
     connection: Connection, pipeline: PipelineName, checkpoint_id: CheckpointId, holder: str, expires_at_ms: int
 ) -> None:
-    """Hold a checkpoint for ``holder``, or hold it longer."""
+    """Pin a checkpoint for ``holder``, or extend the pin."""
     unpin(connection, pipeline, holder, checkpoint_id)
     connection.execute(
         insert(PIN).values(pipeline=pipeline, checkpoint_id=checkpoint_id, holder=holder, expires_at_ms=expires_at_ms)
@@ -21,7 +21,7 @@ def pin(
 def unpin(
     connection: Connection, pipeline: PipelineName, holder: str, checkpoint_id: CheckpointId | None = None
 ) -> None:
-    """Let go of one checkpoint, or of all that ``holder`` holds."""
+    """Remove the pin of ``holder`` on one checkpoint, or all its pins of the pipeline."""
     statement = delete(PIN).where(PIN.c.pipeline == pipeline, PIN.c.holder == holder)
     if checkpoint_id is not None:
         statement = statement.where(PIN.c.checkpoint_id == checkpoint_id)
@@ -29,7 +29,7 @@ def unpin(
 
 
 def in_use(connection: Connection, pipeline: PipelineName, now_ms: int) -> frozenset[CheckpointId]:
-    """Checkpoints with a pin that has not expired, and the bases of pending ones."""
+    """Return the checkpoints with a pin that has not expired, and the bases of pending checkpoints."""
     pinned = select(PIN.c.checkpoint_id).where(PIN.c.pipeline == pipeline, PIN.c.expires_at_ms > now_ms)
     bases = select(CHECKPOINT.c.base).where(
         CHECKPOINT.c.pipeline == pipeline,
@@ -37,5 +37,5 @@ def in_use(connection: Connection, pipeline: PipelineName, now_ms: int) -> froze
         CHECKPOINT.c.base.is_not(None),
     )
     for pin_row in connection.execute(select(PIN).where(PIN.c.pipeline == pipeline)).all():
-        checked(PIN, pin_row)  # what SQL compares with a damaged time or id may be held all the same
+        checked(PIN, pin_row)  # a pin with a damaged time or id would be ignored by the SQL below
     return frozenset(CheckpointId(number) for number in connection.execute(union(pinned, bases)).scalars())

@@ -1,4 +1,4 @@
-"""The catalog's part of a rebuild: enter snapshots that lie on storage, as if they had been registered here."""
+"""The catalog's part of a rebuild: enter snapshots that exist on storage, as if a run had registered them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ _OWNER = "statelib catalog rebuild"
 
 @dataclass(frozen=True)
 class Entry:
-    """A snapshot as its row is to be, COMPLETED or QUARANTINED, what registering it writes, and what the gate said of
-    it if it was asked."""
+    """A snapshot to enter. ``record``: its row, COMPLETED or QUARANTINED. ``facts``: the columns that a commit writes.
+    ``results``: the results of the gate, empty if it did not run."""
 
     record: CheckpointRecord
     facts: CommitFacts
@@ -31,7 +31,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Standing:
-    """A pipeline as its row is to be. ``before``: as it was when that was decided; the first id it had to give."""
+    """A pipeline to enter. ``head`` and ``next_id``: its new row. ``before`` and ``before_next_id``: its epoch and next
+    id when that was decided."""
 
     head: PipelineHead
     next_id: int
@@ -41,19 +42,20 @@ class Standing:
 
 @dataclass(frozen=True)
 class Rebuilding:
-    """Reached by ``Catalog.rebuilding``; raises as the catalog does."""
+    """The operations behind ``Catalog.rebuilding``. They raise the errors of every catalog method."""
 
     transaction: Transaction
     clock: Callable[[], int]
 
     def next_id(self, pipeline: PipelineName) -> int:
-        """The id that the pipeline's next checkpoint will have; 1 for one that the catalog does not know."""
+        """Return the id that the pipeline's next checkpoint will have; 1 if the catalog has no such pipeline."""
         with self.transaction(read_only=True) as connection:
             row = connection.execute(select(LEASE).where(LEASE.c.pipeline == pipeline)).first()
             return 1 if row is None else int(checked(LEASE, row)["next_id"])
 
     def is_as_rebuilt(self, pipeline: PipelineName) -> bool:
-        """Whether nothing has begun, and nothing was restored, since a rebuild said where the pipeline stands."""
+        """Return whether a rebuild was the last to change the pipeline's head: no checkpoint began and no restore
+        happened since."""
         with self.transaction(read_only=True) as connection:
             owner = connection.execute(select(LEASE.c.owner).where(LEASE.c.pipeline == pipeline)).scalar()
             return owner == _OWNER
@@ -61,10 +63,11 @@ class Rebuilding:
     def enter(
         self, standings: Sequence[Standing], entries: Sequence[Entry], given_up: Sequence[CheckpointRecord] = ()
     ) -> None:
-        """All of it in one transaction, older snapshots first: the first to have a file is its creator. ``given_up``:
-        what is entered as ABORTED, with its reason, and so is the orphan sweep's.
+        """Enter pipelines and snapshots in one transaction. Older snapshots come first, because the first snapshot that
+        has a file is recorded as its creator. ``given_up``: checkpoints to enter as ABORTED with their reason; the
+        orphan sweep deletes their files.
 
-        Raises ConflictError: ``catalog-changed`` if somebody worked on a pipeline meanwhile, ``file-changed``,
+        Raises ConflictError: ``catalog-changed`` if another process changed a pipeline meanwhile, ``file-changed``,
         ``file-condemned``."""
         now_ms = self.clock()
         with self.transaction("rebuild") as connection:
@@ -75,16 +78,16 @@ class Rebuilding:
             for record in given_up:
                 _give_up(connection, record)
             for standing in standings:
-                _stand(connection, standing, now_ms)
+                _set_lease(connection, standing, now_ms)
 
 
 def _check_unchanged(connection: Connection, standing: Standing, now_ms: int) -> None:
     pipeline = standing.head.pipeline
-    found = leases.lock(connection, pipeline, now_ms)
+    head = leases.lock(connection, pipeline, now_ms)
     next_id = connection.execute(select(LEASE.c.next_id).where(LEASE.c.pipeline == pipeline)).scalar_one()
-    if (found.epoch, next_id) != (standing.before, standing.before_next_id):
+    if (head.epoch, next_id) != (standing.before, standing.before_next_id):
         raise ConflictError(
-            f"pipeline {pipeline} was worked on while its snapshots were read: nothing was entered",
+            f"pipeline {pipeline} was changed while its snapshots were read: nothing was entered",
             kind="catalog-changed",
             hint="stop its runs, then rebuild again",
         )
@@ -97,7 +100,8 @@ def _enter(connection: Connection, entry: Entry, now_ms: int) -> None:
     connection.execute(insert(CHECKPOINT).values(values))
     place = record.pipeline, record.checkpoint_id
     if record.kind is SnapshotKind.CHECKPOINT:
-        # A savepoint may be from anywhere: what it says of attempts lets no sweep take another one's files for ended.
+        # A savepoint may be a copy from elsewhere: its attempt is not recorded, because an ended attempt lets the
+        # orphan sweep delete files, and these may belong to another checkpoint.
         holdings.open_attempt(connection, *place, facts.attempt, record.created_at_ms)
         holdings.close_attempts(connection, *place, facts.attempt)
     holdings.record_files(connection, *place, facts.files, record.owner)
@@ -135,7 +139,7 @@ def _values(record: CheckpointRecord) -> Values:
     }
 
 
-def _stand(connection: Connection, standing: Standing, now_ms: int) -> None:
+def _set_lease(connection: Connection, standing: Standing, now_ms: int) -> None:
     head = standing.head
     issued_number(standing.next_id, head.pipeline, "checkpoint id")
     issued_number(head.epoch, head.pipeline, "epoch")

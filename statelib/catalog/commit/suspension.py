@@ -1,4 +1,4 @@
-"""Pipelines that begin no checkpoints: cancelled by their user, failed too often, or without their state."""
+"""Pipelines that begin no checkpoints: cancelled by a user, failed too often, or with a deleted state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,25 +21,25 @@ _C = CHECKPOINT.c
 
 @dataclass(frozen=True)
 class Suspension:
-    """Reached by ``Catalog.suspension``; raises as the catalog does, NotFoundError (``no-pipeline``) for a pipeline
-    that never began a checkpoint."""
+    """The operations behind ``Catalog.suspension``. They raise the errors of every catalog method, and NotFoundError
+    (``no-pipeline``) if the pipeline never began a checkpoint."""
 
     transaction: Transaction
     clock: Callable[[], int]
 
     def failures(self, pipeline: PipelineName) -> int:
-        """How many checkpoints failed in a row, as :func:`failures`."""
+        """Return how many checkpoints failed in a row: since the newest completed one, a resume or a restore."""
         with self.transaction(read_only=True) as connection:
-            _check_known(connection, pipeline)
+            _check_exists(connection, pipeline)
             return failures(connection, pipeline)
 
     def cancel(self, pipeline: PipelineName, owner: str) -> PipelineHead:
-        """Begin no checkpoints any more, and abort the pending one. Takes the epoch; savepoints go on.
+        """Cancel the pipeline: it begins no more checkpoints, and the pending one is aborted. Savepoints still work.
 
-        Cancelling twice is harmless."""
+        Takes a new epoch. Cancelling again has the same result."""
         now_ms = self.clock()
         with self.transaction("cancel") as connection:
-            _check_known(connection, pipeline)
+            _check_exists(connection, pipeline)
             leases.lock(connection, pipeline, now_ms)
             leases.take_epoch(connection, pipeline, owner, now_ms)
             failure = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
@@ -48,13 +48,14 @@ class Suspension:
             return leases.cancel(connection, pipeline, now_ms)
 
     def resume(self, pipeline: PipelineName, owner: str, *, from_nothing: bool = False) -> PipelineHead:
-        """Begin checkpoints again, on the state there is; earlier failures do not count any more.
+        """Let the pipeline begin checkpoints again, from its present state. Earlier failures no longer count.
 
-        ``from_nothing``: the state was discarded, and the next run starts with an empty one, in a new
-        generation. Raises InvalidRequestError (``state-discarded``, ``state-kept``) where the two differ."""
+        ``from_nothing``: the next run starts with an empty state in a new generation, because the state was deleted.
+        Raises InvalidRequestError: ``state-discarded`` if the state was deleted and ``from_nothing`` is False,
+        ``state-kept`` if it was not deleted and ``from_nothing`` is True."""
         now_ms = self.clock()
         with self.transaction("resume") as connection:
-            _check_known(connection, pipeline)
+            _check_exists(connection, pipeline)
             head = leases.lock(connection, pipeline, now_ms)
             gone = is_discarded(connection, head)
             if gone and not from_nothing:
@@ -63,7 +64,7 @@ class Suspension:
                 raise InvalidRequestError(
                     f"pipeline {pipeline} has its state: it cannot start from nothing",
                     kind="state-kept",
-                    hint=f"statelib pipelines resume {pipeline} goes on from there",
+                    hint=f"statelib pipelines resume {pipeline} goes on from that state",
                 )
             leases.take_epoch(connection, pipeline, owner, now_ms)
             empty = {"head": None, "generation": LEASE.c.generation + 1} if gone else {}
@@ -75,6 +76,6 @@ def _change(connection: Connection, pipeline: PipelineName, values: dict[str, ob
     return to_head(connection.execute(statement).one())
 
 
-def _check_known(connection: Connection, pipeline: PipelineName) -> None:
+def _check_exists(connection: Connection, pipeline: PipelineName) -> None:
     if connection.execute(select(LEASE.c.pipeline).where(LEASE.c.pipeline == pipeline)).first() is None:
         raise NotFoundError(f"the catalog has no pipeline {pipeline}", kind="no-pipeline")

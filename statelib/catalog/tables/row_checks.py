@@ -30,8 +30,8 @@ _LARGEST = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class _Rule:
-    """The values that a column may hold: those of ``type`` for which ``holds`` returns True. ``words``: the column holds
-    one of a fixed set of words."""
+    """The values that a column may hold: those of ``type`` for which ``holds`` returns True. ``words``: the column has
+    a fixed set of words."""
 
     type: type
     expected: str

@@ -1,4 +1,4 @@
-"""The catalog's records of files on storage: for the orphan sweep, and for the question which checkpoints need a file."""
+"""The catalog's records of files on storage, for the orphan sweep, and to show which checkpoints need a file."""
 
 from dataclasses import dataclass
 
@@ -38,8 +38,8 @@ class FileFacts:
 def known(connection: Connection, pipeline: PipelineName) -> Known:
     """Return the files, attempts and checkpoints that :func:`statelib.coordinator.orphans.classify` compares storage
     with. ``connection`` must be one transaction that sees one state of the catalog."""
-    # Files and attempts of all pipelines: a checkpoint of one pipeline may refer to a file of another. In doubt, as with
-    # a damaged row, a file counts as needed: it is not DELETED, or it has a reference, or its attempt has not ended.
+    # Files and attempts of all pipelines: a checkpoint of one pipeline may refer to a file of another. In doubt, as
+    # for a damaged row, a file is needed: if it is not DELETED, or has a reference, or its attempt has not ended.
     stored = select(FILE.c.file_id).where(FILE.c.state != "DELETED")
     files = connection.execute(union(stored, select(REF.c.file_id))).scalars().all()
     for attempt_row in connection.execute(select(ATTEMPT).where(ATTEMPT.c.pipeline == pipeline)).all():

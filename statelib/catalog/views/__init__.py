@@ -1,1 +1,1 @@
-"""What the catalog shows: history, standings, storage in use, verdicts."""
+"""Read-only views of the catalog: history, present position of pipelines, storage use, verdicts of the gate."""

@@ -1,6 +1,6 @@
-"""The history as people look at it: sorted, filtered and page by page, where every pipeline stands, what the gate said.
+"""Queries for people: the history sorted, filtered and in pages; the head of each pipeline; verdicts of the gate.
 
-Everything here reads, in few statements whose number depends on no number of checkpoints.
+Everything here only reads. The number of statements does not depend on the number of checkpoints.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -36,18 +36,19 @@ SORTS: dict[str, ColumnElement[int]] = {
     "keys": _C["keys"],
     "keys_changed": _C.keys_changed,
 }
-"""By what a history can be sorted; what is not known comes last in either direction."""
+"""The columns by which a history can be sorted. NULL comes last in both directions."""
 MAX_PAGE, MAX_LINEAGE, MAX_HOLDERS, MAX_CHECKS = 500, 200, 20, 1000
 _CHUNK = 500
 _GONE = (CheckpointState.DELETING, CheckpointState.DELETED)
 _PENDING = (_C.state == literal_column("'PENDING'")) & (_C.kind == literal_column("'CHECKPOINT'"))
-"""In the words of the partial index: a bound parameter would keep SQLite from using it."""
+"""The condition of the partial index, with literals: with bound parameters SQLite would not use the index."""
 
 
 @dataclass(frozen=True)
 class Entry:
     """A checkpoint as the catalog has it. ``kind``, ``state``, ``owner`` and ``failure`` are the stored words, so that
-    one of a later statelib is shown and not refused. ``report``: URI, '' if there is none."""
+    words of a later statelib are shown instead of refused. ``report``: URI, '' if there is none. Times are epoch
+    milliseconds."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -82,14 +83,15 @@ class Entry:
 
     @property
     def duration_ms(self) -> int | None:
-        """From begin to commit."""
+        """Milliseconds from begin to commit, None before the commit."""
         return None if self.completed_at_ms is None else self.completed_at_ms - self.created_at_ms
 
 
 @dataclass(frozen=True)
 class PageRequest:
-    """Which part of a history. ``states``, ``kinds``: empty = all. ``text`` is looked for in note, reason and failure,
-    and is compared with the id. Raises InvalidRequestError (``bad-page``) where it is none."""
+    """The selection and order of one page of a history. ``states``, ``kinds``: empty means all. ``text``: the note,
+    reason or failure contains it, or the id is equal to it. Raises InvalidRequestError (``bad-page``) if limit, offset
+    or sort is out of range."""
 
     limit: int = 50
     offset: int = 0
@@ -110,7 +112,7 @@ class PageRequest:
 
 @dataclass(frozen=True)
 class Page:
-    """``total``: how many there are on all pages together."""
+    """One page of a history. ``total``: the number of checkpoints on all pages together."""
 
     total: int
     entries: tuple[Entry, ...]
@@ -118,8 +120,9 @@ class Page:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a pipeline stands. ``quarantined``: checkpoints that the gate has put aside. ``problem``: which row of the
-    pipeline is damaged, '' if none of those that were read is."""
+    """The present position of a pipeline. ``failures``: checkpoints that failed in a row. ``quarantined``: number of
+    checkpoints in quarantine. ``problem``: names a damaged row of the pipeline, '' if no row that was read is damaged.
+    """
 
     pipeline: PipelineName
     generation: int
@@ -133,7 +136,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Ancestor:
-    """One checkpoint of a lineage."""
+    """One checkpoint of a lineage: the checkpoint that it starts from, its base, the base's base, and so on."""
 
     checkpoint_id: CheckpointId
     kind: str
@@ -144,8 +147,9 @@ class Ancestor:
 
 @dataclass(frozen=True)
 class Holders:
-    """Who needs a file. ``created_by`` is an id of the pipeline whose file it is. ``others``: the newest ids of the
-    same pipeline, at most :data:`MAX_HOLDERS` of ``total``, which counts forks too."""
+    """The checkpoints that refer to a file. ``created_by``: id of the checkpoint that created it, in the pipeline that
+    owns the file. ``others``: the newest ids of the same pipeline, at most :data:`MAX_HOLDERS`. ``total``: number of
+    other checkpoints that refer to it, of all pipelines."""
 
     created_by: CheckpointId
     others: tuple[CheckpointId, ...]
@@ -154,33 +158,33 @@ class Holders:
 
 @dataclass(frozen=True)
 class Browsing:
-    """Reached by ``Catalog.browsing``; raises as the catalog does."""
+    """The operations behind ``Catalog.browsing``. They raise the errors of every catalog method."""
 
     transaction: Transaction
     clock: Callable[[], int]
 
     @property
     def storage(self) -> StorageUse:
-        """How much storage the pipelines use, and used."""
+        """The storage that the pipelines use now and used earlier."""
         return StorageUse(self.transaction, self.clock)
 
     def check(self) -> tuple[int, list[RowFault]]:
-        """Look at every row of the catalog; returns how many there are, and what is wrong with them."""
+        """Check every row of the catalog. Return the number of rows and the faults in them."""
         with self.transaction(read_only=True) as connection:
             return check_rows(connection)
 
     def standings(self, pipelines: Collection[PipelineName]) -> dict[PipelineName, Standing]:
-        """Of those of the pipelines that ever began a checkpoint."""
+        """Return the present position of each pipeline. Pipelines that never began a checkpoint are omitted."""
         with self.transaction(read_only=True) as connection:
             leases = connection.execute(_leases(pipelines)).all()
-            heads = select(CHECKPOINT).join(LEASE, _of_lease() & (LEASE.c.head == _C.checkpoint_id))
-            known = LEASE.c.pipeline.in_(pipelines)
+            heads = select(CHECKPOINT).join(LEASE, _same_pipeline() & (LEASE.c.head == _C.checkpoint_id))
+            heads = heads.where(LEASE.c.pipeline.in_(pipelines))
             pending = select(CHECKPOINT).where(_C.pipeline.in_(pipelines), _PENDING)
-            rows = [row for statement in (heads.where(known), pending) for row in connection.execute(statement)]
+            rows = [row for statement in (heads, pending) for row in connection.execute(statement)]
             problems: dict[str, str] = {}
-            sound = {row.pipeline for row in _sound(LEASE, leases, problems)}
-            entries = _entries(connection, _sound(CHECKPOINT, rows, problems), {r.pipeline: r.head for r in leases})
-        by_place = {(e.pipeline, e.head): e for e in entries}
+            sound = {row.pipeline for row in _undamaged(LEASE, leases, problems)}
+            entries = _entries(connection, _undamaged(CHECKPOINT, rows, problems), {r.pipeline: r.head for r in leases})
+        by_role = {(e.pipeline, e.head): e for e in entries}
         return {
             PipelineName(str(row.pipeline)): Standing(
                 PipelineName(str(row.pipeline)),
@@ -188,27 +192,27 @@ class Browsing:
                 row.cancelled_at_ms is not None,
                 row.failures,
                 row.quarantined,
-                by_place.get((row.pipeline, True)),
-                by_place.get((row.pipeline, False)),
+                by_role.get((row.pipeline, True)),
+                by_role.get((row.pipeline, False)),
                 problems.get(row.pipeline, ""),
             )
             for row in leases
         }
 
     def page(self, pipeline: PipelineName, request: PageRequest) -> Page:
-        """One page of a pipeline's history; empty for one that never began a checkpoint."""
+        """Return one page of a pipeline's history. It is empty if the pipeline never began a checkpoint."""
         where = [_C.pipeline == pipeline, *_filters(request)]
         column = SORTS[request.sort]
         order = (column.desc() if request.descending else column.asc()).nulls_last()
-        newest = _C.checkpoint_id.desc() if request.descending else _C.checkpoint_id.asc()
-        statement = select(CHECKPOINT).where(*where).order_by(order, newest)
+        order_by_id = _C.checkpoint_id.desc() if request.descending else _C.checkpoint_id.asc()
+        statement = select(CHECKPOINT).where(*where).order_by(order, order_by_id)
         with self.transaction(read_only=True) as connection:
             total = connection.execute(select(func.count()).select_from(CHECKPOINT).where(*where)).scalar_one()
             rows = connection.execute(statement.limit(request.limit).offset(request.offset)).all()
             return Page(total, tuple(_entries(connection, rows, _head(connection, pipeline))))
 
     def entry(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> Entry:
-        """One checkpoint; NotFoundError (``no-checkpoint``)."""
+        """Return one checkpoint. Raises NotFoundError (``no-checkpoint``)."""
         statement = select(CHECKPOINT).where(_C.pipeline == pipeline, _C.checkpoint_id == checkpoint_id)
         with self.transaction(read_only=True) as connection:
             rows = connection.execute(statement).all()
@@ -217,19 +221,19 @@ class Browsing:
             return _entries(connection, rows, _head(connection, pipeline))[0]
 
     def begun_by(self, pipeline: PipelineName, prefix: str) -> CheckpointId | None:
-        """The newest checkpoint whose ``begun_by`` starts so; None if there is none."""
+        """Return the id of the newest checkpoint whose ``begun_by`` starts with ``prefix``, None if there is none."""
         statement = select(func.max(_C.checkpoint_id)).where(
             _C.pipeline == pipeline, _C.begun_by.startswith(prefix, autoescape=True)
         )
         with self.transaction(read_only=True) as connection:
-            found = connection.execute(statement).scalar_one()
-            return None if found is None else CheckpointId(found)
+            number = connection.execute(statement).scalar_one()
+            return None if number is None else CheckpointId(number)
 
     def lineage(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> tuple[Ancestor, ...]:
-        """Itself first, then its base and so on, at most :data:`MAX_LINEAGE`."""
+        """Return the checkpoint itself, its base, the base's base and so on, at most :data:`MAX_LINEAGE` of them."""
         with self.transaction(read_only=True) as connection:
             rows = connection.execute(_lineage(pipeline, checkpoint_id)).all()
-            found = (checked(CHECKPOINT, row, any_word=True) for row in rows)
+            checkpoints = (checked(CHECKPOINT, row, any_word=True) for row in rows)
             return tuple(
                 Ancestor(
                     CheckpointId(v["checkpoint_id"]),
@@ -238,42 +242,44 @@ class Browsing:
                     interval_of(v["interval_start_ms"], v["interval_end_ms"]),
                     v["completed_at_ms"],
                 )
-                for v in found
+                for v in checkpoints
             )
 
     def quality(self, pipeline: PipelineName, checkpoint_id: CheckpointId) -> tuple[QualityResult, ...]:
-        """What the newest run of the gate found, expectation by expectation."""
+        """Return the results of the gate's newest run on a checkpoint, one per expectation, at most
+        :data:`MAX_CHECKS`."""
         with self.transaction(read_only=True) as connection:
             return verdicts.results(connection, pipeline, checkpoint_id, MAX_CHECKS)
 
     def holders(self, entry: Entry, uris: Sequence[str]) -> dict[str, Holders]:
-        """Who needs the files besides ``entry``; files that the catalog does not know are left out."""
-        found: dict[str, Holders] = {}
+        """Return the checkpoints besides ``entry`` that refer to the files, by URI. Files without a row in the catalog
+        are omitted."""
+        by_uri: dict[str, Holders] = {}
         with self.transaction(read_only=True) as connection:
             for start in range(0, len(uris), _CHUNK):
-                found |= _holders(connection, entry, uris[start : start + _CHUNK])
-        return found
+                by_uri |= _holders(connection, entry, uris[start : start + _CHUNK])
+        return by_uri
 
 
-def _sound(
+def _undamaged(
     table: Table, rows: Sequence[Row[*tuple[Any, ...]]], problems: dict[str, str]
 ) -> list[Row[*tuple[Any, ...]]]:
-    """Those of the rows that are not damaged; ``problems`` gets the others, by pipeline."""
-    sound = []
+    """Return the rows that are not damaged. Add the first error of the others to ``problems``, by pipeline."""
+    undamaged = []
     for row in rows:
         try:
             checked(table, row, any_word=True)
-            sound.append(row)
+            undamaged.append(row)
         except CorruptStateError as error:
             problems.setdefault(row.pipeline, error.message)
-    return sound
+    return undamaged
 
 
 def _leases(pipelines: Collection[PipelineName]) -> Select[*tuple[Any, ...]]:
     quarantined = (
         select(func.count())
         .select_from(CHECKPOINT)
-        .where(_of_lease(), _C.state == literal_column("'QUARANTINED'"))
+        .where(_same_pipeline(), _C.state == literal_column("'QUARANTINED'"))
         .correlate(LEASE)
     )
     failures = failed_in_a_row(LEASE.c.pipeline).correlate(LEASE)
@@ -287,7 +293,7 @@ def _leases(pipelines: Collection[PipelineName]) -> Select[*tuple[Any, ...]]:
     ).where(LEASE.c.pipeline.in_(pipelines))
 
 
-def _of_lease() -> ColumnElement[bool]:
+def _same_pipeline() -> ColumnElement[bool]:
     return _C.pipeline == LEASE.c.pipeline
 
 
@@ -298,8 +304,8 @@ def _filters(request: PageRequest) -> list[ColumnElement[bool]]:
     if request.kinds:
         chosen.append(_C.kind.in_(request.kinds))
     if request.text:
-        within = (c.icontains(request.text, autoescape=True) for c in (_C.note, _C.reason, _C.failure))
-        chosen.append(or_(*within, cast(_C.checkpoint_id, Text) == request.text))
+        contains = (c.icontains(request.text, autoescape=True) for c in (_C.note, _C.reason, _C.failure))
+        chosen.append(or_(*contains, cast(_C.checkpoint_id, Text) == request.text))
     return chosen
 
 
@@ -311,17 +317,16 @@ def _head(connection: Connection, pipeline: PipelineName) -> dict[str, int | Non
 def _entries(
     connection: Connection, rows: Sequence[Row[*tuple[Any, ...]]], heads: dict[str, int | None]
 ) -> list[Entry]:
-    found = verdicts.summaries_of(connection, [(row.pipeline, row.checkpoint_id) for row in rows])
-    return [_entry(row, heads, found.get((row.pipeline, row.checkpoint_id))) for row in rows]
+    gates = verdicts.summaries_of(connection, [(row.pipeline, row.checkpoint_id) for row in rows])
+    return [_entry(row, heads, gates.get((row.pipeline, row.checkpoint_id))) for row in rows]
 
 
 def _entry(row: Row[*tuple[Any, ...]], heads: dict[str, int | None], gate: GateSummary | None) -> Entry:
     values = checked(CHECKPOINT, row, any_word=True)
-    same = {
-        name: values[name] for name in Entry.__dataclass_fields__ if name not in ("head", "interval", "events", "gate")
-    }
+    computed = ("head", "interval", "events", "gate")
+    columns = {name: values[name] for name in Entry.__dataclass_fields__ if name not in computed}
     return Entry(
-        **same,
+        **columns,
         head=heads.get(row.pipeline) == row.checkpoint_id,
         interval=interval_of(row.interval_start_ms, row.interval_end_ms),
         events=events_of(row.events_read, row.events_applied, row.events_null_key),

@@ -1,4 +1,4 @@
-"""The catalog's history as its SQL views show it, with what their columns mean; the migrations make the views."""
+"""The catalog's SQL views and the meaning of their columns. The migrations create the views."""
 
 from collections.abc import Mapping
 
@@ -84,17 +84,17 @@ VIEWS: Mapping[str, Mapping[str, str]] = {
     "quality_history": QUALITY_HISTORY,
     "storage_history": STORAGE_HISTORY,
 }
-"""Columns of each view in their order, and what they mean. Like metrics, they only grow."""
+"""Columns of each view in their order, with a description. Columns are added, but never removed or renamed."""
 
 
 class History:
-    """Reads the views."""
+    """Queries of the catalog's SQL views."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     def checkpoints(self, pipeline: PipelineName | None, limit: int | None) -> list[Row]:
-        """Rows of ``checkpoint_history``, the newest first, of all pipelines or of one."""
+        """Return rows of the view ``checkpoint_history``, the newest first, of one pipeline or of all (None)."""
         view = table("checkpoint_history", *map(column, CHECKPOINT_HISTORY))
         newest_first = (view.c.created_at_ms.desc(), view.c.pipeline, view.c.checkpoint_id.desc())
         statement = select(view).order_by(*newest_first).limit(limit)
@@ -104,9 +104,9 @@ class History:
             return [_row(checked(CHECKPOINT, row, any_word=True)) for row in connection.execute(statement).all()]
 
 
-def _row(found: Mapping[str, object]) -> Row:
-    """PostgreSQL computes with decimals where SQLite does with floats."""
-    return {name: _plain(value) for name, value in found.items()}
+def _row(values: Mapping[str, object]) -> Row:
+    """Return the row with floats instead of decimals: PostgreSQL computes decimals where SQLite computes floats."""
+    return {name: _plain(value) for name, value in values.items()}
 
 
 def _plain(value: object) -> str | int | float | None:

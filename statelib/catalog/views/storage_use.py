@@ -1,7 +1,7 @@
-"""How many bytes of the storage a pipeline's checkpoints need, share and leave behind; now, and over time.
+"""The number of bytes on storage that a pipeline's checkpoints need, share and no longer need, now and over time.
 
-Of files the catalog's rows are counted, not the storage itself: what no checkpoint ever registered is the orphan
-sweep's to find.
+The numbers come from the catalog's rows, not from storage: they do not include orphans, which are files that no
+checkpoint ever registered.
 """
 
 from collections.abc import Callable, Collection
@@ -29,7 +29,7 @@ from statelib.model.record import CheckpointState, Owner
 
 HOUR_MS = 3_600_000
 FINE_MS = 30 * 24 * HOUR_MS
-"""Samples older than this are thinned out to the last one of each hour."""
+"""Of samples older than this, only the last one per hour is kept."""
 MAX_SAMPLES = 2000
 _C, _S = CHECKPOINT.c, STORAGE_SAMPLE.c
 _GONE = (CheckpointState.DELETING, CheckpointState.DELETED)
@@ -43,9 +43,10 @@ _INSERT = text(
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes of one pipeline, ``_metadata`` files included. ``live_bytes``: that the system's checkpoints need, and of
-    those ``shared_bytes``: of files that two or more finished ones need. ``garbage_bytes``: that gc removes next.
-    ``savepoint_bytes``: that belong to users. ``files`` counts all of them."""
+    """The storage use of one pipeline, ``_metadata`` files included. ``files``: number of files.
+    ``live_bytes``: bytes of the files that the system's checkpoints need. ``shared_bytes``: the part of ``live_bytes``
+    in files that two or more finished checkpoints need. ``garbage_bytes``: bytes of the files that gc deletes next.
+    ``savepoint_bytes``: bytes of the files that belong to users."""
 
     files: int = 0
     live_bytes: int = 0
@@ -55,30 +56,33 @@ class Usage:
 
     @property
     def amplification(self) -> float | None:
-        """Bytes of the system on storage for each byte that something needs; None if nothing does."""
+        """The system's bytes on storage, divided by the bytes that checkpoints need. None if they need none."""
         return (self.live_bytes + self.garbage_bytes) / self.live_bytes if self.live_bytes else None
 
 
 @dataclass(frozen=True)
 class Sample:
+    """The storage use of a pipeline at one time, in epoch milliseconds."""
+
     at_ms: int
     usage: Usage
 
 
 @dataclass(frozen=True)
 class StorageUse:
-    """Reached by ``Catalog.browsing.storage``; raises as the catalog does."""
+    """The operations behind ``Catalog.browsing.storage``. They raise the errors of every catalog method."""
 
     transaction: Transaction
     clock: Callable[[], int]
 
     def now(self, pipelines: Collection[PipelineName]) -> dict[PipelineName, Usage]:
-        """Of each of the pipelines."""
+        """Return the present storage use of each pipeline."""
         with self.transaction(read_only=True) as connection:
             return _usage(connection, pipelines)
 
     def sample(self, pipeline: PipelineName) -> None:
-        """Note what it is now, for the curve over time; called by whoever has changed it. Thins out old samples."""
+        """Write a sample of the present storage use, and delete old samples as :data:`FINE_MS` says. Every operation
+        that changes the pipeline's files calls this, for the chart over time."""
         at_ms = self.clock()
         with self.transaction("sample") as connection:
             usage = _usage(connection, [pipeline])[pipeline]
@@ -86,13 +90,13 @@ class StorageUse:
             connection.execute(_thin(pipeline, at_ms - FINE_MS))
 
     def samples(self, pipeline: PipelineName) -> tuple[Sample, ...]:
-        """The newest :data:`MAX_SAMPLES`, oldest first."""
+        """Return the newest :data:`MAX_SAMPLES` samples of a pipeline, the oldest first."""
         newest = select(STORAGE_SAMPLE).where(_S.pipeline == pipeline).order_by(_S.at_ms.desc()).limit(MAX_SAMPLES)
         with self.transaction(read_only=True) as connection:
             rows = connection.execute(newest).all()
         fields = Usage.__dataclass_fields__
-        found = [checked(STORAGE_SAMPLE, row) for row in reversed(rows)]
-        return tuple(Sample(v["at_ms"], Usage(**{name: v[name] for name in fields})) for v in found)
+        samples = [checked(STORAGE_SAMPLE, row) for row in reversed(rows)]
+        return tuple(Sample(v["at_ms"], Usage(**{name: v[name] for name in fields})) for v in samples)
 
 
 def _usage(connection: Connection, pipelines: Collection[PipelineName]) -> dict[PipelineName, Usage]:
@@ -101,10 +105,10 @@ def _usage(connection: Connection, pipelines: Collection[PipelineName]) -> dict[
         for pipeline, part, files, size in connection.execute(statement):
             before = sums.setdefault(pipeline, {}).get(part, (0, 0))
             sums[pipeline][part] = (before[0] + files, before[1] + int(size))
-    return {pipeline: _of(sums.get(pipeline, {})) for pipeline in pipelines}
+    return {pipeline: _total(sums.get(pipeline, {})) for pipeline in pipelines}
 
 
-def _of(parts: dict[str, tuple[int, int]]) -> Usage:
+def _total(parts: dict[str, tuple[int, int]]) -> Usage:
     size = {part: parts.get(part, (0, 0))[1] for part in (_LIVE, _SHARED, _GARBAGE, _SAVEPOINT)}
     return Usage(
         sum(files for files, _ in parts.values()),
@@ -130,17 +134,18 @@ def _files(pipelines: Collection[PipelineName]) -> Select[str, str, int, int]:
 
 
 def _holders(which: ColumnElement[bool]) -> ScalarSelect[int]:
-    """How many checkpoints in certain states refer to a file of the query around it."""
-    same = (_C.pipeline == REF.c.pipeline) & (_C.checkpoint_id == REF.c.checkpoint_id)
-    joined = select(func.count()).select_from(REF).join(CHECKPOINT, same)
+    """Return the subquery that counts the checkpoints that refer to the file of the enclosing query, and for which
+    ``which`` is true."""
+    same_checkpoint = (_C.pipeline == REF.c.pipeline) & (_C.checkpoint_id == REF.c.checkpoint_id)
+    joined = select(func.count()).select_from(REF).join(CHECKPOINT, same_checkpoint)
     return joined.where(REF.c.file_id == FILE.c.file_id, which).correlate(FILE).scalar_subquery()
 
 
 def _metadata(pipelines: Collection[PipelineName]) -> Select[str, str, int, int]:
     part = case((_C.state == CheckpointState.DELETING, _GARBAGE), (_C.owner == Owner.USER, _SAVEPOINT), else_=_LIVE)
-    there: ColumnElement[bool] = _C.metadata_size_bytes.is_not(None) & (_C.state != CheckpointState.DELETED)
+    exists: ColumnElement[bool] = _C.metadata_size_bytes.is_not(None) & (_C.state != CheckpointState.DELETED)
     rows = select(_C.pipeline, part.label("part"), _C.metadata_size_bytes.label("size"))
-    return _grouped(rows.where(_C.pipeline.in_(pipelines), there))
+    return _grouped(rows.where(_C.pipeline.in_(pipelines), exists))
 
 
 def _grouped(rows: Select[str, str, int]) -> Select[str, str, int, int]:
@@ -150,7 +155,7 @@ def _grouped(rows: Select[str, str, int]) -> Select[str, str, int, int]:
 
 
 def _thin(pipeline: PipelineName, before_ms: int) -> Delete:
-    """Delete what is older, but for the last sample of each hour."""
+    """Return the statement that deletes the samples before ``before_ms``, except the last one of each hour."""
     old = STORAGE_SAMPLE.alias()
     hour = old.c.at_ms - old.c.at_ms % literal(HOUR_MS)
     last = select(func.max(old.c.at_ms)).where(old.c.pipeline == pipeline, old.c.at_ms < before_ms).group_by(hour)
