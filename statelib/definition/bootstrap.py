@@ -1,4 +1,5 @@
-"""What a savepoint made from tables is to hold: a small YAML file, checked from end to end when it is read."""
+"""The bootstrap file: a small YAML file that describes a savepoint to make from tables. It is checked completely when
+it is read."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,13 +30,13 @@ _MODES = {
     "broadcast": OperatorStateMode.BROADCAST,
 }
 Of = TypeAliasType("Of", "str | tuple[Of, ...] | dict[str, Of]")
-"""Where a value comes from: a column (``a.b`` within a struct), or one for each part of a tuple, a row or a class, in
-their order or by name."""
+"""The source of a value: a column (``a.b`` within a struct), or one column per part of a tuple, a row or a class, in
+order or by name."""
 
 
 class Rows(Part):
-    """Rows of a Parquet file or directory, or those of one state of a snapshot (``<pipeline>/<id>`` or a path), whose
-    columns are ``key``, ``value`` and, by kind, ``user_key`` and ``namespace``."""
+    """The rows of a Parquet file or directory, or of one state in a snapshot (``<pipeline>/<id>`` or a path). The
+    columns of a snapshot's state are ``key``, ``value`` and, by kind of state, ``user_key`` and ``namespace``."""
 
     parquet: str | None = None
     snapshot: str | None = None
@@ -44,15 +45,15 @@ class Rows(Part):
 
 
 class Typed(Part):
-    """A type in statelib's text, and the columns that it is made of."""
+    """A type in the form of a pipeline file, and the columns of its values."""
 
     type: str
     of: Of
 
 
 class Hash(Part):
-    """The ``hashCode`` of a class: of its fields, in Java's usual form, or told by a column, as the code itself or as
-    the key group that follows from it."""
+    """The ``hashCode`` of a class: computed from its fields (``of``) in Java's usual form, with factor ``times`` and
+    first value ``start``; or read from a column, as hash code (``column``) or as key group (``key_group``)."""
 
     of: Names = ()
     times: int = 31
@@ -62,14 +63,16 @@ class Hash(Part):
 
 
 class Key(Typed):
+    """The type and columns of the key, and the hash of a key that is a class."""
+
     hash: Hash | None = None
 
 
 class StateOf(Part):
-    """One keyed state. A list state's column holds lists. A key has one row, in a map state one for each user key.
+    """One keyed state. There is one row per key, in a map state one row per user key. A list state's column has lists.
 
-    ``timers``: those of a service, under Flink's name of its two states, ``_timer_state/event_<service>`` and
-    ``_timer_state/processing_<service>``; ``of`` is their moment, and they have no type."""
+    ``timers``: the timers of a service. The state has one of Flink's two names, ``_timer_state/event_<service>`` or
+    ``_timer_state/processing_<service>``; ``of`` is the column of their times, and ``type`` is left out."""
 
     kind: Literal["value", "list", "map", "reducing", "aggregating", "timers"]
     type: str = ""
@@ -80,8 +83,8 @@ class StateOf(Part):
 
 
 class OperatorStateOf(Part):
-    """One state of an operator's subtasks. ``list`` and ``union``: a row is an element, in their order; ``broadcast``:
-    a row is an entry, whose ``user_key`` no other one has."""
+    """One state of an operator's subtasks. ``list`` and ``union``: each row is an element, in the order of the rows.
+    ``broadcast``: each row is an entry of the map, and no two rows have the same ``user_key``."""
 
     mode: Literal["list", "union", "broadcast"]
     type: str
@@ -91,7 +94,8 @@ class OperatorStateOf(Part):
 
 
 class OperatorOf(Part):
-    """``rows``: of the states that do not name their own. ``key``: of the keyed ones among them, the ``states``."""
+    """One operator. ``rows``: the rows of states that have no ``rows`` of their own. ``key``: the key of the keyed
+    states, ``states``."""
 
     key: Key | None = None
     rows: Rows | None = None
@@ -100,7 +104,7 @@ class OperatorOf(Part):
 
 
 class Bootstrap(Part):
-    """The whole file: operators by uid. ``max_parallelism`` must be that of the job."""
+    """The whole file: operators by uid. ``max_parallelism`` must be equal to the job's."""
 
     name: str
     max_parallelism: Parallelism = 128
@@ -118,24 +122,26 @@ class Bootstrap(Part):
 
     @property
     def keyed(self) -> dict[str, Key]:
-        """The operators with keyed state by uid, in their order, and their keys."""
+        """The keys of the operators with keyed state, by uid, in the order of the file."""
         return {uid: operator.key for uid, operator in self.operators.items() if operator.key is not None}
 
     def operator(self, uid: str) -> KeyedOperator:
-        """What is to be written of one of the :attr:`keyed` operators."""
+        """Return uid, schema, parallelism and hash rule of one of the :attr:`keyed` operators."""
         key, described = self.keyed[uid], self.operators[uid]
         states = tuple(_descriptor(name, state) for name, state in described.states.items())
         schema = KeyedStateSchema(type_of(key.type), self.max_parallelism, states)
         return KeyedOperator(uid, schema, self.parallelism, rule_of(key))
 
     def operator_state(self, uid: str, name: str) -> OperatorStateDescriptor:
-        """One of the operator's own states."""
+        """Return the descriptor of one of the operator's operator states."""
         return _operator_descriptor(name, self.operators[uid].operator_states[name])
 
 
 def load_bootstrap(path: str | Path) -> Bootstrap:
-    """Raises NotFoundError (``no-pipeline-file``), or one InvalidRequestError (``bad-bootstrap``) whose message has a
-    line ``file:line: field.path: problem`` for each problem."""
+    """Read and check a bootstrap file.
+
+    Raises NotFoundError (``no-pipeline-file``), or one InvalidRequestError (``bad-bootstrap``) whose message has one
+    line ``file:line: field.path: problem`` per problem."""
     path = Path(path)
     document = read_document(read_file(path))
     problems = document.problems
@@ -148,7 +154,7 @@ def load_bootstrap(path: str | Path) -> Bootstrap:
 
 
 def rule_of(key: Key) -> FieldsHash | None:
-    """How the hash of a key is made; None where its type or a column tells."""
+    """Return the rule for the hash of a key, None if the hash follows from the key's type or is read from a column."""
     return FieldsHash(key.hash.of, key.hash.times, key.hash.start) if key.hash and key.hash.of else None
 
 
@@ -178,7 +184,8 @@ def _operator_problems(where: Where, operator: OperatorOf) -> Iterator[Problem]:
     if not operator.states and not operator.operator_states:
         yield Problem((*where, "states"), "expected one state or more, here or in operator_states")
     elif bool(operator.states) != (operator.key is not None):
-        yield Problem((*where, "key"), "is missing" if operator.states else "without states there is nothing it is of")
+        text = "is missing" if operator.states else "belongs to keyed states, and there are no 'states'"
+        yield Problem((*where, "key"), text)
     if operator.key is not None:
         yield from _key_problems((*where, "key"), operator.key)
     yield from _rows_problems((*where, "rows"), operator.rows)
@@ -186,7 +193,7 @@ def _operator_problems(where: Where, operator: OperatorOf) -> Iterator[Problem]:
         yield from _state_problems((*where, "states", name), name, state, operator.rows)
     for name, described in operator.operator_states.items():
         if name in operator.states:
-            yield Problem((*where, "operator_states", name), "states has one of that name")
+            yield Problem((*where, "operator_states", name), "'states' has a state of this name too")
         yield from _operator_state_problems((*where, "operator_states", name), name, described, operator.rows)
 
 
@@ -196,29 +203,29 @@ def _operator_state_problems(
     problems = list(_type_problems((*where, "type"), state.type))
     if state.user_key is not None:
         problems += _type_problems((*where, "user_key", "type"), state.user_key.type)
-    yield from problems or _told(where, lambda: _operator_descriptor(name, state))
+    yield from problems or _raised(where, lambda: _operator_descriptor(name, state))
     yield from _source_problems(where, state.rows, default)
 
 
 def _key_problems(where: Where, key: Key) -> Iterator[Problem]:
-    bad = list(_type_problems((*where, "type"), key.type))
-    if bad:
-        yield from bad
+    type_problems = list(_type_problems((*where, "type"), key.type))
+    if type_problems:
+        yield from type_problems
         return
-    type_, told = type_of(key.type), key.hash
+    type_, hash_ = type_of(key.type), key.hash
     if not isinstance(type_, Pojo | Opaque):
-        if told is not None:
+        if hash_ is not None:
             yield Problem((*where, "hash"), f"{key.type}: Flink defines the hash of such keys")
-        yield from _told((*where, "type"), lambda: codec_of(type_).java_hash(_nothing(type_)))
-    elif told is None or [bool(told.of), bool(told.column), bool(told.key_group)].count(True) != 1:
+        yield from _raised((*where, "type"), lambda: codec_of(type_).java_hash(_no_values(type_)))
+    elif hash_ is None or [bool(hash_.of), bool(hash_.column), bool(hash_.key_group)].count(True) != 1:
         yield Problem(
             (*where, "hash"),
-            f"{key.type}: only the class knows its hashCode: expected one of of (its fields), column (of hash codes) "
-            "and key_group (a column of those)",
+            f"{key.type}: only the class defines its hashCode: expected one of 'of' (its fields), 'column' (a "
+            "column of hash codes) and 'key_group' (a column of key groups)",
         )
-    elif told.of:
-        rule = FieldsHash(told.of)
-        yield from _told((*where, "hash", "of"), lambda: rule_types(type_, rule))
+    elif hash_.of:
+        rule = FieldsHash(hash_.of)
+        yield from _raised((*where, "hash", "of"), lambda: rule_types(type_, rule))
 
 
 def _state_problems(where: Where, name: str, state: StateOf, default: Rows | None) -> Iterator[Problem]:
@@ -228,7 +235,7 @@ def _state_problems(where: Where, name: str, state: StateOf, default: Rows | Non
     for part, typed in (("user_key", state.user_key), ("namespace", state.namespace)):
         if typed is not None:
             problems += _type_problems((*where, part, "type"), typed.type)
-    yield from problems or _told(where, lambda: _descriptor(name, state))
+    yield from problems or _raised(where, lambda: _descriptor(name, state))
     yield from _source_problems(where, state.rows, default)
 
 
@@ -244,22 +251,22 @@ def _rows_problems(where: Where, rows: Rows | None) -> Iterator[Problem]:
     if (rows.parquet is None) == (rows.snapshot is None):
         yield Problem(where, "expected one of parquet and snapshot")
     elif rows.snapshot is not None and rows.state is None:
-        yield Problem((*where, "state"), "is missing: which state of the snapshot")
+        yield Problem((*where, "state"), "is missing: the name of a state in the snapshot")
     elif rows.parquet is not None and (rows.state or rows.operator):
-        yield Problem(where, "operator and state are of a snapshot")
+        yield Problem(where, "operator and state belong to snapshot, not to parquet")
 
 
 def _type_problems(where: Where, text: str) -> Iterator[Problem]:
-    yield from _told(where, lambda: codec_of(type_of(text)))
+    yield from _raised(where, lambda: codec_of(type_of(text)))
 
 
-def _told(where: Where, attempt: Callable[[], object]) -> Iterator[Problem]:
-    """What an attempt raises, as a problem of that field."""
+def _raised(where: Where, attempt: Callable[[], object]) -> Iterator[Problem]:
+    """Yield the error that ``attempt`` raises as a problem of the field."""
     try:
         attempt()
     except StatelibError as error:
         yield Problem(where, f"{error.message}{f' ({error.hint})' if error.hint else ''}")
 
 
-def _nothing(type_: StateType) -> pa.Array:
+def _no_values(type_: StateType) -> pa.Array:
     return pa.nulls(0, codec_of(type_).arrow_type)

@@ -10,15 +10,15 @@ from statelib.serializers.registry import codec_of
 
 
 def event_schema(pipeline: Pipeline) -> pa.Schema:
-    """The declared columns in the order of the file; every one may be null."""
+    """Return the Arrow schema of the declared columns, in the order of the file. Every column may have nulls."""
     return pa.schema([(name, codec_of(type_).arrow_type) for name, type_ in pipeline.column_types().items()])
 
 
 def key_array(pipeline: Pipeline, table: pa.Table) -> pa.Array:
-    """The key of each row: the key column, or a struct f0, f1, ... of several. No part may be null.
+    """Return the key of each row: the key column, or a struct f0, f1, ... of several columns. No part may be null.
 
-    Raises InvalidRequestError (kind ``null-key``) naming the column; :func:`keyed_events` deals
-    with such rows."""
+    Raises InvalidRequestError (kind ``null-key``), which names the column; :func:`keyed_events` removes
+    such rows."""
     for name in pipeline.key:
         if table[name].null_count:
             raise _null_key(pipeline, name, table[name].null_count)
@@ -29,14 +29,14 @@ def key_array(pipeline: Pipeline, table: pa.Table) -> pa.Array:
 
 
 def keyed_events(pipeline: Pipeline, table: pa.Table) -> tuple[pa.Table, int]:
-    """The events that have a key, and how many have not, as ``on_null_key: drop`` wants it.
+    """Return the events that have a key, and the number of those without one, which ``on_null_key: drop`` drops.
 
-    Raises InvalidRequestError (kind ``null-key``) for such an event under ``on_null_key: fail``."""
-    empty = [name for name in pipeline.key if table[name].null_count]
-    if not empty:
+    Raises InvalidRequestError (kind ``null-key``) if an event has no key and ``on_null_key`` is ``fail``."""
+    with_nulls = [name for name in pipeline.key if table[name].null_count]
+    if not with_nulls:
         return table, 0
     if pipeline.on_null_key == "fail":
-        raise _null_key(pipeline, empty[0], table[empty[0]].null_count)
+        raise _null_key(pipeline, with_nulls[0], table[with_nulls[0]].null_count)
     keyed = _with_keys(table, pipeline.key)
     return keyed, len(table) - len(keyed)
 

@@ -1,4 +1,4 @@
-"""What a pipeline file says, in the right form; whether its parts fit together is checked by ``checks``."""
+"""The declared pipeline: fields of a pipeline file in the right form. ``checks`` checks whether they fit together."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 class DeclaredPipeline(Part):
-    """The fields of a pipeline file and what follows from them alone.
+    """The fields of a pipeline file, and values that follow from them alone.
 
-    ``path``: the file it came from, '' if none. ``on_null_key``: whether an event without a key fails the run or is
-    dropped and counted; ``on_gap``: whether an interval may be left out. ``schedule`` None: run by hand only. ``uid``:
-    what the operator's id is made of, the name unless given; ``renamed_from``: names and uids that it had before;
-    ``uid_hash``: the id itself, in hex. ``allow_non_restored_state``: stored states that the file does not have any
-    more may be left out."""
+    ``path``: the file that it was read from, '' if none. ``on_null_key``: whether an event without a key fails the run
+    or is dropped and counted. ``on_gap``: whether an interval may be left out. ``schedule`` None: the pipeline is run
+    by hand only. ``uid``: the text that the operator's id is computed from, '' means the name. ``renamed_from``:
+    earlier names and uids. ``uid_hash``: the operator's id itself, in hex. ``allow_non_restored_state``: stored states
+    that the file no longer has may be left out."""
 
     name: str
     uid: str = ""
@@ -63,31 +63,32 @@ class DeclaredPipeline(Part):
     path: str = ""
 
     def column_types(self) -> dict[str, StateType]:
-        """The declared columns and their types, in the order of the file."""
+        """Return the declared columns and their types, in the order of the file."""
         return {name: type_of(text) for name, text in self.source.columns.items()}
 
     def key_type(self) -> StateType:
-        """The type of the key column; a Tuple where there are several."""
+        """Return the type of the key column, or a Tuple of the types of several key columns."""
         columns = self.column_types()
         types = tuple(columns[name] for name in self.key)
         return types[0] if len(types) == 1 else Tuple(types)
 
     def schema(self) -> KeyedStateSchema:  # type: ignore[override]  # pydantic's own is deprecated
+        """Return the schema of the keyed state: key type, max parallelism, the states in order, then their timers."""
         columns = self.column_types()
         states = tuple(descriptor_of(name, state, columns) for name, state in self.states.items())
         timers = tuple(timers for name, state in self.states.items() for timers in timers_of(name, state))
         return KeyedStateSchema(self.key_type(), self.max_parallelism, states + timers)
 
     def operator_descriptors(self) -> tuple[OperatorStateDescriptor, ...]:
-        """The declared operator states, in the order of the file."""
+        """Return the descriptors of the operator states, in the order of the file."""
         return tuple(operator_descriptor_of(name, state) for name, state in self.operator_states.items())
 
     def ttl(self) -> dict[str, TtlConfig]:
-        """How long states live, of those that expire."""
-        found = {name: ttl_of(state) for name, state in self.states.items()}
-        return {name: config for name, config in found.items() if config is not None}
+        """Return the time to live of each state that expires, by name."""
+        configs = {name: ttl_of(state) for name, state in self.states.items()}
+        return {name: config for name, config in configs.items() if config is not None}
 
     def functions(self) -> tuple["StateFunction", ...]:
-        """One function a state, in the order of the file. User functions are imported when applied."""
+        """Return one function per state, in the order of the file. User functions are imported when first applied."""
         columns, drop = self.column_types(), self.on_null_key == "drop"
         return tuple(function_of(name, state, columns, self.key, drop) for name, state in self.states.items())

@@ -1,4 +1,4 @@
-"""A YAML file as plain data that still knows on which line each field stands."""
+"""A YAML file as plain data, with the line number of each field."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -16,22 +16,24 @@ MAX_BITS = 64
 
 @dataclass(frozen=True)
 class Document:
-    """``data``: what the YAML says, None if it cannot be read; ``lines``: 1-based, by path of field."""
+    """The content of a YAML file. ``data``: its values, None if there are ``problems``. ``lines``: line number of each
+    field, from 1, by its path."""
 
     data: object
     problems: tuple[Problem, ...]
     lines: dict[Where, int] = field(repr=False)
 
     def line(self, where: Where) -> int:
-        """The line of a field, or of the nearest field around it."""
+        """Return the line of a field, or of the nearest field that contains it."""
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)
 
 
 def read_document(text: str) -> Document:
-    """Parse one YAML document. A field given twice, a key that is no text, a value that is not what its tag says, and
-    more than a pipeline file can hold (aliases and merged keys counted as what they stand for) are problems."""
+    """Parse one YAML document. These are problems: a field that is given twice, a key that is not text, a value that
+    does not fit its tag, and more than :data:`MAX_NODES` values or :data:`MAX_DEPTH` levels, where each alias and
+    merged key counts like the values that it repeats."""
     try:
         if (line := _line_too_deep(text)) is not None:
             return Document(None, (_too_large(()),), {(): line})
@@ -53,8 +55,8 @@ def read_document(text: str) -> Document:
 
 
 def _line_too_deep(text: str) -> int | None:
-    """The line where the text has more levels or values than :class:`_Walk` allows; None if it has not. Looked for
-    in the events, because making nodes of very deep ones overflows the stack."""
+    """Return the line where the text has more levels or values than :class:`_Walk` allows, None if there is none. This
+    reads the parser's events, because creating nodes for a very deep text overflows the stack."""
     depth = 0
     for number, event in enumerate(yaml.parse(text, LOADER)):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -69,7 +71,7 @@ def _too_large(where: Where) -> Problem:
 
 
 class _Walk:
-    """Visits the nodes before they become data, where a repeated key would be lost."""
+    """A walk through the nodes of a document before they become data, in which a repeated key would be lost."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -94,7 +96,7 @@ class _Walk:
             self._visit_scalar(node, where)
 
     def _visit_scalar(self, node: yaml.Node, where: Where) -> None:
-        """A value that its tag does not fit: PyYAML raises whatever its conversion ran into."""
+        """Report a value that does not fit its tag. PyYAML's conversion raises errors of many types for it."""
         try:
             value = self._loader.construct_object(node)
         except Exception as error:  # noqa: BLE001 - KeyError, IndexError, AttributeError, ValueError and others
@@ -114,9 +116,9 @@ class _Walk:
                 self.visit(value_node, (*where, "<<"))
                 continue
             if not isinstance(key_node, yaml.ScalarNode) or key_node.tag != "tag:yaml.org,2002:str":
-                found = getattr(key_node, "value", "")
+                key = getattr(key_node, "value", "")
                 self.lines[where] = line
-                self.problems.append(Problem(where, f"key {found!r:.40}: expected text (put it in quotes)"))
+                self.problems.append(Problem(where, f"key {key!r:.40}: expected text (put it in quotes)"))
                 return
             path = (*where, key_node.value)
             if key_node.value in seen:

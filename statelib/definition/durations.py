@@ -1,4 +1,4 @@
-"""Durations as a pipeline file writes them: ``30d``, ``12h``, ``90s``."""
+"""Durations in the form of a pipeline file: ``30d``, ``12h``, ``90s``."""
 
 import re
 
@@ -7,7 +7,7 @@ _DURATION = re.compile(r"([0-9]{1,9})(ms|s|m|h|d)")
 
 
 def milliseconds(duration: str) -> int:
-    """Raises ValueError for what is not a duration."""
+    """Return the milliseconds of a duration. Raises ValueError if the text is not a duration."""
     match = _DURATION.fullmatch(duration)
     if match is None:
         raise ValueError("a duration such as 500ms, 90s, 15m, 1h or 7d")

@@ -1,28 +1,29 @@
-"""The expectations of Great Expectations that make sense of a state, with their own names and parameters.
+"""The expectations of Great Expectations that can be checked on a state, with the library's names and parameters.
 
-A table, so that a pipeline file is checked without importing the library, which takes seconds; a test holds it equal
-to the library. What is left out asks for an order of rows (state has none), for SQL, or for types of columns (which
-the pipeline file declares); of ``column_quantile_values_to_be_between`` the library cannot write down its own result.
+With this table a pipeline file is checked without importing the library, which takes seconds. A test compares the table
+with the library. Left out are expectations about the order of rows (state has none), about SQL, and about types of
+columns (the pipeline file declares them), and ``column_quantile_values_to_be_between``, whose result the library itself
+cannot serialize.
 """
 
 from dataclasses import dataclass
 
 COLUMN, COLUMNS, NUMBER, COUNT, SHARE = "a column", "a list of columns", "a number", "a whole number", "a share, 0 to 1"
 TEXT, TEXTS, SWITCH, VALUES = "text", "a list of texts", "true or false", "a list"
-"""Forms of a parameter, in the words of an error message."""
+"""The forms of a parameter, as error messages name them."""
 
 
 @dataclass(frozen=True)
 class Known:
-    """An expectation: parameter to form, and those without which it says nothing. ``all_rows``: a sample of the rows
-    cannot answer it."""
+    """The parameters of an expectation: the form of each, and the required ones. ``all_rows``: the expectation cannot
+    be checked on a sample of the rows."""
 
     parameters: dict[str, str]
     required: tuple[str, ...]
     all_rows: bool = False
 
 
-def _known(required: dict[str, str], optional: dict[str, str], *, all_rows: bool = False) -> Known:
+def _expectation(required: dict[str, str], optional: dict[str, str], *, all_rows: bool = False) -> Known:
     return Known({**required, **optional}, tuple(required), all_rows)
 
 
@@ -37,53 +38,55 @@ _SHARES = {"min_value": SHARE, "max_value": SHARE, **_STRICT}
 _SET = {"value_set": VALUES}
 
 EXPECTATIONS: dict[str, Known] = {
-    "column_distinct_values_to_be_in_set": _known(_COLUMN | _SET, {}),
-    "column_distinct_values_to_contain_set": _known(_COLUMN | _SET, {}, all_rows=True),
-    "column_distinct_values_to_equal_set": _known(_COLUMN | _SET, {}, all_rows=True),
-    "column_max_to_be_between": _known(_COLUMN, _RANGE),
-    "column_mean_to_be_between": _known(_COLUMN, _RANGE),
-    "column_median_to_be_between": _known(_COLUMN, _RANGE),
-    "column_min_to_be_between": _known(_COLUMN, _RANGE),
-    "column_most_common_value_to_be_in_set": _known(_COLUMN | _SET, {"ties_okay": SWITCH}),
-    "column_pair_values_a_to_be_greater_than_b": _known(_PAIR, {"or_equal": SWITCH} | _MOSTLY),
-    "column_pair_values_to_be_equal": _known(_PAIR, _MOSTLY),
-    "column_pair_values_to_be_in_set": _known(_PAIR | {"value_pairs_set": VALUES}, _MOSTLY),
-    "column_proportion_of_non_null_values_to_be_between": _known(_COLUMN, _SHARES),
-    "column_proportion_of_unique_values_to_be_between": _known(_COLUMN, _SHARES, all_rows=True),
-    "column_stdev_to_be_between": _known(_COLUMN, _RANGE),
-    "column_sum_to_be_between": _known(_COLUMN, _RANGE, all_rows=True),
-    "column_unique_value_count_to_be_between": _known(_COLUMN, _COUNTS, all_rows=True),
-    "column_value_lengths_to_be_between": _known(_COLUMN, _COUNTS | _MOSTLY),
-    "column_value_lengths_to_equal": _known(_COLUMN | {"value": COUNT}, _MOSTLY),
-    "column_value_z_scores_to_be_less_than": _known(_COLUMN | {"threshold": NUMBER, "double_sided": SWITCH}, _MOSTLY),
-    "column_values_to_be_between": _known(_COLUMN, _RANGE | _MOSTLY),
-    "column_values_to_be_in_set": _known(_COLUMN | _SET, _MOSTLY),
-    "column_values_to_be_json_parseable": _known(_COLUMN, _MOSTLY),
-    "column_values_to_be_null": _known(_COLUMN, _MOSTLY),
-    "column_values_to_be_unique": _known(_COLUMN, _MOSTLY),
-    "column_values_to_match_regex": _known(_COLUMN | {"regex": TEXT}, _MOSTLY),
-    "column_values_to_match_regex_list": _known(_COLUMN | {"regex_list": TEXTS}, {"match_on": TEXT} | _MOSTLY),
-    "column_values_to_not_be_in_set": _known(_COLUMN | _SET, _MOSTLY),
-    "column_values_to_not_be_null": _known(_COLUMN, _MOSTLY),
-    "column_values_to_not_match_regex": _known(_COLUMN | {"regex": TEXT}, _MOSTLY),
-    "column_values_to_not_match_regex_list": _known(_COLUMN | {"regex_list": TEXTS}, _MOSTLY),
-    "compound_columns_to_be_unique": _known(_LIST, _MOSTLY),
-    "multicolumn_sum_to_equal": _known(_LIST | {"sum_total": NUMBER}, _MOSTLY),
-    "select_column_values_to_be_unique_within_record": _known(_LIST, _MOSTLY),
-    "table_row_count_to_be_between": _known({}, _COUNTS, all_rows=True),
-    "table_row_count_to_equal": _known({"value": COUNT}, {}, all_rows=True),
+    "column_distinct_values_to_be_in_set": _expectation(_COLUMN | _SET, {}),
+    "column_distinct_values_to_contain_set": _expectation(_COLUMN | _SET, {}, all_rows=True),
+    "column_distinct_values_to_equal_set": _expectation(_COLUMN | _SET, {}, all_rows=True),
+    "column_max_to_be_between": _expectation(_COLUMN, _RANGE),
+    "column_mean_to_be_between": _expectation(_COLUMN, _RANGE),
+    "column_median_to_be_between": _expectation(_COLUMN, _RANGE),
+    "column_min_to_be_between": _expectation(_COLUMN, _RANGE),
+    "column_most_common_value_to_be_in_set": _expectation(_COLUMN | _SET, {"ties_okay": SWITCH}),
+    "column_pair_values_a_to_be_greater_than_b": _expectation(_PAIR, {"or_equal": SWITCH} | _MOSTLY),
+    "column_pair_values_to_be_equal": _expectation(_PAIR, _MOSTLY),
+    "column_pair_values_to_be_in_set": _expectation(_PAIR | {"value_pairs_set": VALUES}, _MOSTLY),
+    "column_proportion_of_non_null_values_to_be_between": _expectation(_COLUMN, _SHARES),
+    "column_proportion_of_unique_values_to_be_between": _expectation(_COLUMN, _SHARES, all_rows=True),
+    "column_stdev_to_be_between": _expectation(_COLUMN, _RANGE),
+    "column_sum_to_be_between": _expectation(_COLUMN, _RANGE, all_rows=True),
+    "column_unique_value_count_to_be_between": _expectation(_COLUMN, _COUNTS, all_rows=True),
+    "column_value_lengths_to_be_between": _expectation(_COLUMN, _COUNTS | _MOSTLY),
+    "column_value_lengths_to_equal": _expectation(_COLUMN | {"value": COUNT}, _MOSTLY),
+    "column_value_z_scores_to_be_less_than": _expectation(
+        _COLUMN | {"threshold": NUMBER, "double_sided": SWITCH}, _MOSTLY
+    ),
+    "column_values_to_be_between": _expectation(_COLUMN, _RANGE | _MOSTLY),
+    "column_values_to_be_in_set": _expectation(_COLUMN | _SET, _MOSTLY),
+    "column_values_to_be_json_parseable": _expectation(_COLUMN, _MOSTLY),
+    "column_values_to_be_null": _expectation(_COLUMN, _MOSTLY),
+    "column_values_to_be_unique": _expectation(_COLUMN, _MOSTLY),
+    "column_values_to_match_regex": _expectation(_COLUMN | {"regex": TEXT}, _MOSTLY),
+    "column_values_to_match_regex_list": _expectation(_COLUMN | {"regex_list": TEXTS}, {"match_on": TEXT} | _MOSTLY),
+    "column_values_to_not_be_in_set": _expectation(_COLUMN | _SET, _MOSTLY),
+    "column_values_to_not_be_null": _expectation(_COLUMN, _MOSTLY),
+    "column_values_to_not_match_regex": _expectation(_COLUMN | {"regex": TEXT}, _MOSTLY),
+    "column_values_to_not_match_regex_list": _expectation(_COLUMN | {"regex_list": TEXTS}, _MOSTLY),
+    "compound_columns_to_be_unique": _expectation(_LIST, _MOSTLY),
+    "multicolumn_sum_to_equal": _expectation(_LIST | {"sum_total": NUMBER}, _MOSTLY),
+    "select_column_values_to_be_unique_within_record": _expectation(_LIST, _MOSTLY),
+    "table_row_count_to_be_between": _expectation({}, _COUNTS, all_rows=True),
+    "table_row_count_to_equal": _expectation({"value": COUNT}, {}, all_rows=True),
 }
-"""By name in snake case, without the ``expect_`` that all of them begin with."""
+"""The expectations by name in snake case, without the prefix ``expect_``."""
 
 
 def class_name(expectation: str) -> str:
-    """What the library calls it: ``ExpectColumnValuesToBeBetween``."""
+    """Return the library's class name of an expectation, such as ``ExpectColumnValuesToBeBetween``."""
     words = ("expect", *expectation.split("_"))
     return "".join("ZScores" if word == "z" else word.capitalize() for word in words if word != "scores")
 
 
 def parameter_problem(form: str, value: object) -> str:
-    """What is wrong with a value of that form, '' if nothing is."""
+    """Return the problem of a parameter's value, '' if the value has the form."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     right = {
         COLUMN: isinstance(value, str),

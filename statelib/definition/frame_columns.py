@@ -1,6 +1,6 @@
-"""A state as a table with a column for each thing that it says: how the columns are called, and where they come from.
+"""The flat table of a state, with one column per single value: names and sources of the columns.
 
-These are the names that checks use. Key columns come first, then the window, then a map's key, then the values.
+Checks use these names. Key columns come first, then the window, then a map's key, then the values.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from statelib.model.types import INSTANT, TIME_WINDOW, ListOf, Row, StateType, T
 
 @dataclass(frozen=True)
 class FrameColumn:
-    """``source``: column of the state's plain table (``key``, ``namespace``, ``user_key``, ``value``); ``path``: the
-    fields in it, by index, that lead to the values. ``average``: the values are the quotient of the first two fields
-    there."""
+    """One column of the flat table. ``source``: the column of the state's plain table (``key``, ``namespace``,
+    ``user_key``, ``value``) that its values come from. ``path``: indexes of the nested fields that lead to them.
+    ``average``: the values are the quotient of the first two fields at ``path``."""
 
     name: str
     type: StateType
@@ -24,20 +24,20 @@ class FrameColumn:
 
     @property
     def is_key(self) -> bool:
-        """Whether it is part of what says which entry a row is."""
+        """Whether the column is part of the row's identity: key, window or user key."""
         return self.source != "value"
 
 
 def frame_columns(key: tuple[str, ...], key_type: StateType, state: StateDescriptor) -> tuple[FrameColumn, ...]:
-    """All columns of a state, in order. ``key``: the pipeline's key columns.
+    """Return all columns of a state, in order. ``key``: the pipeline's key columns.
 
-    A field of a value that has the name of a column before it is called ``value.<name>``."""
-    found = list(_key_columns(key, key_type, state))
-    taken = {column.name for column in found}
+    The name of a value's field is ``value.<name>`` if a key column has its name."""
+    columns = list(_key_columns(key, key_type, state))
+    taken = {column.name for column in columns}
     for column in _value_columns(state):
         name = f"value.{column.name}" if column.name in taken else column.name
-        found.append(replace(column, name=name))
-    return tuple(found)
+        columns.append(replace(column, name=name))
+    return tuple(columns)
 
 
 def _key_columns(key: tuple[str, ...], key_type: StateType, state: StateDescriptor) -> Iterator[FrameColumn]:
@@ -70,7 +70,8 @@ def _value_columns(state: StateDescriptor) -> Iterator[FrameColumn]:
 
 
 def _flat(name: str, type_: StateType, path: tuple[int, ...], average: bool) -> Iterator[FrameColumn]:
-    """An aggregate that keeps several things is several columns; the one called ``value`` has its name."""
+    """Yield the columns of one field. An aggregate that keeps several values has several columns; the column of its
+    ``value`` has the name of the aggregate."""
     if not isinstance(type_, Row):
         yield FrameColumn(name, type_, "value", path)
         return

@@ -1,6 +1,6 @@
-"""The parts of a pipeline file as pydantic models: which keys there are and what form their values have.
+"""The parts of a pipeline file as pydantic models: the allowed keys, and the form of their values.
 
-What the values mean together is checked in ``checks.py``.
+``checks`` checks whether the values fit together.
 """
 
 from datetime import UTC, datetime
@@ -32,14 +32,14 @@ def _in_utc(value: datetime) -> datetime:
 
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
-"""A list of names; a single one may stand without brackets."""
+"""A list of names. A single name needs no brackets."""
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
-"""A date or a time; UTC unless it says otherwise."""
+"""A date or a time, in UTC unless it has an offset."""
 Count = Annotated[int, Field(strict=True, ge=1)]
 Parallelism = Annotated[int, Field(strict=True, ge=1, le=MAX_MAX_PARALLELISM)]
 Amount = Annotated[int, Field(strict=True, ge=0)]
 Seconds = Annotated[int, Field(strict=True, ge=0, le=31_622_400)]
-"""A year at most."""
+"""At most 366 days."""
 Switch = Annotated[bool, Field(strict=True)]
 
 
@@ -55,7 +55,7 @@ Duration = Annotated[str, AfterValidator(_as_duration)]
 
 
 class Part(BaseModel):
-    """Frozen; refuses keys it does not know and says which one was probably meant."""
+    """A frozen part of a pipeline file. It refuses unknown keys, and suggests a similar allowed key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,22 +64,22 @@ class Part(BaseModel):
     def _known_keys(cls, data: object) -> object:
         if not isinstance(data, dict):
             return data
-        known = list(cls.model_fields)
-        unknown = [(str(key), did_you_mean(str(key), known)) for key in data if key not in known]
+        allowed = list(cls.model_fields)
+        unknown = [(str(key), did_you_mean(str(key), allowed)) for key in data if key not in allowed]
         if unknown:
-            texts = [(key, f"unknown key{meant or ', known are ' + ', '.join(known)}") for key, meant in unknown]
+            texts = [(key, f"unknown key{meant or ', known are ' + ', '.join(allowed)}") for key, meant in unknown]
             summary = "; ".join(f"{key}: {text}" for key, text in texts)
             raise PydanticCustomError(UNKNOWN_KEYS, "{summary}", {"summary": summary, "texts": texts})
         return data
 
     def __hash__(self) -> int:
-        """Some parts hold dicts: their text is what is hashed."""
+        """Return the hash of the part's JSON text, because some parts hold dicts, which have no hash."""
         return hash((type(self), self.model_dump_json()))
 
 
 class Schedule(Part):
-    """When Airflow runs the pipeline. ``cron`` is Airflow's to judge; ``start`` and ``end`` bound the
-    data intervals, ``catchup`` makes up for those between ``start`` and today."""
+    """The times when Airflow runs the pipeline. ``cron``: a cron expression or one of Airflow's presets. ``start`` and
+    ``end`` bound the data intervals. ``catchup``: Airflow also runs the intervals between ``start`` and today."""
 
     cron: str
     start: Moment
@@ -88,10 +88,10 @@ class Schedule(Part):
 
 
 class Ready(Part):
-    """How it is seen that the events of an interval are complete: all that is given has to hold. ``marker``: a file in
-    the interval's directory, or a path of its own; a template as ``path``. ``min_age``: how long nothing has changed.
-    ``next_interval``: the path of the interval after it exists. ``asset``: the URI of one of Airflow's, updated after
-    the interval's end. The DAG looks each ``poke_interval``, for ``timeout``."""
+    """The conditions for the events of an interval to be complete. All given conditions must hold. ``marker``: a file
+    in the interval's directory, or a path of its own, exists; it is a template like ``path``. ``min_age``: no file has
+    changed for this long. ``next_interval``: the path of the next interval exists. ``asset``: this Airflow asset (a
+    URI) was updated after the interval's end. The DAG checks every ``poke_interval``, and fails after ``timeout``."""
 
     marker: str | None = None
     min_age: Duration | None = None
@@ -102,9 +102,10 @@ class Ready(Part):
 
 
 class Source(Part):
-    """Where events come from. ``path``: str.format with ``data`` (the deployment's root of data) and
-    ``start``, ``end`` (datetimes, UTC, of the data interval). ``columns``: name to type. ``on_missing``: whether a path
-    that is not there, or has no files, is an interval without events. ``ready`` None: whatever is there is complete."""
+    """The source of the events. ``path``: a template for str.format with ``data`` (the deployment's root of data) and
+    ``start``, ``end`` (datetimes of the data interval, UTC). ``columns``: name to type. ``on_missing``: whether a path
+    that does not exist, or has no files, is an error or an interval without events. ``ready`` None: the events are
+    complete whenever a run reads them."""
 
     format: str = "parquet"
     path: str
@@ -114,20 +115,20 @@ class Source(Part):
 
     @property
     def may_be_empty(self) -> bool:
-        """Whether a directory without files is an interval without events: the file says so, or a marker does."""
+        """Whether a directory without files is an interval without events, by ``on_missing`` or because of a marker."""
         return self.on_missing == "empty" or (self.ready is not None and self.ready.marker is not None)
 
     def location(self, data: str, interval: DataInterval) -> str:
-        """The path of one interval of the schedule; :func:`statelib.definition.source.parts.source_parts` says
-        which paths a data interval has."""
+        """Return the path of one interval of the schedule. :func:`statelib.definition.source.parts.source_parts`
+        returns all paths of a data interval."""
         return at_interval(self.path, data, interval)
 
 
 class FieldDefinition(Part):
-    """What a state, or one field of it, holds: an aggregate (``agg``), or just a ``type`` where a
-    user function computes it. A field of text is short for its type. ``of`` with several columns: ``first`` or
-    ``last`` takes all of them from one event. ``nulls``: whether ``first`` and ``last`` keep a null as a value.
-    ``renamed_from``: what the field was called in older checkpoints."""
+    """The content of a state or of one of its fields: an aggregate (``agg``), or only a ``type`` if a
+    user function computes it. A text instead of a mapping is short for ``type``. ``of`` with several columns: ``first``
+    or ``last`` takes all of them from one event. ``nulls``: whether ``first`` and ``last`` keep a null as a value.
+    ``renamed_from``: names of the field in older checkpoints."""
 
     agg: str | None = None
     of: str | tuple[str, ...] | None = None
@@ -144,7 +145,7 @@ class FieldDefinition(Part):
 
     @property
     def together(self) -> tuple[str, ...]:
-        """The columns that are taken from one event; none where ``of`` is one column."""
+        """The columns that are taken from one event, () if ``of`` is a single column."""
         return self.of if isinstance(self.of, tuple) else ()
 
     @property
@@ -154,16 +155,16 @@ class FieldDefinition(Part):
 
 
 class Sliding(Part):
-    """Windows of ``size``, a new one every ``slide``."""
+    """Windows of length ``size``. A new one begins every ``slide``."""
 
     size: Duration
     slide: Duration
 
 
 class Window(Part):
-    """Windows of event time that a state is kept by besides its key: ``tumbling`` ones of a size, or ``sliding``
-    ones. ``time``: the column that says when an event was. After a window's end it takes events until the
-    watermark is ``allowed_lateness`` past it, and can be read for another ``retain``; then it is cleared."""
+    """Windows of event time: a state has one value per key and window. They are ``tumbling`` with a size, or
+    ``sliding``. ``time``: the column with the time of an event. A window takes events until the
+    watermark is ``allowed_lateness`` past its end, can be read for another ``retain``, and is then cleared."""
 
     time: str
     tumbling: Duration | None = None
@@ -174,10 +175,10 @@ class Window(Part):
 
 
 class StateDefinition(Part):
-    """One state: of ``fields`` (a Row) or of one bare ``value``; ``user_key``: column of a map's keys.
-    ``on_timer``: what is called for the timers that ``function`` sets. ``ttl``: how long it lives after its
-    last access, such as 30d; ``update``: what is an access. ``renamed_from``: what the state was called in older
-    checkpoints."""
+    """One state: a Row of ``fields``, or one bare ``value``. ``user_key``: the column of a map's keys.
+    ``on_timer``: the function that is called for the timers that ``function`` sets. ``ttl``: how long an entry lives
+    after its last access, such as 30d. ``update``: which operations are an access. ``renamed_from``: names of the state
+    in older checkpoints."""
 
     kind: Literal["value", "list", "map", "reducing", "aggregating"]
     fields: dict[str, FieldDefinition] = {}
@@ -192,8 +193,9 @@ class StateDefinition(Part):
 
 
 class OperatorStateDefinition(Part):
-    """State of a subtask: a list (each element goes to one subtask after rescaling), a union (all elements
-    to all) of ``element``, or a broadcast map from ``key`` to ``value``, the same in every subtask."""
+    """State of a subtask instead of a key. ``list``: elements of type ``element``, each of which goes to one subtask
+    after rescaling. ``union``: after rescaling every subtask gets all elements. ``broadcast``: a map from ``key`` to
+    ``value`` that is equal in every subtask."""
 
     mode: Literal["list", "union", "broadcast"]
     element: str | None = None
@@ -210,10 +212,10 @@ class Hooks(Part):
 
 
 class Retain(Part):
-    """What retention keeps of the state's history: the newest ``count`` checkpoints, and besides all of
-    the last ``days`` before the newest but one. Savepoints are the user's and do not count.
-    ``after_termination``: what becomes of the rest when the pipeline is finished, failed or cancelled;
-    None keeps it, as long as it is not said otherwise."""
+    """The checkpoints that retention keeps: the newest ``count`` ones, and also all of
+    the last ``days`` before the second newest one. Savepoints belong to users and do not count.
+    ``after_termination``: whether retention deletes the rest when the pipeline is finished, failed or cancelled;
+    None keeps it."""
 
     count: Count = 20
     days: Count | None = None
@@ -221,8 +223,8 @@ class Retain(Part):
 
 
 class FileMerging(Part):
-    """Whether the small files of a subtask's checkpoint are put into few. ``max_file_size_bytes``: of such a
-    file. ``max_space_amplification``: how many times larger than what of it is still needed it may be."""
+    """Merging of a subtask's small files into few larger files. ``max_file_size_bytes``: the largest merged file.
+    ``max_space_amplification``: the largest quotient of a merged file's size and the bytes in it that are needed."""
 
     enabled: Annotated[bool, Field(strict=True)] = False
     max_file_size_bytes: Annotated[int, Field(ge=1 << 10, le=1 << 40, strict=True)] = 32 << 20
@@ -230,15 +232,15 @@ class FileMerging(Part):
 
 
 class Checkpoint(Part):
-    """``strategy``: '' stands for the backend's own, and is replaced when the pipeline is built.
-    ``inline_threshold_bytes``: a stream up to this size lives inside ``_metadata`` instead of a file.
-    ``materialize_after_bytes``, ``materialize_after_checkpoints``: of strategy ``changelog``; a subtask's log that
-    would be larger, or written by more checkpoints, ends, and the state is written whole. Whoever writes or restores
-    a log holds it in memory, about five times. ``local_recovery``: each host keeps copies of what it wrote, and
-    restores from them first.
-    ``timeout_s``: how long one attempt at a checkpoint may take, its Spark job included.
-    ``tolerable_failures``: so many checkpoints may fail in a row before no more are begun; None: any number.
-    ``execution``: whether writing a snapshot counts as its synchronous part."""
+    """The settings of writing and keeping checkpoints. ``strategy``: '' means the backend's default, which replaces it.
+    ``inline_threshold_bytes``: a stream up to this size is part of ``_metadata`` instead of a file.
+    ``materialize_after_bytes``, ``materialize_after_checkpoints``: limits of strategy ``changelog``. Before a subtask's
+    log becomes larger, or older than this number of checkpoints, the whole state is written and a new log begins.
+    Writing or restoring a log needs about five times its size of memory. ``local_recovery``: each host keeps copies of
+    the files that it wrote, and restores from them first.
+    ``timeout_s``: how long one attempt at a checkpoint may take, including its Spark job.
+    ``tolerable_failures``: how many checkpoints may fail in a row before no more begin; None: any number.
+    ``execution``: whether the time to write a snapshot counts as its synchronous or asynchronous part."""
 
     strategy: str = ""
     inline_threshold_bytes: Annotated[int, Field(ge=0, le=1 << 20, strict=True)] = 20 * 1024
@@ -253,15 +255,15 @@ class Checkpoint(Part):
 
 
 class Retries(Part):
-    """How often Airflow tries a task again, and how long it waits before."""
+    """Retries of a failed task by Airflow: their number, and the delay before each, in seconds."""
 
     count: Amount = 2
     delay_s: Seconds = 10
 
 
 class Notify(Part):
-    """One of Airflow's notifiers: ``notifier`` is the dotted path of its class, ``arguments`` are its own. Their
-    templates may use ``statelib``: the message, and its ``title``, ``pipeline``, ``checkpoint_id``, ``reason`` and
+    """One of Airflow's notifiers: the dotted path of its class, and the ``arguments`` of the class. Templates in the
+    arguments may use ``statelib``: the message, and its ``title``, ``pipeline``, ``checkpoint_id``, ``reason`` and
     ``hint``."""
 
     notifier: Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$")]
@@ -269,8 +271,8 @@ class Notify(Part):
 
 
 class Alerts(Part):
-    """Who is told when a task of the pipeline fails for good, or when a run is not over so long after it was queued
-    (``deadline``)."""
+    """Notifications when a task of the pipeline fails after its last retry, or when a run has not finished ``deadline``
+    after it was queued."""
 
     notify: tuple[Notify, ...] = ()
     deadline: Duration | None = None

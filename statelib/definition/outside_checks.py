@@ -1,7 +1,7 @@
-"""What a pipeline file needs from outside: its users' functions, and Spark's data sources.
+"""Checks of what a pipeline file uses from outside: functions of users, and data sources of Spark.
 
-Both may be there on the cluster only, so that loading a file does not ask for them. ``pipelines validate``
-does: what is certainly wrong is a fault, and what cannot be found here is a warning.
+Both may be installed on the cluster only, so that loading a file does not check them. ``pipelines validate``
+does: what is certainly wrong is a fault, and what is not installed on this host is a warning.
 """
 
 import importlib.util
@@ -21,31 +21,32 @@ SPARKS_FORMATS = (
     "parquet", "orc", "json", "csv", "text", "avro", "xml", "binaryfile", "image", "libsvm", "jdbc", "statestore",
     "state-metadata", "statelib", "statelib-metadata",
 )  # fmt: skip
-"""The data sources of Spark itself, and statelib's own; Spark does not look at their case."""
+"""The data sources of Spark itself, and statelib's own. Spark ignores upper and lower case in their names."""
 OTHERS_FORMATS = (
     "delta", "iceberg", "hudi", "paimon", "lance", "jsonl", "excel", "mongodb", "bigquery", "snowflake", "cassandra",
     "elasticsearch", "opensearch", "redshift", "kafka", "deltasharing",
 )  # fmt: skip
-"""Data sources that come as packages; the cluster may have any other, too."""
+"""Data sources that common packages bring. The cluster may have others too."""
 _ALIKE = 0.8
 
 
 @dataclass(frozen=True)
 class OutsideFindings:
-    """At most one of each for each pipeline file. ``warnings``: what may well be there on the cluster."""
+    """The results of the checks: at most one fault and one warning per pipeline file. ``warnings``: functions and
+    formats that the cluster may have, but this host does not."""
 
     faults: tuple[DefinitionError, ...]
     warnings: tuple[DefinitionError, ...]
 
 
 def check_outside(pipelines: Iterable[Pipeline]) -> OutsideFindings:
-    """Look for the functions and the formats of pipelines, as far as they can be looked for on this host. This
-    imports the functions' modules."""
-    found = [(p, [*_check_format(p.source.format), *_check_functions(p)]) for p in pipelines]
+    """Check the functions and formats of pipelines as far as this host can. This imports the modules of the
+    functions."""
+    by_pipeline = [(p, [*_check_format(p.source.format), *_check_functions(p)]) for p in pipelines]
     faults, warnings = (
         tuple(
-            _of_file(pipeline, problems)
-            for pipeline, findings in found
+            _file_error(pipeline, problems)
+            for pipeline, findings in by_pipeline
             if (problems := [problem for problem, certain in findings if certain is wanted])
         )
         for wanted in (True, False)
@@ -53,22 +54,22 @@ def check_outside(pipelines: Iterable[Pipeline]) -> OutsideFindings:
     return OutsideFindings(faults, warnings)
 
 
-def _of_file(pipeline: Pipeline, problems: list[Problem]) -> DefinitionError:
+def _file_error(pipeline: Pipeline, problems: list[Problem]) -> DefinitionError:
     path = Path(pipeline.path)
     error = bad_file(path, read_document(read_file(path)), problems)
     return DefinitionError(pipeline.path, error.message, error.hint, error.kind)
 
 
 def _check_format(name: str) -> Iterator[tuple[Problem, bool]]:
-    """Whoever writes a class's name knows what the cluster has."""
-    where, known = ("source", "format"), name.lower()
-    if known in SPARKS_FORMATS or known in OTHERS_FORMATS or "." in name:
+    """Yield the problem of a format, and whether it is certain. A name with a dot is a class, and is not checked."""
+    where, lower_name = ("source", "format"), name.lower()
+    if lower_name in SPARKS_FORMATS or lower_name in OTHERS_FORMATS or "." in name:
         return
-    close = get_close_matches(known, SPARKS_FORMATS, 1, _ALIKE)
+    close = get_close_matches(lower_name, SPARKS_FORMATS, 1, _ALIKE)
     if close:
         yield Problem(where, f"unknown format {name!r}, did you mean {close[0]!r}?", "unknown-format"), True
     else:
-        text = f"{name!r} is none of Spark's own formats: the cluster must have the package that brings it"
+        text = f"{name!r} is not one of Spark's own formats: the cluster must have a package with this format"
         yield Problem(where, text, "unknown-format"), False
 
 
@@ -77,14 +78,14 @@ def _check_functions(pipeline: Pipeline) -> Iterator[tuple[Problem, bool]]:
     for name, state in pipeline.states.items():
         references += [(("states", name, "function"), state.function), (("states", name, "on_timer"), state.on_timer)]
     for where, reference in references:
-        found = _check_function(reference) if reference else None
-        if found is not None:
-            text, sure = found
-            yield Problem(where, text, "bad-function"), sure
+        finding = _check_function(reference) if reference else None
+        if finding is not None:
+            text, certain = finding
+            yield Problem(where, text, "bad-function"), certain
 
 
 def _check_function(reference: str) -> tuple[str, bool] | None:
-    """What is wrong with a function, and whether that is certain; None where it is there."""
+    """Return the problem of a function and whether it is certain, None if the function can be imported."""
     package = reference.partition(":")[0].partition(".")[0]
     if package not in sys.modules and importlib.util.find_spec(package) is None:
         return f"{reference}: there is no package {package!r} on this host: the cluster must have it", False

@@ -1,4 +1,4 @@
-"""Pipeline: what a file ``pipelines/<name>.yaml`` says, checked from end to end when it is built."""
+"""The pipeline: the content of a file ``pipelines/<name>.yaml``, checked completely when the object is built."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -25,10 +25,10 @@ PROBLEMS = "statelib_problems"
 
 
 class Pipeline(DeclaredPipeline):
-    """A pipeline: immutable, hashable, and the same again after ``model_dump`` and ``model_validate``.
+    """A pipeline without problems. It is immutable and hashable, and equal after ``model_dump`` and ``model_validate``.
 
-    Building one raises pydantic's ValidationError; :func:`load_pipeline` turns it into an InvalidRequestError that
-    names file, line and field."""
+    Its constructor raises pydantic's ValidationError; :func:`load_pipeline` converts this to an InvalidRequestError
+    that names file, line and field."""
 
     @field_validator("checkpoint", mode="after")
     @classmethod
@@ -46,7 +46,7 @@ class Pipeline(DeclaredPipeline):
         return self
 
     def allowing_non_restored_state(self) -> "Pipeline":
-        """The same pipeline, for one restore that may leave states out."""
+        """Return a copy of the pipeline for a restore that may leave out stored states which the file no longer has."""
         return self.model_copy(update={"allow_non_restored_state": True})
 
 
@@ -54,8 +54,8 @@ def load_pipeline(path: str | Path) -> Pipeline:
     """Read and check one pipeline file.
 
     Raises NotFoundError (kind ``no-pipeline-file``), or one InvalidRequestError (kind
-    ``bad-pipeline``, or that of all its problems) whose message has a line ``file:line: field.path: problem`` for
-    each problem.
+    ``bad-pipeline``, or the kind of its problems if they have the same one) whose message has one line
+    ``file:line: field.path: problem`` per problem.
     """
     path = Path(path)
     document = read_document(read_file(path))
@@ -69,8 +69,8 @@ def load_pipeline(path: str | Path) -> Pipeline:
 
 
 def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[DefinitionError]]:
-    """All ``*.yaml`` and ``*.yml`` files of a directory, by file name; those that do not load are
-    listed, and so is a name that a file before has taken.
+    """Load all ``*.yaml`` and ``*.yml`` files of a directory, in the order of their names. Return the pipelines, and
+    one error per file that does not load or has the pipeline name of an earlier file.
 
     Raises NotFoundError (kind ``no-pipeline-directory``)."""
     directory = Path(directory)
@@ -84,19 +84,20 @@ def load_pipelines(directory: str | Path) -> tuple[list[Pipeline], list[Definiti
         except StatelibError as error:
             errors.append(DefinitionError(str(path), error.message, error.hint, error.kind))
             continue
-        except Exception as error:  # noqa: BLE001 - whatever one file holds, the others are loaded
+        except Exception as error:  # noqa: BLE001 - a file with any error must not keep the others from loading
             errors.append(DefinitionError(str(path), f"{path}: cannot be read: {type(error).__name__}: {error!s:.200}"))
             continue
         first = pipelines.setdefault(pipeline.name, pipeline)
         if first is not pipeline:
             line = read_document(read_file(path)).line(("name",))
-            message = f"{path}:{line}: name: {pipeline.name!r} is the name of {first.path} already"
+            message = f"{path}:{line}: name: {first.path} has the name {pipeline.name!r} already"
             errors.append(DefinitionError(str(path), message))
     return list(pipelines.values()), errors
 
 
 def read_file(path: Path) -> str:
-    """The text of a definition; raises NotFoundError (``no-pipeline-file``), InvalidRequestError."""
+    """Return the text of a definition. Raises NotFoundError (``no-pipeline-file``), InvalidRequestError
+    (``bad-pipeline``) if it is too large or cannot be read."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InvalidRequestError(f"{path}: larger than {MAX_FILE_BYTES} bytes", kind="bad-pipeline")
@@ -117,7 +118,7 @@ def _build(document: Document, path: Path) -> Pipeline:
 
 
 def problems_of(details: ErrorDetails) -> Iterable[Problem]:
-    """One of pydantic's errors, or the problems that were carried through pydantic as one error."""
+    """Yield the problem of one of pydantic's errors, or the several problems that a validator put into one error."""
     context = details.get("ctx", {})
     where = tuple(details["loc"])
     if details["type"] == PROBLEMS:
@@ -136,8 +137,8 @@ def problems_of(details: ErrorDetails) -> Iterable[Problem]:
 def bad_file(
     path: Path, document: Document, problems: Iterable[Problem], kind: str = BAD_PIPELINE
 ) -> InvalidRequestError:
-    """Return one error with a line for each problem. Its kind is that of its problems where they have the same,
-    else ``kind``."""
+    """Return one error with one line per problem. Its kind is the kind of its problems if they have the same one,
+    otherwise ``kind``."""
     problems = list(problems)
     kinds = {p.kind for p in problems}
     if len(kinds) == 1 and kinds != {BAD_PIPELINE}:

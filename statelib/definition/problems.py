@@ -1,4 +1,4 @@
-"""What is wrong in a pipeline file: where, and in words that help."""
+"""Problems of a pipeline file: the place of each, and a text that helps to correct it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ BAD_PIPELINE = "bad-pipeline"
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong. ``kind``: the kind of the error that is raised where all problems have the same."""
+    """One problem of a file. ``kind``: the kind of the error that is raised if all problems have the same one."""
 
     where: Where
     text: str
@@ -22,7 +22,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class DefinitionError:
-    """A pipeline file that does not load; ``message`` names the file, and has a line for each problem."""
+    """A pipeline file that does not load. ``message`` names the file, and has one line per problem."""
 
     path: str
     message: str
@@ -31,10 +31,11 @@ class DefinitionError:
 
 
 def dotted(where: Where) -> str:
+    """Return the path of a field with dots."""
     return ".".join(map(str, where))
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``, did you mean 'x'?`` or nothing."""
-    close = get_close_matches(word, list(known), 1)
+def did_you_mean(word: str, allowed: Iterable[str]) -> str:
+    """Return ``, did you mean 'x'?`` with the most similar allowed word, '' if none is similar."""
+    close = get_close_matches(word, list(allowed), 1)
     return f", did you mean {close[0]!r}?" if close else ""

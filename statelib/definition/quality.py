@@ -1,4 +1,4 @@
-"""``checks:`` of a pipeline file: what the gate judges besides completeness, and what follows from it."""
+"""The section ``checks:`` of a pipeline file: the gate's checks besides completeness, and their severities."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,7 +9,7 @@ from statelib.definition.model import Count, Part
 from statelib.model.quality import Severity
 
 Level = Literal["warn", "quarantine", "fail"]
-"""What follows where a check does not hold: warn, keep aside, abort."""
+"""The result of a failed check: a warning, quarantine, or the abort of the checkpoint."""
 
 
 def _as_share(value: object) -> object:
@@ -24,42 +24,44 @@ def _as_share(value: object) -> object:
 
 
 Share = Annotated[float, BeforeValidator(_as_share), Field(ge=0, allow_inf_nan=False, strict=True)]
-"""``20%`` or ``0.2``; more than the whole is possible, where something may grow by it."""
+"""A share, as ``20%`` or ``0.2``. It may be more than 1, because sizes may more than double."""
 
 
 class Judged(Part):
-    """A check of any kind has a severity."""
+    """A check with a severity."""
 
     severity: Level = "warn"
 
     @property
     def level(self) -> Severity:
+        """The severity of the check."""
         return Severity(self.severity.upper())
 
 
 class Change(Judged):
-    """``most``: how far from what was expected it may be, as a share of that."""
+    """A limit of drift. ``most``: the largest difference from the expected number, as a share of that number."""
 
     most: Share
 
 
 class RateChange(Judged):
-    """``most``: how far from the rate of the checkpoint before it may be: 0.05 is five of a hundred rows."""
+    """A limit of the drift of a rate. ``most``: the largest difference from the rate in the base checkpoint. 0.05 means
+    5 of 100 rows."""
 
     most: Annotated[Share, Field(le=1)]
 
 
 class Shift(Judged):
-    """``psi``: the largest population stability index against the checkpoint before; below 0.1 is the same
-    distribution for most purposes, above 0.25 another one."""
+    """A limit of the drift of a distribution. ``psi``: the largest population stability index against the base
+    checkpoint. Below 0.1 the distributions count as equal for most purposes, above 0.25 as different."""
 
     psi: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.2
 
 
 class Drift(Part):
-    """Against the checkpoints that this one was built on. ``entries`` (of each state) and ``size_bytes`` (of the
-    whole) against how they went on through the last ``history`` ones; ``null_rate`` and ``distribution``, by
-    ``<state>.<column>``, against the one before."""
+    """Limits of the drift against the checkpoints that this one was built on. ``entries`` (per state) and
+    ``size_bytes`` (of the whole checkpoint) are compared with the trend of the last ``history`` checkpoints;
+    ``null_rate`` and ``distribution``, by ``<state>.<column>``, with the base checkpoint."""
 
     entries: Change | None = None
     size_bytes: Change | None = None
@@ -69,7 +71,8 @@ class Drift(Part):
 
 
 class Expectation(Judged):
-    """One of Great Expectations' own: ``expect`` is its name without ``expect_``, beside it stand its parameters."""
+    """An expectation of Great Expectations. ``expect``: its name without ``expect_``. The other keys are its
+    parameters."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -80,23 +83,24 @@ class Expectation(Judged):
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, data: object) -> object:
-        """Which keys there may be is up to the expectation: ``quality_checks.py`` knows."""
+        """Allow any key: ``checks/quality.py`` checks the parameters of each expectation."""
         return data
 
     @property
     def parameters(self) -> dict[str, Any]:
+        """The expectation's parameters by name."""
         return dict(self.model_extra or {})
 
     def describe(self) -> str:
-        """``column_values_to_be_between(column=flights, min_value=0)``."""
-        said = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
-        return f"{self.expect}({said})"
+        """Return the expectation as text, such as ``column_values_to_be_between(column=flights, min_value=0)``."""
+        parameters = ", ".join(f"{name}={value}" for name, value in self.parameters.items())
+        return f"{self.expect}({parameters})"
 
 
 class Checks(Part):
-    """What the gate judges besides completeness, which it always proves. ``rehearse_every``: each so many checkpoints
-    it is restored into live state on trial. ``sample_rows``: of a larger state, whole key groups up to about so
-    many entries are read for expectations and drift, the same in each checkpoint."""
+    """The gate's checks besides completeness, which it always checks. ``rehearse_every``: every Nth checkpoint is
+    restored into live state as a test. ``sample_rows``: for expectations and drift of a state with more entries, the
+    gate reads only whole key groups with about this number of entries, the same key groups in each checkpoint."""
 
     drift: Drift = Drift()
     expectations: tuple[Expectation, ...] = ()

@@ -1,4 +1,4 @@
-"""What each key of a pipeline file means, in words for its users; ``docs/reference/pipeline-yaml.md`` is made of it."""
+"""Descriptions of the keys of a pipeline file. ``docs/reference/pipeline-yaml.md`` is generated from them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,14 +7,15 @@ from typing import Any
 from statelib.definition.pipeline import Pipeline
 
 _LIKE_A_FIELD = "states.<name>.value"
-_SEVERITY = "What follows where it does not hold: a warning, quarantine, or the end of the checkpoint."
+_SEVERITY = "The result if the check fails: a warning, quarantine, or the abort of the checkpoint."
 INTERNAL = {"path"}
 """Fields of :class:`Pipeline` that no file may have."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """``path``: dotted, with ``<name>`` where the file chooses the name. ``default`` '' : it has to be there."""
+    """One key of a pipeline file. ``path``: its path with dots, and ``<name>`` for a name that the file chooses.
+    ``default``: '' if the key is required."""
 
     path: str
     type: str
@@ -23,7 +24,7 @@ class Key:
 
 
 def keys() -> Iterator[Key]:
-    """Every key that a pipeline file may have, in the order of the model."""
+    """Yield every key that a pipeline file may have, in the order of the model."""
     document = Pipeline.model_json_schema()
     yield from _keys(document, document["$defs"], "")
 
@@ -42,7 +43,8 @@ def _keys(part: dict[str, Any], parts: dict[str, Any], prefix: str) -> Iterator[
 
 
 def _reference(field: dict[str, Any]) -> str:
-    """The part that a field, one of its alternatives, or each of its values is."""
+    """Return the name of the part that is the field's type, or the type of an alternative or of its values; '' if there
+    is none."""
     for place in (field, *field.get("anyOf", ()), field.get("additionalProperties") or {}):
         if isinstance(place, dict) and "$ref" in place:
             return str(place["$ref"]).rpartition("/")[2]
@@ -88,121 +90,134 @@ def _text(value: object) -> str:
 
 
 DESCRIPTIONS = {
-    "name": "Of the pipeline, hence of its DAGs, its directory on storage, and its state's operator without `uid`.",
-    "uid": "What the operator's id is made of, as `uid()` in Flink; the name unless given.",
-    "uid_hash": "The operator's id itself, 32 hexadecimal digits, as `setUidHash()` in Flink.",
-    "renamed_from": "Names and uids that the pipeline had before; its history is gone on from.",
-    "description": "For people: shown in Airflow.",
-    "schedule": "When Airflow runs the pipeline. Without it, by hand only.",
-    "schedule.cron": "A cron expression or a preset such as `@daily`: each run applies the interval between two ticks.",
-    "schedule.start": "Where the first interval begins; UTC unless it says otherwise.",
-    "schedule.end": "No interval begins after it.",
-    "schedule.catchup": "Whether Airflow makes up for the intervals between `start` and today by itself.",
-    "source": "Where events come from.",
+    "name": "The name of the pipeline. Its DAGs, its directory on storage and (without `uid`) its operator "
+    "have it too.",
+    "uid": "The text that the operator's id is computed from, like `uid()` in Flink. Default: the name.",
+    "uid_hash": "The operator's id itself, 32 hexadecimal digits, like `setUidHash()` in Flink.",
+    "renamed_from": "Earlier names and uids of the pipeline. Their history is continued.",
+    "description": "A text for people. Airflow shows it.",
+    "schedule": "The times when Airflow runs the pipeline. Without it the pipeline is run by hand only.",
+    "schedule.cron": "A cron expression or a preset such as `@daily`. Each run applies the interval between two ticks.",
+    "schedule.start": "The start of the first interval, in UTC unless it has an offset.",
+    "schedule.end": "No interval begins after this time.",
+    "schedule.catchup": "Whether Airflow also runs the intervals between `start` and today.",
+    "source": "The source of the events.",
     "source.format": "Any batch format that Spark reads.",
-    "source.path": "Of one interval: a template with `{data}` (`STATELIB_DATA`), `{start}` and `{end}` (times in UTC; "
-    "`{start:%Y-%m-%d}` formats them).",
-    "source.on_missing": "What a path that is not there, or holds no files, means: an error, or an interval without "
+    "source.path": "The path of one interval: a template with `{data}` (`STATELIB_DATA`), `{start}` and `{end}` (times "
+    "in UTC; `{start:%Y-%m-%d}` formats them).",
+    "source.on_missing": "Whether a path that does not exist, or has no files, is an error or an interval without "
     "events.",
-    "source.ready": "How it is seen that an interval's events are complete: all that is given has to hold. Without it "
-    "whatever is there is complete. The DAG waits, `statelib run` refuses.",
-    "source.ready.marker": "A file in the interval's directory, such as `_SUCCESS`; or a path of its own, a template "
-    "that begins with `{data}`, `/` or a scheme.",
-    "source.ready.min_age": "How long nothing there has changed, such as `10m`.",
+    "source.ready": "The conditions for an interval's events to be complete. All given conditions must hold. Without "
+    "conditions, events are complete at any time. The DAG waits for them; `statelib run` fails if they do not hold.",
+    "source.ready.marker": "This file exists: a name in the interval's directory, such as `_SUCCESS`, or a path of its "
+    "own, a template that begins with `{data}`, `/` or a scheme.",
+    "source.ready.min_age": "No file at the path has changed for this long, such as `10m`.",
     "source.ready.next_interval": "The path of the schedule's next interval exists.",
-    "source.ready.asset": "The URI of an Airflow asset that was updated after the interval's end.",
-    "source.ready.poke_interval": "How often the DAG looks.",
+    "source.ready.asset": "This Airflow asset (a URI) was updated after the interval's end.",
+    "source.ready.poke_interval": "The time between two checks by the DAG.",
     "source.ready.timeout": "How long the DAG waits before it fails.",
     "source.columns": "The columns that are read, and their types: `boolean`, `byte`, `short`, `int`, `long`, `float`, "
     "`double`, `string`, `bytes`, `date`, `datetime` (without a zone), `instant`.",
-    "key": "The column, or columns, that state is kept by.",
-    "on_null_key": "What becomes of an event without a key: the run fails, or the event is dropped and counted.",
-    "on_gap": "Whether an interval may be left out: by default the run is refused, because its events would be lost.",
-    "states": "The states of each key, by name.",
-    "states.<name>.kind": "Flink's kinds of state.",
-    "states.<name>.fields": "What the state holds, where it is a row: aggregates or types, by name.",
+    "key": "The key column, or a list of key columns. State is kept per key.",
+    "on_null_key": "Whether an event without a key fails the run, or is dropped and counted.",
+    "on_gap": "Whether an interval may be left out. By default the run is refused, because its events would be lost.",
+    "states": "The states that are kept per key, by name.",
+    "states.<name>.kind": "One of Flink's kinds of state.",
+    "states.<name>.fields": "The fields of the state if it is a row: aggregates or types, by name.",
     "states.<name>.fields.<name>.agg": "The aggregate: `count`, `sum`, `min`, `max`, `avg`, `first`, `last`, "
     "`collect`, `distinct`, `histogram`.",
-    "states.<name>.fields.<name>.of": "The column that is aggregated. Of `first` and `last` also a list: all columns "
-    "are taken from one and the same event, nulls included.",
-    "states.<name>.fields.<name>.by": "Of `first` and `last`: the columns that say which event was first.",
-    "states.<name>.fields.<name>.nulls": "Of `first` and `last`: `skip` (the default) takes the first or last value "
-    "that is not null; `keep` takes that of the first or last event, null if it is null there.",
-    "states.<name>.fields.<name>.bounds": "Of `histogram`: the upper bounds of its buckets.",
-    "states.<name>.fields.<name>.type": "Instead of `agg`, where a function computes it; `name: long` is short for it.",
-    "states.<name>.fields.<name>.renamed_from": "What the field was called in older checkpoints.",
-    "states.<name>.value": "Instead of `fields`, where the state is one bare value; has the same keys as a field.",
-    "states.<name>.user_key": "Of a map: the column of its keys.",
-    "states.<name>.function": "`package.module:name`, a function of two Arrow tables, events and state, that gives the "
-    "rows to write.",
-    "states.<name>.on_timer": "`package.module:name`, called for the timers that `function` sets when they are due.",
-    "states.<name>.window": "Keep the state by windows of event time, too.",
-    "states.<name>.window.time": "The column that says when an event was.",
+    "states.<name>.fields.<name>.of": "The column that is aggregated. For `first` and `last` it may be a list: all "
+    "columns are taken from the same event, nulls included.",
+    "states.<name>.fields.<name>.by": "For `first` and `last`: the columns that order the events.",
+    "states.<name>.fields.<name>.nulls": "For `first` and `last`: `skip` (the default) takes the first or last value "
+    "that is not null; `keep` takes the value of the first or last event, which may be null.",
+    "states.<name>.fields.<name>.bounds": "For `histogram`: the upper bounds of its buckets.",
+    "states.<name>.fields.<name>.type": "The field's type, instead of `agg`, if a function computes the field. The "
+    "short form is `name: long`.",
+    "states.<name>.fields.<name>.renamed_from": "Names of the field in older checkpoints.",
+    "states.<name>.value": "The content of the state, instead of `fields`, if it is one bare value. It has the keys of "
+    "a field.",
+    "states.<name>.user_key": "For a map: the column of its keys.",
+    "states.<name>.function": "`package.module:name`: a function of two Arrow tables, events and state, that returns "
+    "the rows to write.",
+    "states.<name>.on_timer": "`package.module:name`: a function that is called when timers of `function` are due.",
+    "states.<name>.window": "Windows of event time. State is then kept per key and window.",
+    "states.<name>.window.time": "The column with the time of an event.",
     "states.<name>.window.tumbling": "The size of windows that follow each other, such as `1h`.",
     "states.<name>.window.sliding": "Windows that overlap.",
-    "states.<name>.window.sliding.size": "How long one is.",
-    "states.<name>.window.sliding.slide": "After what time the next one begins.",
-    "states.<name>.window.session": "Refused: sessions are kept by a function with timers.",
-    "states.<name>.window.allowed_lateness": "How long after its end a window takes events; later ones are counted.",
-    "states.<name>.window.retain": "How long after that a window can be read; then it is cleared.",
+    "states.<name>.window.sliding.size": "The length of a window.",
+    "states.<name>.window.sliding.slide": "The time between the starts of two windows.",
+    "states.<name>.window.session": "Refused. Use a function with timers for sessions.",
+    "states.<name>.window.allowed_lateness": "How long after its end a window takes events. Later events are counted.",
+    "states.<name>.window.retain": "How long after that a window can be read. Then it is cleared.",
     "states.<name>.ttl": "How long an entry lives after its last access, such as `30d`.",
-    "states.<name>.update": "What counts as an access; `on_create_and_write` unless given.",
-    "states.<name>.renamed_from": "What the state was called in older checkpoints.",
-    "operator_states": "States of a subtask instead of a key, by name; functions reach them by a third parameter.",
-    "operator_states.<name>.mode": "After rescaling each element goes to one subtask (`list`), or all go to all "
-    "(`union`); a `broadcast` map is the same everywhere.",
-    "operator_states.<name>.element": "Type of the elements of a list or a union.",
-    "operator_states.<name>.key": "Type of the keys of a broadcast map.",
-    "operator_states.<name>.value": "Type of its values.",
+    "states.<name>.update": "The operations that count as an access. Default: `on_create_and_write`.",
+    "states.<name>.renamed_from": "Names of the state in older checkpoints.",
+    "operator_states": "States that are kept per subtask instead of per key, by name. Functions get them as third "
+    "parameter.",
+    "operator_states.<name>.mode": "The distribution after rescaling: each element goes to one subtask (`list`), every "
+    "subtask gets all elements (`union`), or every subtask has the same map (`broadcast`).",
+    "operator_states.<name>.element": "The type of the elements of a list or a union.",
+    "operator_states.<name>.key": "The type of the keys of a broadcast map.",
+    "operator_states.<name>.value": "The type of the values of a broadcast map.",
     "hooks": "Functions `(context, operator)` that are called once in every subtask, with or without events.",
-    "hooks.initialize_state": "`package.module:name`, called when the subtask is restored, before its first event.",
-    "hooks.snapshot_state": "`package.module:name`, called when events are applied and timers have fired, before the "
-    "snapshot is taken; in savepoints too.",
-    "backend": "Where live state is kept: in memory as columns, or in RocksDB on the worker's disk.",
-    "parallelism": "Subtasks, each of which owns a range of key groups. A restore can set another one.",
-    "max_parallelism": "Key groups; fixed for the life of the state, and the job's own where Flink restores it.",
-    "checkpoint": "How checkpoints are written, and for how long they are kept.",
-    "checkpoint.strategy": "`full` (the backend's own form), `canonical` (any backend's, and Flink's), `incremental` "
-    "(rocksdb: only new SST files), `changelog` (only what changed). Default: heap canonical, rocksdb full.",
-    "checkpoint.inline_threshold_bytes": "A stream up to this size lives within `_metadata` instead of a file.",
-    "checkpoint.materialize_after_bytes": "Of `changelog`: before a log gets larger, the state is written whole.",
-    "checkpoint.materialize_after_checkpoints": "Of `changelog`: the same after so many checkpoints.",
-    "checkpoint.retain": "What retention keeps of the state's history. Savepoints are the user's and do not count.",
-    "checkpoint.retain.count": "The newest so many checkpoints.",
-    "checkpoint.retain.days": "Besides, all of so many days before the newest but one.",
-    "checkpoint.retain.after_termination": "What becomes of the rest when the pipeline has ended; else it is kept.",
-    "checkpoint.local_recovery": "Each host keeps copies of what it wrote, and restores from them first.",
-    "checkpoint.file_merging": "A subtask's small files are put into few.",
-    "checkpoint.file_merging.enabled": "Whether they are.",
-    "checkpoint.file_merging.max_file_size_bytes": "Of such a file.",
-    "checkpoint.file_merging.max_space_amplification": "How many times larger than what is still needed a file may be.",
-    "checkpoint.timeout_s": "How long one attempt may take, its Spark job included.",
-    "checkpoint.tolerable_failures": "So many checkpoints may fail in a row before no more are begun.",
-    "checkpoint.execution": "Whether the time of writing a snapshot, by a thread of its own, is asynchronous.",
-    "checks": "What the gate judges besides completeness: [The gate](../gate.md).",
-    "checks.drift": "How far a checkpoint may be from those before it.",
-    "checks.drift.entries": "Of the number of entries.",
+    "hooks.initialize_state": "`package.module:name`: called after the subtask is restored, before its first event.",
+    "hooks.snapshot_state": "`package.module:name`: called after events are applied and timers have fired, before the "
+    "snapshot is taken, also for savepoints.",
+    "backend": "The backend of live state: columns in memory (`heap`), or RocksDB on the worker's disk (`rocksdb`).",
+    "parallelism": "The number of subtasks. Each subtask owns a range of key groups. A restore can change the number.",
+    "max_parallelism": "The number of key groups. It is fixed for the life of the state. If a Flink job restores the "
+    "state, it must be equal to the job's.",
+    "checkpoint": "How checkpoints are written, and how long they are kept.",
+    "checkpoint.strategy": "`full` (the backend's own form), `canonical` (a form that each backend and Flink can "
+    "restore), `incremental` (rocksdb: only new SST files), `changelog` (only the changes). Default: `canonical` for "
+    "heap, `full` for rocksdb.",
+    "checkpoint.inline_threshold_bytes": "A stream up to this size is part of `_metadata` instead of a file.",
+    "checkpoint.materialize_after_bytes": "For `changelog`: before a log becomes larger than this, the whole state is "
+    "written.",
+    "checkpoint.materialize_after_checkpoints": "For `changelog`: the whole state is written after this number of "
+    "checkpoints.",
+    "checkpoint.retain": "The checkpoints that retention keeps. Savepoints belong to users and do not count.",
+    "checkpoint.retain.count": "Keep the newest N checkpoints.",
+    "checkpoint.retain.days": "Keep also all checkpoints of the last N days before the second newest checkpoint.",
+    "checkpoint.retain.after_termination": "Whether retention deletes the checkpoints when the pipeline has ended. By "
+    "default it keeps them.",
+    "checkpoint.local_recovery": "Whether each host keeps copies of the files that it wrote, and restores from them "
+    "first.",
+    "checkpoint.file_merging": "Merging of a subtask's small files into few larger files.",
+    "checkpoint.file_merging.enabled": "Whether small files are merged.",
+    "checkpoint.file_merging.max_file_size_bytes": "The largest size of a merged file.",
+    "checkpoint.file_merging.max_space_amplification": "The largest quotient of a merged file's size and the bytes in "
+    "it that are still needed.",
+    "checkpoint.timeout_s": "How long one attempt may take, including its Spark job.",
+    "checkpoint.tolerable_failures": "How many checkpoints may fail in a row before no more begin.",
+    "checkpoint.execution": "Whether the time to write a snapshot counts as asynchronous or synchronous.",
+    "checks": "The gate's checks besides completeness: [The gate](../gate.md).",
+    "checks.drift": "How far a checkpoint may differ from the checkpoints before it.",
+    "checks.drift.entries": "The drift of the number of entries.",
     "checks.drift.entries.severity": _SEVERITY,
-    "checks.drift.entries.most": "The largest change, such as `20%`, beyond what the steps before let expect.",
-    "checks.drift.size_bytes": "Of its size.",
+    "checks.drift.entries.most": "The largest difference, such as `20%`, from the number that the trend predicts.",
+    "checks.drift.size_bytes": "The drift of the checkpoint's size.",
     "checks.drift.size_bytes.severity": _SEVERITY,
-    "checks.drift.size_bytes.most": "As of `entries`.",
-    "checks.drift.null_rate": "Of the share of nulls, by `state.field`.",
+    "checks.drift.size_bytes.most": "The largest difference, such as `20%`, from the size that the trend predicts.",
+    "checks.drift.null_rate": "The drift of the share of nulls, by `state.field`.",
     "checks.drift.null_rate.<name>.severity": _SEVERITY,
-    "checks.drift.null_rate.<name>.most": "By how much the share may differ from the base's.",
-    "checks.drift.distribution": "Of the values, by `state.field`, against the base's.",
+    "checks.drift.null_rate.<name>.most": "The largest difference from the share in the base checkpoint.",
+    "checks.drift.distribution": "The drift of the distribution of values, by `state.field`.",
     "checks.drift.distribution.<name>.severity": _SEVERITY,
-    "checks.drift.distribution.<name>.psi": "The largest population stability index.",
-    "checks.drift.history": "How many earlier checkpoints `entries` and `size_bytes` look at.",
-    "checks.expectations": "Great Expectations' own: `state`, `expect` (its name in snake_case), its parameters, "
-    "`severity` (`fail` unless given).",
-    "checks.rehearse_every": "Each checkpoint whose number it divides is restored on trial.",
-    "checks.sample_rows": "Larger states are judged by a sample of whole key groups of about so many rows.",
-    "alerts": "Who is told when a run fails or is late: [Airflow](../airflow.md).",
-    "alerts.notify": "Airflow notifiers: `notifier`, a class by its dotted name, and its `arguments`. None: the log.",
-    "alerts.deadline": "A run that is not over so long after it was queued is told about, such as `6h`.",
-    "retries": "How Airflow tries a task again.",
-    "retries.count": "How often.",
-    "retries.delay_s": "How long it waits before.",
-    "allow_non_restored_state": "Stored states that the file does not have any more may be left out.",
+    "checks.drift.distribution.<name>.psi": "The largest population stability index against the base checkpoint.",
+    "checks.drift.history": "The number of earlier checkpoints in the trend of `entries` and `size_bytes`.",
+    "checks.expectations": "Expectations of Great Expectations: `state`, `expect` (the name in snake_case), its "
+    "parameters, `severity` (default `fail`).",
+    "checks.rehearse_every": "Every Nth checkpoint, by its number, is restored as a test.",
+    "checks.sample_rows": "For states with more rows, the gate reads a sample of whole key groups with about this "
+    "number of rows.",
+    "alerts": "Notifications when a run fails or is late: [Airflow](../airflow.md).",
+    "alerts.notify": "Airflow notifiers: `notifier`, a class by its dotted name, and its `arguments`. Without any, "
+    "messages go to the log.",
+    "alerts.deadline": "Send an alert if a run has not finished this long after it was queued, such as `6h`.",
+    "retries": "Retries of a failed task by Airflow.",
+    "retries.count": "The number of retries.",
+    "retries.delay_s": "The delay before each retry, in seconds.",
+    "allow_non_restored_state": "Whether a restore may leave out stored states that the file no longer has.",
 }

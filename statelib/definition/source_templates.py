@@ -1,4 +1,4 @@
-"""A source's path as a template of one data interval: what it names, and whether it names an interval exactly."""
+"""The path of a source as a template: its text for an interval, and whether it identifies an interval exactly."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -15,20 +15,20 @@ _DIRECTIVE = re.compile(r"%[-_0^#]?(.)", re.DOTALL)
 
 
 def at_interval(template: str, data: str, interval: DataInterval) -> str:
-    """The text of a template for one interval: ``data``, and ``start`` and ``end`` as datetimes in UTC."""
+    """Return the text of a template for one interval. It may use ``data``, ``start`` and ``end`` (UTC datetimes)."""
     return template.format(data=data, start=moment_of(interval.start_ms), end=moment_of(interval.end_ms))
 
 
 def is_whole_path(marker: str) -> bool:
-    """Whether a marker is a path of its own, not a name in the interval's directory."""
+    """Return whether a marker is a path of its own, not a name in the interval's directory."""
     return marker.startswith(("/", "{data}")) or ":/" in marker
 
 
 def names_exactly(template: str, interval: DataInterval) -> bool:
-    """Whether the path belongs to this interval and to no other, whatever the schedule.
+    """Return whether the path identifies this interval alone, without regard to a schedule.
 
-    It does so if it names both bounds, each to the last digit that is not zero, or if the interval is the one unit of
-    time that it names: ``{start:%Y-%m-%d}`` a day, ``{start:%Y-%m}`` a month."""
+    It does if it contains both bounds, each to the last digit that is not zero, or if the interval is the one unit of
+    time that it contains: a day for ``{start:%Y-%m-%d}``, a month for ``{start:%Y-%m}``."""
     start, end = moment_of(interval.start_ms), moment_of(interval.end_ms)
     units = {bound: _finest(template, bound) for bound in BOUNDS}
     if units["start"] is not None and units["end"] is not None:
@@ -38,13 +38,13 @@ def names_exactly(template: str, interval: DataInterval) -> bool:
 
 
 def _finest(template: str, bound: str) -> str | None:
-    """The smallest unit of time that a template writes of a bound; None where it writes nothing of it."""
+    """Return the smallest unit of time of a bound that the template contains, None if it contains none."""
     units = {unit for spec, name in _specifications(template) if name == bound for unit in _units(spec)}
     return next((unit for unit in _UNITS if unit in units), None)
 
 
 def _specifications(template: str) -> Iterator[tuple[str | None, str]]:
-    """The format of each placeholder, and its name. None: all of the moment is written."""
+    """Yield format and name of each placeholder. The format is None if the whole datetime is written."""
     for _, name, specification, conversion in Formatter().parse(template):
         if name is not None:
             yield None if conversion or not specification else specification, name
@@ -62,13 +62,13 @@ _UNITS = {
     "microsecond": "f", "second": "SsTcX", "minute": "MR", "hour": "HIr", "day": "djeDFxaAwu", "week": "UWV",
     "month": "mbBh", "year": "yYGg",
 }  # fmt: skip
-"""The directives of strftime by the unit that each writes, from the smallest on."""
+"""The directives of strftime by the unit that they write, from the smallest unit to the largest."""
 _ZEROS = {"second": 1, "minute": 2, "hour": 3}
-"""How many of microsecond, second, minute and hour are 0 at the beginning of a unit."""
+"""The number of fields, of microsecond, second, minute and hour, that are 0 at the beginning of a unit."""
 
 
 def _begin(unit: str, moment: datetime) -> datetime:
-    """Where the unit of time that holds a moment begins; a week begins on Monday or Sunday."""
+    """Return the beginning of the unit of time that contains a moment. A week begins on Monday or Sunday."""
     if unit == "microsecond":
         return moment
     fields = ("microsecond", "second", "minute", "hour")[: _ZEROS.get(unit, 4)]
@@ -89,4 +89,4 @@ _NEXT: dict[str, Callable[[datetime], datetime]] = {
     "month": lambda moment: _begin("month", moment + timedelta(days=31)),
     "year": lambda moment: _begin("year", moment + timedelta(days=366)),
 }
-"""Where the next unit begins, of a moment at which one begins. A bare ``{start}`` names no unit."""
+"""Functions from the beginning of a unit to the beginning of the next one. A bare ``{start}`` has no unit."""

@@ -1,4 +1,4 @@
-"""From the checked states of a pipeline file to descriptors and functions."""
+"""Descriptors and functions for the checked states of a pipeline file."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from statelib.functions.windows import WindowSpec
 
 Types = dict[str, StateType]
-"""Column to type, of a definition without problems."""
+"""Types by column name, of a definition without problems."""
 
 _MODES = {
     "list": OperatorStateMode.SPLIT_DISTRIBUTE,
@@ -34,12 +34,15 @@ _MODES = {
 
 
 def operator_descriptor_of(name: str, state: OperatorStateDefinition) -> OperatorStateDescriptor:
-    held = state.value if state.mode == "broadcast" else state.element
-    assert held is not None, "an operator state without a type passed the checks"
-    return OperatorStateDescriptor(name, _MODES[state.mode], type_of(held), type_of(state.key) if state.key else None)
+    """Return the descriptor of an operator state."""
+    type_text = state.value if state.mode == "broadcast" else state.element
+    assert type_text is not None, "an operator state without a type passed the checks"
+    key_type = type_of(state.key) if state.key else None
+    return OperatorStateDescriptor(name, _MODES[state.mode], type_of(type_text), key_type)
 
 
 def descriptor_of(name: str, state: StateDefinition, columns: Types) -> StateDescriptor:
+    """Return the descriptor of a keyed state."""
     user_key_type = columns[state.user_key] if state.user_key is not None else None
     value_type = _value_type(state, columns)
     if state.ttl is not None:
@@ -65,8 +68,8 @@ def _meanings(state: StateDefinition) -> Iterator[FieldMeaning]:
 
 
 def timers_of(name: str, state: StateDefinition) -> tuple[StateDescriptor, ...]:
-    """The timers that belong to a state: those that end its windows, or its function's. Their service has
-    the name of the state, because one operator may have several states with timers."""
+    """Return the descriptors of the timers of a state: timers that end its windows, or timers that its function sets.
+    Their service has the name of the state, because one operator may have several states with timers."""
     if state.window is not None:
         return (timers_descriptor(EVENT_TIMERS, name, TIME_WINDOW),)
     if state.on_timer is not None:
@@ -75,7 +78,7 @@ def timers_of(name: str, state: StateDefinition) -> tuple[StateDescriptor, ...]:
 
 
 def ttl_of(state: StateDefinition) -> TtlConfig | None:
-    """How long the state lives; None for ever."""
+    """Return the time to live of a state's entries, None if they never expire."""
     if state.ttl is None:
         return None
     return TtlConfig(milliseconds(state.ttl), TtlUpdate(state.update or TtlUpdate.ON_CREATE_AND_WRITE))
@@ -84,7 +87,8 @@ def ttl_of(state: StateDefinition) -> TtlConfig | None:
 def function_of(
     name: str, state: StateDefinition, columns: Types, key: tuple[str, ...], drop_null_keys: bool
 ) -> "StateFunction":
-    # Imported here, because only running a pipeline needs arrays: the scheduler just reads it.
+    """Return the function that applies events to a state."""
+    # Imported here, because only a run of the pipeline needs Arrow. The scheduler only reads the file.
     from statelib.functions.declared import AggregateFunction
     from statelib.functions.user import UserFunction
     from statelib.functions.windows import WindowedFunction

@@ -202,7 +202,7 @@ def test_files_that_are_no_pipelines_are_named(tmp_path: Path) -> None:
     assert result.exit_code == 1
     *faults, last = result.stderr.splitlines()
     assert last == "1 valid, 4 not"
-    assert faults[0] == f"{tmp_path}/b.yaml:2: name: 'sales' is the name of {tmp_path}/a.yaml already"
+    assert faults[0] == f"{tmp_path}/b.yaml:2: name: {tmp_path}/a.yaml has the name 'sales' already"
     assert [fault.split(":")[0] for fault in faults[1:]] == [f"{tmp_path}/{x}" for x in ("c.yaml", "d.yml", "e.yaml")]
 
 

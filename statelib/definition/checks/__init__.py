@@ -1,1 +1,1 @@
-"""What is wrong with a pipeline file: pure checks that find problems and never raise."""
+"""Checks of a pipeline file: pure functions that yield problems and never raise."""

@@ -1,4 +1,4 @@
-"""Which names states, fields, columns and operators may have. Pure: finds problems, never raises."""
+"""Checks of the names of states, fields, columns and operators. Pure: they yield problems and never raise."""
 
 import unicodedata
 from collections.abc import Iterator
@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from statelib.definition.problems import Problem, Where
 
 MAX_NAME_BYTES = 255
-"""Names become parts of files, of Java's short texts and of rows of the catalog: what all of them take, of UTF-8."""
+"""The longest name in UTF-8 bytes. Names become parts of file names, of Java's short texts and of catalog rows."""
 MARKS = ":<>,"
-"""The marks of a type's text, in which the fields of a row stand between them."""
+"""The marks that separate the fields of a row in the text of a type."""
 
 
 def name_problems(name: str, where: Where, *, in_type: bool = False) -> Iterator[Problem]:
-    """``in_type``: the name becomes part of a type's text, as those of fields and columns do."""
+    """Yield the problem of a name, if it has one. ``in_type``: the name becomes part of a type's text, as the names of
+    fields and columns do."""
     size_bytes = len(name.encode(errors="replace"))
     if size_bytes > MAX_NAME_BYTES:
         yield Problem(where, f"expected a name of at most {MAX_NAME_BYTES} bytes, found {size_bytes}")

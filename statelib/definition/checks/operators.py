@@ -1,4 +1,4 @@
-"""Checks of the operator states of a pipeline file. Pure: finds problems, never raises."""
+"""Checks of the operator states of a pipeline file. Pure: they yield problems and never raise."""
 
 from collections.abc import Iterator, Mapping
 
@@ -14,7 +14,8 @@ MAX_STATES = 1000
 
 
 def check_operator_states(states: Mapping[str, OperatorStateDefinition], functions: bool) -> Iterator[Problem]:
-    """``functions``: whether there is a user function or a hook; nobody else could use operator state."""
+    """Yield the problems of the operator states. ``functions``: whether there is a user function or a hook; nothing
+    else can use operator state."""
     where = ("operator_states",)
     if states and not functions:
         yield Problem(where, "no state has a 'function' and there are no 'hooks', nothing else can use operator state")

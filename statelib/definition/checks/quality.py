@@ -1,4 +1,4 @@
-"""What is wrong with ``checks:`` of a pipeline file: names that do not exist, parameters that do not fit."""
+"""Checks of ``checks:`` in a pipeline file: the names in it exist, and the parameters of expectations fit."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,12 +11,13 @@ from statelib.errors import StatelibError
 from statelib.model.types import ArrayOf, ListOf, StateType
 
 Frames = Mapping[str, Mapping[str, FrameColumn]]
-"""Columns by name, by state."""
+"""Columns by state and name."""
 PREFIX = "expect_"
 
 
 def check_checks(pipeline: DeclaredPipeline) -> Iterator[Problem]:
-    """Asked only of a pipeline whose states have no problems: else nobody knows their columns."""
+    """Yield the problems of ``checks:``. The states of the pipeline must have no problems, because their columns follow
+    from them."""
     checks = pipeline.checks
     if checks == Checks():
         return
@@ -27,17 +28,17 @@ def check_checks(pipeline: DeclaredPipeline) -> Iterator[Problem]:
     for what, rules in (("null_rate", checks.drift.null_rate), ("distribution", checks.drift.distribution)):
         for name in rules:
             yield from _check_field(name, frames, ("checks", "drift", what, name), scalar=what == "distribution")
-    said = set()
+    earlier = set()
     for i, expectation in enumerate(checks.expectations):
         where: Where = ("checks", "expectations", i)
         yield from _check_expectation(expectation, frames, where)
-        if (expectation.state, expectation.describe()) in said:
-            yield Problem(where, f"{expectation.describe()} is there already")
-        said.add((expectation.state, expectation.describe()))
+        if (expectation.state, expectation.describe()) in earlier:
+            yield Problem(where, f"{expectation.describe()} is given twice")
+        earlier.add((expectation.state, expectation.describe()))
 
 
 def _columns_by_state(pipeline: DeclaredPipeline) -> Frames:
-    """The columns that checks may name, of the states in the file; timers have none."""
+    """Return the columns that checks may name: those of the states in the file, without timers."""
     schema = pipeline.schema()
     return {
         name: {column.name: column for column in frame_columns(pipeline.key, schema.key_type, schema.state(name))}
@@ -46,10 +47,10 @@ def _columns_by_state(pipeline: DeclaredPipeline) -> Frames:
 
 
 def split_field(name: str, states: Mapping[str, object]) -> tuple[str, str]:
-    """State and column of ``<state>.<column>``; either may have dots of its own. ('', '') where no state fits."""
-    cuts = [i for i, letter in enumerate(name) if letter == "."]
-    fitting = [(name[:i], name[i + 1 :]) for i in cuts if name[:i] in states]
-    return max(fitting, key=lambda found: len(found[0]), default=("", ""))
+    """Return state and column of ``<state>.<column>``, ('', '') if no state fits. Both may contain dots."""
+    dots = [i for i, letter in enumerate(name) if letter == "."]
+    fitting = [(name[:i], name[i + 1 :]) for i in dots if name[:i] in states]
+    return max(fitting, key=lambda pair: len(pair[0]), default=("", ""))
 
 
 def _check_field(name: str, frames: Frames, where: Where, *, scalar: bool) -> Iterator[Problem]:
@@ -71,28 +72,28 @@ def _is_composite(type_: StateType) -> bool:
 
 def _check_expectation(expectation: Expectation, frames: Frames, where: Where) -> Iterator[Problem]:
     name = expectation.expect
-    known = EXPECTATIONS.get(name)
-    if known is None:
+    signature = EXPECTATIONS.get(name)
+    if signature is None:
         meant = did_you_mean(name.removeprefix(PREFIX), EXPECTATIONS)
         yield Problem((*where, "expect"), f"unknown expectation {name!r}{meant}; docs/gate.md lists all")
     if expectation.state not in frames:
         meant = did_you_mean(expectation.state, frames)
         yield Problem((*where, "state"), f"unknown state {expectation.state!r}{meant}; states are {', '.join(frames)}")
-    if known is None:
+    if signature is None:
         return
     given = expectation.parameters
-    yield from (Problem(where, f"{name} needs {missing!r}") for missing in known.required if missing not in given)
+    yield from (Problem(where, f"{name} needs {missing!r}") for missing in signature.required if missing not in given)
     for parameter, value in given.items():
-        form = known.parameters.get(parameter)
-        here = (*where, parameter)
+        form = signature.parameters.get(parameter)
+        path = (*where, parameter)
         if form is None:
-            meant = did_you_mean(parameter, known.parameters)
-            takes = ", ".join(known.parameters) or "none"
-            yield Problem(here, f"unknown parameter of {name}{meant or f', it takes {takes}'}")
+            meant = did_you_mean(parameter, signature.parameters)
+            takes = ", ".join(signature.parameters) or "none"
+            yield Problem(path, f"unknown parameter of {name}{meant or f', it takes {takes}'}")
         elif problem := parameter_problem(form, value):
-            yield Problem(here, problem)
+            yield Problem(path, problem)
         elif form in (COLUMN, COLUMNS) and expectation.state in frames:
-            yield from _check_columns(value, expectation.state, frames, here)
+            yield from _check_columns(value, expectation.state, frames, path)
 
 
 def _check_columns(value: object, state: str, frames: Frames, where: Where) -> Iterator[Problem]:
@@ -102,7 +103,7 @@ def _check_columns(value: object, state: str, frames: Frames, where: Where) -> I
 
 
 def _unknown_column(column: str, state: str, frames: Frames, where: Where) -> Problem:
-    known = frames[state]
+    columns = frames[state]
     return Problem(
-        where, f"state {state} has no column {column!r}{did_you_mean(column, known)}; it has {', '.join(known)}"
+        where, f"state {state} has no column {column!r}{did_you_mean(column, columns)}; it has {', '.join(columns)}"
     )

@@ -1,4 +1,4 @@
-"""Earlier names of states and fields: each leads to one present thing. Pure: finds problems, never raises."""
+"""Checks of earlier names: each belongs to one present state or field. Pure: they yield problems and never raise."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,7 +7,7 @@ from statelib.definition.problems import Problem, Where
 
 
 def check_renames(states: Mapping[str, StateDefinition]) -> Iterator[Problem]:
-    """An earlier name that is a present one, or is given twice, would leave open what is meant."""
+    """Yield a problem for each earlier name that is also a present name or is given twice, because it is ambiguous."""
     yield from _check(("states",), "state", states)
     for name, state in states.items():
         yield from _check(("states", name, "fields"), "field", state.fields)

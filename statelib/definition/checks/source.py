@@ -1,4 +1,4 @@
-"""Checks of a pipeline file's schedule and source. Pure: finds problems, never raises."""
+"""Checks of a pipeline file's schedule and source. Pure: they yield problems and never raise."""
 
 from collections.abc import Iterator
 from string import Formatter
@@ -18,14 +18,14 @@ from statelib.model.moments import epoch_ms
 NOT_BOUNDED = "source-not-bounded"
 _PATH = ("source", "path")
 _PROBED = 64
-"""How many intervals of a schedule are looked at: enough for the hours of a day, the days of a month, and the minutes
-of an hour."""
+"""The number of intervals of a schedule whose paths are compared: enough for the hours of a day, the days of a month,
+and the minutes of an hour."""
 _FAR_APART = (DataInterval(981_173_106_000, 981_173_107_000), DataInterval(1_355_961_599_000, 1_355_961_600_000))
 """Two intervals that differ in every unit of time."""
 
 
 def check_source(source: Source, schedule: Schedule | None) -> Iterator[Problem]:
-    """Everything that the two can have wrong, by themselves and together."""
+    """Yield the problems of the source, of the schedule, and of both together."""
     faults = list(_check_schedule(schedule)) if schedule else []
     yield from faults
     for name, text in source.columns.items():
@@ -72,8 +72,8 @@ def _check_column(text: str, where: tuple[str, ...]) -> Iterator[Problem]:
 
 
 def _check_bounded(source: Source, schedule: Schedule | None) -> Iterator[Problem]:
-    """Whether each interval has events of its own: else each run would apply the same ones once more. Another way to
-    bound what is read, such as a filter, would be accepted here."""
+    """Yield a problem if two intervals have the same path, because both runs would apply the same events. A filter by
+    time would be another way to bound the events; there is none yet."""
     named = {name for _, name, _, _ in Formatter().parse(source.path)}
     if not named & set(BOUNDS):
         text = "names neither {start} nor {end}: every interval would apply the same events again"
@@ -98,7 +98,7 @@ def _check_ready(source: Source, ready: Ready, schedule: Schedule | None) -> Ite
         yield from _check_template(ready.marker, (*where, "marker"))
         others = ready.min_age or ready.next_interval or ready.asset
         if source.on_missing == "empty" and not is_whole_path(ready.marker) and not others:
-            text = "a directory that may be missing has no marker either: say also min_age, next_interval or asset"
+            text = "a directory that may be missing has no marker either: write also min_age, next_interval or asset"
             yield Problem((*where, "marker"), f"{text}, or a marker that is a path of its own, as {{data}}/done/x")
     if ready.next_interval and schedule is None:
         yield Problem((*where, "next_interval"), "a pipeline without a schedule has no next interval")

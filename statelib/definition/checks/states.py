@@ -1,4 +1,4 @@
-"""Checks of one state of a pipeline file. Pure: finds problems, never raises."""
+"""Checks of one state of a pipeline file. Pure: they yield problems and never raise."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -13,11 +13,12 @@ from statelib.functions.aggregates import AGGREGATES, Column, Nulls, accepts
 from statelib.model.types import VOID, Scalar
 
 AGGREGATES_OF_KIND = {"reducing": ("count", "sum", "min", "max"), "list": ("collect", "distinct")}
-"""Kinds that take only some aggregates: a reducing state holds what it reduces, a list its elements."""
+"""The aggregates of kinds that allow only some: the value of a reducing state has the type of its input, and a list
+state holds elements."""
 
 
 def check_state(name: str, state: StateDefinition, columns: Columns, key: Sequence[str]) -> Iterator[Problem]:
-    """Everything that one state can have wrong, in the order of the file's keys."""
+    """Yield all problems of one state."""
     where = ("states", name)
     if name in ("", "default"):
         yield Problem(where, "expected a state name other than '' and 'default' (RocksDB's own column family)")
@@ -73,7 +74,7 @@ def _check_function(state: StateDefinition, key: Sequence[str], where: Where) ->
     for name, field in state.fields.items():
         at = (*where, "fields", name)
         if name in key:
-            yield Problem(at, "is also a key column: the function could not tell them apart")
+            yield Problem(at, "is also a key column: the function could not distinguish them")
         if field.type is None or field.agg is not None:
             yield Problem(at, "expected a type, as in 'flights: long': the function computes the field")
         else:
@@ -121,7 +122,7 @@ def _check_of(field: FieldDefinition, agg: str, columns: Columns, where: Where) 
 
 
 def _check_together(field: FieldDefinition, agg: str, where: Where) -> Iterator[Problem]:
-    """Several columns of one event."""
+    """Yield the problem of an ``of`` with several columns, if it has one."""
     if not AGGREGATES[agg].takes_by:
         yield Problem(where, f"{agg} takes one column; several columns of one event belong to first and last")
     elif not field.together:
@@ -162,12 +163,12 @@ def _check_bounds(field: FieldDefinition, agg: str, where: Where) -> Iterator[Pr
     elif not field.bounds:
         yield Problem(where, f"{agg} needs 'bounds': ascending upper bounds, for example [0, 15, 60]")
     elif any(a >= b for a, b in pairwise(field.bounds)):
-        found = ", ".join(f"{bound:g}" for bound in field.bounds)
-        yield Problem((*where, "bounds"), f"expected ascending numbers, found {found}")
+        bounds = ", ".join(f"{bound:g}" for bound in field.bounds)
+        yield Problem((*where, "bounds"), f"expected ascending numbers, found {bounds}")
 
 
 def check_type(text: str, where: Where) -> Iterator[Problem]:
-    """A type of which values can be written, restored and exported."""
+    """Yield the problem of a type whose values cannot be written, restored or exported."""
     try:
         problem = undeclarable(type_of(text))
     except StatelibError as error:
@@ -177,6 +178,7 @@ def check_type(text: str, where: Where) -> Iterator[Problem]:
 
 
 def key_type_text(name: str, columns: Columns) -> str:
+    """Return the text of the problem that a column's type cannot be a key type."""
     return f"column {name} is {columns[name]}, which cannot be a key; key types are {', '.join(KEY_TYPES)}"
 
 

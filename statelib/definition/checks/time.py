@@ -1,4 +1,4 @@
-"""Checks of what a state has to do with time, its windows and timers, and small checks that others share."""
+"""Checks of a state's windows, timers and time to live, and small checks that other modules share."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,13 +9,13 @@ from statelib.definition.types import Columns
 from statelib.model.types import INSTANT
 
 MAX_WINDOWS = 1000
-"""Windows that one event may lie in: each gets a copy of it."""
+"""The largest number of windows that contain one event. Each of them gets a copy of the event."""
 TIMER_COLUMNS = ("domain", "timestamp", "event_time", "processing_time")
-"""Columns of the tables of timers, beside those of the key."""
+"""Columns of the tables of timers, besides the key columns."""
 
 
 def check_time(state: StateDefinition, columns: Columns, key: Sequence[str], where: Where) -> Iterator[Problem]:
-    """``window``, ``function``, ``on_timer`` and ``ttl`` together."""
+    """Yield the problems of ``window``, ``on_timer`` and ``ttl``."""
     yield from _check_ttl(state, where)
     if state.on_timer is not None:
         yield from _check_on_timer(state, state.on_timer, key, where)
@@ -29,9 +29,9 @@ def check_time(state: StateDefinition, columns: Columns, key: Sequence[str], whe
 def _check_ttl(state: StateDefinition, where: Where) -> Iterator[Problem]:
     if state.ttl is None:
         if state.update is not None:
-            yield Problem((*where, "update"), "what is an access matters only with 'ttl'")
+            yield Problem((*where, "update"), "has a meaning only with 'ttl'")
     elif state.window is not None:
-        yield Problem((*where, "ttl"), "a state with windows lives as long as they do: say 'retain' in 'window'")
+        yield Problem((*where, "ttl"), "a state with windows lives as long as its windows: use 'retain' in 'window'")
     elif milliseconds(state.ttl) == 0:
         yield Problem((*where, "ttl"), "expected a duration of more than 0")
 
@@ -75,12 +75,13 @@ def _check_sizes(window: Window, where: Where) -> Iterator[Problem]:
 
 
 def not_declared(name: str, columns: Columns, where: Where) -> Problem:
+    """Return the problem of a column that ``source.columns`` does not have."""
     declared = ", ".join(columns)
     text = f"column {name!r} is not in source.columns{did_you_mean(name, columns)}; declared are {declared}"
     return Problem(where, text)
 
 
 def is_reference(text: str) -> bool:
-    """Whether the text has the form of ``package.module:name``."""
+    """Return whether the text has the form ``package.module:name``."""
     module, colon, name = text.partition(":")
     return bool(colon) and name.isidentifier() and all(part.isidentifier() for part in module.split("."))

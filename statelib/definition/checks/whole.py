@@ -1,4 +1,4 @@
-"""What the parts of a pipeline file must mean together. Pure: finds problems, never raises."""
+"""Checks of a whole pipeline file, whose parts must fit together. Pure: they yield problems and never raise."""
 
 from collections.abc import Iterator
 
@@ -21,18 +21,18 @@ STRATEGIES = {
     "heap": ("canonical", "full", CHANGELOG),
     "rocksdb": ("full", "incremental", "canonical", CHANGELOG),
 }
-"""By backend; the first is its default."""
+"""The strategies of each backend. The first one is its default."""
 OF_CHANGELOG = ("materialize_after_bytes", "materialize_after_checkpoints")
-"""Settings that say nothing with another strategy."""
+"""Settings that have no effect with another strategy."""
 MAX_KEY_COLUMNS = 25
 """Flink's largest tuple."""
 
 
 def find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
-    """Every problem of a pipeline whose parts have the right form."""
-    found = list(_find_problems(pipeline))
-    # The columns of a state are known once the states are right.
-    yield from found or check_checks(pipeline)
+    """Yield every problem of a pipeline whose parts have the right form."""
+    problems = list(_find_problems(pipeline))
+    # The checks name columns of states, which exist only if the states have no problems.
+    yield from problems or check_checks(pipeline)
 
 
 def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
@@ -77,10 +77,10 @@ def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:
 
 
 def _check_strategy(backend: str, checkpoint: Checkpoint) -> Iterator[Problem]:
-    known, strategy = STRATEGIES[backend], checkpoint.strategy
-    if strategy not in known:
-        meant = did_you_mean(strategy, known)
-        text = f"backend {backend} takes {', '.join(known)}, found {strategy!r}{meant}"
+    allowed, strategy = STRATEGIES[backend], checkpoint.strategy
+    if strategy not in allowed:
+        meant = did_you_mean(strategy, allowed)
+        text = f"backend {backend} takes {', '.join(allowed)}, found {strategy!r}{meant}"
         yield Problem(("checkpoint", "strategy"), text)
     elif strategy != CHANGELOG:
         defaults = Checkpoint()

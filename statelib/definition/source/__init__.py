@@ -1,1 +1,1 @@
-"""Where the events of a data interval lie, and when they are complete."""
+"""The paths of the events of a data interval, and the conditions for the events to be complete."""

@@ -1,4 +1,4 @@
-"""The data intervals of a schedule, cut as Airflow's CronDataIntervalTimetable cuts them."""
+"""The data intervals of a schedule, equal to those of Airflow's CronDataIntervalTimetable."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -11,22 +11,22 @@ from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import epoch_ms, moment_of
 
 MAX_INTERVALS = 100_000
-"""More in one call is a mistake in a date."""
+"""The largest number of intervals in one call. A larger number is probably a wrong date."""
 _PRESETS = {"@quarterly": "0 0 1 */3 *"}
 """Presets of Airflow that croniter does not have."""
 
 
 def intervals(cron: str, start_ms: int, end_ms: int | None = None) -> Iterator[DataInterval]:
-    """The intervals that lie in [``start_ms``, ``end_ms``), in order; without an end just the first one.
+    """Yield the intervals within [``start_ms``, ``end_ms``), in order; without an end only the first one.
 
-    Raises InvalidRequestError: ``bad-cron``, ``bad-interval`` where no interval begins at ``start_ms``, or the range
-    holds more than :data:`MAX_INTERVALS`."""
+    Raises InvalidRequestError: ``bad-cron``; ``bad-interval`` if no interval begins at ``start_ms``, or the range
+    contains more than :data:`MAX_INTERVALS`."""
     problem = cron_problem(cron)
     if problem is not None:
         raise InvalidRequestError(
             f"schedule {cron!r}: {problem}",
             kind="bad-cron",
-            hint="correct schedule.cron; or say where the interval ends with --end, and run it with --whole",
+            hint="correct schedule.cron; or give the interval's end with --end, and run it with --whole",
         )
     if not _begins_at(cron, start_ms):
         raise InvalidRequestError(
@@ -45,14 +45,14 @@ def intervals(cron: str, start_ms: int, end_ms: int | None = None) -> Iterator[D
 
 
 def first_intervals(cron: str, start_ms: int, count: int) -> list[DataInterval]:
-    """The first ``count`` intervals that begin at or after ``start_ms``, as Airflow aligns a schedule's start.
-    The schedule has to be a valid one (:func:`cron_problem`)."""
+    """Return the first ``count`` intervals that begin at or after ``start_ms``, as Airflow does for a schedule's start.
+    The schedule must be valid (:func:`cron_problem`)."""
     first_ms = _tick_after(cron, start_ms - 1)
     return list(islice(_following(cron, first_ms), count))
 
 
 def cut(cron: str, interval: DataInterval) -> tuple[DataInterval, ...] | None:
-    """The intervals of the schedule that ``interval`` consists of; None where its bounds are not among theirs."""
+    """Return the intervals of the schedule that ``interval`` consists of, None if it begins or ends within one."""
     if cron_problem(cron) is not None or not _begins_at(cron, interval.start_ms):
         return None
     parts = tuple(intervals(cron, interval.start_ms, interval.end_ms))
@@ -60,7 +60,8 @@ def cut(cron: str, interval: DataInterval) -> tuple[DataInterval, ...] | None:
 
 
 def cron_problem(cron: str) -> str | None:
-    """What is wrong with a schedule: it cannot be read, or its time never comes, such as 30 February."""
+    """Return the problem of a schedule, None if it is valid. A schedule that never fires, such as on 30 February, is
+    not valid."""
     expression = _PRESETS.get(cron, cron)
     if not croniter.is_valid(expression):
         return "expected a cron expression of five fields, or a preset such as @daily"
@@ -80,7 +81,7 @@ def _following(cron: str, start_ms: int) -> Iterator[DataInterval]:
 
 
 def _begins_at(cron: str, start_ms: int) -> bool:
-    """Whether one begins there, to the millisecond; croniter's own ``match`` looks at the minute only."""
+    """Return whether an interval begins exactly at ``start_ms``. croniter's ``match`` ignores seconds."""
     return _tick_after(cron, start_ms - 1) == start_ms
 
 
@@ -96,14 +97,13 @@ def _nearest(cron: str, moment_ms: int) -> str:
 
 
 def moment(text: str) -> int:
-    """A date or a time in ISO 8601 as epoch milliseconds; UTC unless it says otherwise.
+    """Return a date or time in ISO 8601 as epoch milliseconds. It is in UTC unless it has an offset.
 
     Raises InvalidRequestError (``bad-time``)."""
     try:
-        found = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(text)
     except ValueError:
         raise InvalidRequestError(
             f"{text!r} is no time", kind="bad-time", hint="write 2026-01-31, or 2026-01-31T06:00"
         ) from None
-    aware = found.replace(tzinfo=UTC) if found.tzinfo is None else found
-    return epoch_ms(aware)
+    return epoch_ms(parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed)

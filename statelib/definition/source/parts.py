@@ -1,8 +1,9 @@
-"""Which paths hold the events of a data interval: the one place that decides it, for every way into a run.
+"""The paths that hold the events of a data interval. Every way to start a run uses this module.
 
-A source is laid out by the schedule: each of its intervals has a path of its own. A data interval may be wider than
-that (``--whole``, a run that was triggered by hand): then it consists of several intervals of the schedule, and each
-of their paths is read. An interval that the schedule does not cut is refused, unless its path names it exactly.
+The source has one path per interval of the schedule. A data interval may be longer than
+that (``--whole``, or a run that was triggered by hand): then it consists of several intervals of the schedule, and the
+paths of all of them are read. An interval that does not consist of intervals of the schedule is refused, unless the
+path names it exactly.
 """
 
 from dataclasses import dataclass
@@ -17,17 +18,17 @@ from statelib.model.moments import moment_of
 
 @dataclass(frozen=True)
 class SourcePart:
-    """One interval whose events lie under one path."""
+    """One interval, and the path of its events."""
 
     interval: DataInterval
     path: str
 
 
 def source_parts(pipeline: DeclaredPipeline, data: str, interval: DataInterval) -> tuple[SourcePart, ...]:
-    """Return the parts of a data interval, oldest first. ``data``: what ``{data}`` stands for.
+    """Return the parts of a data interval, oldest first. ``data``: the value of ``{data}`` in the path.
 
-    Raises InvalidRequestError: ``interval-not-of-schedule`` where the pipeline file does not say which paths hold the
-    interval's events; ``source-not-bounded`` where two of its parts have the same path."""
+    Raises InvalidRequestError: ``interval-not-of-schedule`` if the schedule and path do not determine the paths of the
+    interval's events; ``source-not-bounded`` if two of its parts have the same path."""
     source, schedule = pipeline.source, pipeline.schedule
     intervals = cut(schedule.cron, interval) if schedule else None
     if intervals is None:
@@ -40,8 +41,8 @@ def source_parts(pipeline: DeclaredPipeline, data: str, interval: DataInterval) 
 
 
 def _names_alone(pipeline: DeclaredPipeline, interval: DataInterval) -> bool:
-    """Whether the path says by itself that it holds the events of this interval. Beside a schedule only both bounds
-    do: a directory of a weekly schedule is named by its Monday, and is not that day's."""
+    """Return whether the path alone identifies this interval. With a schedule, the path must contain both bounds: a
+    directory of a weekly schedule is named by its Monday, but has the events of the week, not of that day."""
     path = pipeline.source.path
     both = "{start" in path and "{end" in path
     return names_exactly(path, interval) and (both or pipeline.schedule is None)
@@ -63,24 +64,24 @@ def _check_distinct(pipeline: DeclaredPipeline, parts: tuple[SourcePart, ...]) -
 def _not_of_schedule(pipeline: DeclaredPipeline, interval: DataInterval) -> InvalidRequestError:
     schedule = pipeline.schedule
     why = (
-        f"no intervals of the schedule {schedule.cron!r} make it up"
+        f"it does not consist of intervals of the schedule {schedule.cron!r}"
         if schedule
         else "the pipeline has no schedule, and the path alone does not name it"
     )
     hint = (
-        "let it begin and end where intervals of the schedule do"
+        "give it the start of one interval of the schedule and the end of one"
         if schedule
         else "give the pipeline a schedule, let the interval be the one unit of time that the path names, "
         "or name both {start} and {end} in source.path"
     )
     return InvalidRequestError(
         f"pipeline {pipeline.name}: data interval {range_text(interval)}: source.path {pipeline.source.path!r} "
-        f"does not say where its events lie: {why}",
+        f"does not determine where its events are: {why}",
         kind="interval-not-of-schedule",
         hint=hint,
     )
 
 
 def range_text(interval: DataInterval) -> str:
-    """An interval in UTC, to the second; milliseconds where there are some."""
+    """Return an interval as text, in UTC. Fractions of a second appear only if they are not zero."""
     return f"[{moment_of(interval.start_ms).isoformat()}, {moment_of(interval.end_ms).isoformat()})"

@@ -1,4 +1,4 @@
-"""What has to be there before the events of a data interval are taken for complete, as plain values."""
+"""The conditions for the events of a data interval to be complete, as plain values."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -14,8 +14,8 @@ from statelib.model.checkpoint import DataInterval
 
 @dataclass(frozen=True)
 class PartRule:
-    """What is waited for at one path. ``marker``, ``next_path``: None where the file does not ask for it.
-    ``end_ms``: of the part's interval."""
+    """The conditions at one path. ``marker``, ``next_path``: paths that must exist, None if the pipeline file has no
+    such condition. ``end_ms``: end of the part's interval."""
 
     path: str
     end_ms: int
@@ -25,8 +25,9 @@ class PartRule:
 
 @dataclass(frozen=True)
 class ReadyRule:
-    """What is waited for before an interval is applied. ``may_be_missing``: a path that is not there is an interval
-    without events, once all else holds. ``asset``: None, or the URI of what only Airflow knows of."""
+    """The conditions before an interval is applied. ``may_be_missing``: a path that does not exist is an interval
+    without events, once the other conditions hold. ``asset``: URI of an Airflow asset, None if there is no such
+    condition; only Airflow can check it."""
 
     parts: tuple[PartRule, ...]
     end_ms: int
@@ -35,19 +36,21 @@ class ReadyRule:
     asset: str | None = None
 
     def to_json(self) -> str:
+        """Return the rule as JSON text, which Airflow can serialize."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, text: str) -> "ReadyRule":
+        """Return the rule that :meth:`to_json` wrote."""
         values = json.loads(text)
         parts = tuple(PartRule(**part) for part in values.pop("parts"))
         return cls(parts, **values)
 
 
 def ready_rule(pipeline: DeclaredPipeline, data: str, interval: DataInterval) -> ReadyRule | None:
-    """Return what ``source.ready`` asks for before this interval is applied; None where the file has no such rule.
+    """Return the conditions of ``source.ready`` for this interval, None if the pipeline file has none.
 
-    Raises what :func:`~statelib.definition.source.parts.source_parts` raises."""
+    Raises the errors of :func:`~statelib.definition.source.parts.source_parts`."""
     source, ready = pipeline.source, pipeline.source.ready
     if ready is None:
         return None

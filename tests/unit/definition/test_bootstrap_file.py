@@ -81,13 +81,18 @@ def test_a_good_file(tmp_path: Path) -> None:
         ("mode: broadcast", "mode: union", 18, "rules.operator_states.limits: operator state 'limits' of mode UNION"),
         (", of: name}, type: long", ", of: name}, type: lung", 18, "operators.rules.operator_states.limits.type: "),
         ("    rows: {parquet: /data/rules}\n", "", 17, "operators.rules.operator_states.limits.rows: is missing"),
-        ("  rules:\n", "  rules:\n    key: {type: long, of: a}\n", 16, "operators.rules.key: without states"),
+        (
+            "  rules:\n",
+            "  rules:\n    key: {type: long, of: a}\n",
+            16,
+            "operators.rules.key: belongs to keyed states, and there are no",
+        ),
         ("    key: {type: string, of: tail}\n", "", 5, "operators.activity.key: is missing"),
         (
             "  people:\n",
             "  people:\n    operator_states: {weight: {mode: list, type: long, of: x}}\n",
             12,
-            "operators.people.operator_states.weight: states has one of that name",
+            "operators.people.operator_states.weight: 'states' has a state of this name too",
         ),
     ],
 )

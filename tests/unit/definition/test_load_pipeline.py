@@ -167,7 +167,7 @@ def test_a_name_serves_one_file(tmp_path):
     pipelines, (error,) = load_pipelines(tmp_path)
     assert [Path(p.path).name for p in pipelines] == ["a.yaml"]
     assert error.path.endswith("b.yaml")
-    assert "a.yaml already" in error.message
+    assert "a.yaml has the name" in error.message
 
 
 def test_a_file_that_is_no_text(tmp_path):

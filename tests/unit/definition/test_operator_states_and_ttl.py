@@ -62,7 +62,7 @@ CASES = [
     ("ttl: 30d", "ttl: 0d", "states.s.ttl: expected a duration of more than 0"),
     ("ttl: 30d", "ttl: -1d", "states.s.ttl: expected a duration such as"),
     ("ttl: 30d", "ttl: 999999999999d", "states.s.ttl: expected a duration such as"),
-    ("ttl: 30d", "update: on_read_and_write", "states.s.update: what is an access matters only with 'ttl'"),
+    ("ttl: 30d", "update: on_read_and_write", "states.s.update: has a meaning only with 'ttl'"),
     ("on_read_and_write", "sometimes", "states.c.update: expected 'on_create_and_write' or 'on_read_and_write'"),
     ("fields: {n: long}", 'fields: {n: "ttl<long>"}', "states.s.fields.n: a type cannot expire"),
     ("n: long}}", 'n: "list<ttl<long>>"}}', "source.columns.n: a type cannot expire"),

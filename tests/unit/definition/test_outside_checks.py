@@ -44,7 +44,7 @@ def test_a_format_that_is_mistyped(tmp_path: Path) -> None:
 def test_a_format_that_the_cluster_may_have(tmp_path: Path) -> None:
     status, faults, (warning,) = validate(tmp_path, format="warehouse")
     assert (status, faults) == (0, [])
-    assert "'warehouse' is none of Spark's own formats" in warning
+    assert "'warehouse' is not one of Spark's own formats" in warning
     assert validate(tmp_path, "--strict", format="warehouse") == (1, [warning], [])
 
 

@@ -29,7 +29,7 @@ CASES = {
     "both": ("tumbling: 1h", "tumbling: 1h, sliding: {size: 1h, slide: 1h}", 7, "states.hourly.window: expected 'tumbling' with a size, or"),
     "sessions": ("tumbling: 1h", "session: {gap: 30m}", 7, "states.hourly.window.session: session windows are not available yet"),
     "no duration": ("tumbling: 1h", "tumbling: 1 hour", 7, "states.hourly.window.tumbling: expected a duration such as 500ms, 90s, 15m, 1h or 7d, found '1 hour'"),
-    "two lives": ("tumbling: 1h, retain: 7d, allowed_lateness: 90s}", "tumbling: 1h, retain: 7d}, ttl: 1d", 7, "states.hourly.ttl: a state with windows lives as long as they do: say 'retain' in 'window'"),
+    "two lives": ("tumbling: 1h, retain: 7d, allowed_lateness: 90s}", "tumbling: 1h, retain: 7d}, ttl: 1d", 7, "states.hourly.ttl: a state with windows lives as long as its windows: use 'retain' in 'window'"),
     "a number": ("tumbling: 1h", "tumbling: 3600", 7, "states.hourly.window.tumbling: expected a valid string, found 3600"),
     "nothing": ("tumbling: 1h", "tumbling: 0h", 7, "states.hourly.window.tumbling: expected a size of more than 0"),
     "gaps": ("{size: 1d, slide: 1h}", "{size: 1h, slide: 1d}", 8, "states.daily.window.sliding.slide: expected a slide of more than 0 and at most the size, 1h"),
@@ -44,7 +44,7 @@ CASES = {
     "no function": ("my.module:wake", "my.module", 9, "states.custom.on_timer: expected package.module:name, found 'my.module'"),
     "key that timers have": ("key: [tailnum]", "key: [domain]", 9, "states.custom.on_timer: key column 'domain' is also a column of the tables of timers"),
     "a name of timers": ("  plain:", "  _timer_state/event_x:", 10, "states._timer_state/event_x: names that begin with _timer_state/ are those of timers"),
-    "a window as data": ("day: date", "day: timewindow", 4, "source.columns.day: type timewindow is what a state is kept by"),
+    "a window as data": ("day: date", "day: timewindow", 4, "source.columns.day: type timewindow is the type of a window"),
 }  # fmt: skip
 
 
