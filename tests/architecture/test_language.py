@@ -11,6 +11,7 @@ from repository import modules
 
 PLAIN: tuple[str, ...] = (
     "statelib/catalog",
+    "statelib/definition",
     "statelib/formats/",
     "statelib/model",
     "statelib/wire/",
@@ -38,6 +39,7 @@ NOT_AFTER = "".join(
         "or",
         "and",
         "has",
+        "have",
         "like",
     ]
 )
