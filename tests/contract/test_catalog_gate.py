@@ -88,7 +88,7 @@ def test_a_release_moves_the_head_and_fences_who_was_at_it(catalog: Catalog) -> 
     assert refusal.value.kind == "fenced"
     assert catalog.applied(PIPE, request(2).interval) == released
     assert complete(catalog, 3).base == record.checkpoint_id
-    with pytest.raises(InvalidRequestError, match="only what is in quarantine"):
+    with pytest.raises(InvalidRequestError, match="only a checkpoint in quarantine"):
         catalog.gate.release(PIPE, record.checkpoint_id, "a person", "twice")
 
 
