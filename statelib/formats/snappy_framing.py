@@ -103,7 +103,7 @@ def decompress_pieces(pieces: Iterable[memoryview], what: str, *, several: bool 
         yield _decode_all(data, chunks, what)
     if len(rest):
         _stream_chunks(memoryview(b"".join((STREAM_IDENTIFIER, rest))), what)
-        raise _corrupt(what, 0, "data behind its end")
+        raise _corrupt(what, 0, "data after its end")
 
 
 def _whole_chunks(data: memoryview, begun: bool, several: bool, what: str) -> tuple[list[_Chunk], int]:

@@ -93,7 +93,7 @@ def entry_starts(raw: bytes | memoryview, data: Bytes, at: int, what: str) -> tu
     starts, end, ended = whole_entries(raw, data, at)
     if not ended:
         raise CorruptStateError(
-            f"{what}: the entry at offset {end} reaches beyond the {len(raw)} bytes there are", kind="truncated-group"
+            f"{what}: the entry at offset {end} reaches beyond the end at offset {len(raw)}", kind="truncated-group"
         )
     return starts, end
 

@@ -141,7 +141,7 @@ def _large_group(parts: Iterator[memoryview], group: GroupSpan, compressed: bool
         if state_id == END_OF_GROUP and not group.exact:
             return
     if state_id != END_OF_GROUP:
-        raise CorruptStateError(f"{what}: ends within its entries", kind="truncated-group")
+        raise CorruptStateError(f"{what}: the key group ends within its entries", kind="truncated-group")
     _check_large_end(entries, len(buffered.rest), what)
 
 
@@ -149,7 +149,7 @@ def _check_large_end(entries: int, left_bytes: int, what: str) -> None:
     """Raise CorruptStateError unless a large key group had entries and ended where it should."""
     if not entries or left_bytes:
         kind = "trailing-bytes" if entries else "empty-group"
-        raise CorruptStateError(f"{what}: {entries} entries, {number_of(left_bytes, 'byte')} behind its end", kind=kind)
+        raise CorruptStateError(f"{what}: {entries} entries, {number_of(left_bytes, 'byte')} after its end", kind=kind)
 
 
 def _contents(parts: Iterator[memoryview], compressed: bool, what: str) -> Iterator[Bytes]:
@@ -169,7 +169,7 @@ def decode_key_group(
     content, consumed = _content(view, compressed, what)
     segments, end = _walk(content, 0, what)
     if compressed and end != len(content):
-        raise CorruptStateError(f"{what}: {len(content) - end} bytes behind its end", kind="trailing-bytes")
+        raise CorruptStateError(f"{what}: {len(content) - end} bytes after its end", kind="trailing-bytes")
     by_state: dict[int, list[_Segment]] = {}
     for segment in segments:
         by_state.setdefault(segment.state_id, []).append(segment)
@@ -188,7 +188,7 @@ def _groups(handle: KeyGroupsSavepointStateHandle, header: KeyedHeader, what: st
         if not header.size_bytes <= offset < end <= size:
             raise CorruptStateError(
                 f"{what}: key group {key_group} at offset {offset} up to {end}, "
-                f"expected it behind the header ({number_of(header.size_bytes, 'byte')}) and within {size} bytes",
+                f"expected it after the header ({number_of(header.size_bytes, 'byte')}) and within {size} bytes",
                 kind="bad-offsets",
             )
         groups.append(GroupSpan(key_group, offset, end, exact=not last))

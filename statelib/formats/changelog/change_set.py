@@ -177,19 +177,19 @@ def read_binding(record: memoryview, what: str) -> Binding:
     state = header_state(info, None, what)
     if state.kind is not StateKind.TIMERS:
         if reader.bool():
-            read_object(reader)  # how its entries expire
+            read_object(reader)  # the configuration of the time to live
         if reader.bool():
             reader.take(_value_size(stored_value_type(state), record, reader.offset))
     number, code = reader.i16(), reader.u8()
     if reader.remaining or code not in (MetaKind.KEY_VALUE, MetaKind.PRIORITY_QUEUE, 10):
-        raise _corrupt(what, f"state {state.name!r} of type {code}, {reader.remaining} bytes behind its metadata")
+        raise _corrupt(what, f"state {state.name!r} of type {code}, {reader.remaining} bytes after its metadata")
     return Binding(number, state, timers_key_type(info))
 
 
 def state_ids(changes: ChangeSet, what: str) -> npt.NDArray[np.int16]:
     """Return the state id of each change. Raise CorruptStateError (``corrupt-changelog``) if a change has none."""
     if len(changes.starts) and int((changes.ends - changes.starts).min()) < _OP_AND_STATE:
-        raise _corrupt(what, "a change without operation and state")
+        raise _corrupt(what, "a change is too short to hold an operation and a state id")
     high, low = (changes.data[changes.starts + at].astype(np.int16) for at in (1, 2))
     return (high << np.int16(8)) | low
 

@@ -143,7 +143,7 @@ def _spans(handle: KeyGroupsStateHandle, header: KeyedHeader, what: str) -> list
         if offset < header.size_bytes or end < offset + KEY_GROUP.size:
             raise CorruptStateError(
                 f"{what}: key group {key_group} at offset {offset} up to {end}, "
-                f"expected it behind the header ({number_of(header.size_bytes, 'byte')}) and within {size} bytes",
+                f"expected it after the header ({number_of(header.size_bytes, 'byte')}) and within {size} bytes",
                 kind="bad-offsets",
             )
         spans.append(GroupSpan(key_group, offset, end, exact=True))
@@ -222,7 +222,7 @@ def _walk(
     while left:
         if at + STATE.size > end:
             raise CorruptStateError(
-                f"{what}: expected the entries of {len(left)} more states at offset {at}, found its end",
+                f"{what}: expected entries of {len(left)} more states at offset {at}, found the end of the key group",
                 kind="truncated-group",
             )
         state_id, count = next_state(raw, at, left, what)
@@ -237,4 +237,4 @@ def _walk(
             starts, at = proved
         yield state_id, starts, at
     if at != end:
-        raise CorruptStateError(f"{what}: {end - at} bytes behind its last state", kind="trailing-bytes")
+        raise CorruptStateError(f"{what}: {end - at} bytes after its last state", kind="trailing-bytes")

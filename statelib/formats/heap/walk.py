@@ -125,12 +125,12 @@ def large_group(
     if left or missing:
         raise CorruptStateError(
             f"{what}: expected {number_of(left, 'more entry')} and {number_of(len(missing), 'more state')},"
-            " found its end",
+            " found the end of the key group",
             kind="truncated-group",
         )
     if len(buffered.rest):
         raise CorruptStateError(
-            f"{what}: {number_of(len(buffered.rest), 'byte')} behind its last state", kind="trailing-bytes"
+            f"{what}: {number_of(len(buffered.rest), 'byte')} after its last state", kind="trailing-bytes"
         )
 
 
@@ -144,7 +144,7 @@ def next_state(raw: bytes, at: int, missing: set[int], what: str) -> tuple[int, 
         raise CorruptStateError(
             f"{what}: state id {state_id} at offset {at}, expected one of {sorted(missing)}",
             kind="unknown-state-id",
-            hint="is this a heap stream at all?",
+            hint="is this a heap stream?",
         )
     if count < 0:
         raise CorruptStateError(f"{what}, state id {state_id}: {count} entries", kind="bad-count")

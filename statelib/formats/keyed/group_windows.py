@@ -184,7 +184,9 @@ class _Source:
 
     def _append(self, rows: StateRows) -> None:
         if int(rows.keys.lengths.min()) < self._width:
-            raise CorruptStateError(f"state {self._name!r}: a key without key-group prefix", kind="bad-entry")
+            raise CorruptStateError(
+                f"state {self._name!r}: a key that is shorter than its key-group prefix", kind="bad-entry"
+            )
         groups = key_groups_of(rows.keys, self._width)
         if int(groups.min()) not in self._range or int(groups.max()) not in self._range:
             raise CorruptStateError(

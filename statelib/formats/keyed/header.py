@@ -130,7 +130,7 @@ def read_keyed_header(reader: Reader, max_parallelism: int) -> KeyedHeader:
         raise UnsupportedError(
             f"{what}: version {version}, expected {VERSION}",
             kind="header-version",
-            hint="Flink 1.8 and later write it; is this a canonical stream at all?",
+            hint="Flink 1.8 and later write it; is this a keyed stream?",
         )
     compressed = reader.bool("compressed")
     with reader.part("key serializer"):
@@ -142,7 +142,7 @@ def read_keyed_header(reader: Reader, max_parallelism: int) -> KeyedHeader:
         states = tuple(header_state(_read_numbered_state(reader, number), key_type, what) for number in range(count))
         schema = KeyedStateSchema(key_type, max_parallelism, states)
     except InvalidRequestError as error:
-        if error.kind in ("bad-state-name", "bad-state-descriptor"):  # Flink's heap takes a state called 'default'
+        if error.kind in ("bad-state-name", "bad-state-descriptor"):  # Flink's heap backend accepts the name 'default'
             raise UnsupportedError(f"{what}: {error.message}", kind=error.kind) from error
         raise CorruptStateError(f"{what}: {error.message}", kind="corrupt-header") from error
     return KeyedHeader(schema, compressed, reader.offset)

@@ -1,4 +1,4 @@
-"""Timers in raw keyed state: there RocksDB and ForSt checkpoint the timers that they keep on the Java heap.
+"""The timers in raw keyed state, where RocksDB and ForSt checkpoint the timers that they keep on the Java heap.
 
 They are read as ordinary entries: one state per timer service and time domain, with keys and without values. Source:
 flink-formats.md section 7.1 (InternalTimerServiceSerializationProxy, version 2).

@@ -1,1 +1,1 @@
-"""statelib's manifest behind Flink's bytes in ``_metadata``."""
+"""statelib's manifest, which follows Flink's bytes in ``_metadata``."""

@@ -66,7 +66,7 @@ def read_checkpoint_file(
         return _read_with_manifest(view, what)
     metadata, end = decode_metadata(view, what)
     if end != len(view) and bytes(view[end:]) != SIGNATURE:
-        raise _corrupt(what, f"{len(view) - end} unknown bytes behind Flink's part, which ends at offset {end}")
+        raise _corrupt(what, f"{len(view) - end} unknown bytes after Flink's part, which ends at offset {end}")
     if expect_manifest or _has_own_state(metadata):
         raise _corrupt(what, f"statelib's manifest is missing at offset {end}: the file was cut short")
     return metadata, None

@@ -156,7 +156,7 @@ class _Walk:
         before = np.append(0, lengths[:-1])
         before[first[counts > 0]] = 0
         if len(lengths) and (bool((shared > before).any()) or int(lengths.min()) < TRAILING):
-            raise _corrupt(what, "a key that does not go on from the one before it")
+            raise _corrupt(what, "a key that shares more bytes than the key before it has, or that is too short")
         return cls(shared, lengths, rest, rest + unshared, sizes)
 
 

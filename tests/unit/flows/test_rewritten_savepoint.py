@@ -63,7 +63,7 @@ def test_it_says_that_statelib_wrote_it(saved: Checkpoint) -> None:
     unsigned = open_checkpoint(saved.directory)
     assert (unsigned.written_by, unsigned.metadata) == ("flink", saved.metadata)
     file.write_bytes(saved.metadata_bytes[:-1])
-    with pytest.raises(CorruptStateError, match="unknown bytes behind"):
+    with pytest.raises(CorruptStateError, match="unknown bytes after"):
         open_checkpoint(saved.directory)
 
 
