@@ -96,7 +96,7 @@ def test_what_the_pipeline_has_gone_past_is_not_released(catalog: Catalog) -> No
     first = complete(catalog, 1)
     record = aside(catalog, 2, 77)
     catalog.restore(PIPE, first.checkpoint_id, None, "o")
-    with pytest.raises(ConflictError, match="generation 1 by now") as refusal:
+    with pytest.raises(ConflictError, match="generation 1: it cannot be released") as refusal:
         catalog.gate.release(PIPE, record.checkpoint_id, "a person", "")
     assert refusal.value.kind == "overtaken"
     disposed = catalog.cleanup.dispose(PIPE, record.checkpoint_id)
