@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.formats.keyed_header import KeyedHeader
 
-from statelib.formats.canonical import iter_canonical, read_header
-from statelib.formats.metadata import decode_metadata
+from statelib.formats.canonical.reading import iter_canonical, read_header
+from statelib.formats.keyed.header import KeyedHeader
+from statelib.formats.metadata.metadata_file import decode_metadata
 from statelib.model.checkpoint import CheckpointMetadata
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle, StreamStateHandle
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import ArrayOf, ListOf, Row, Scalar, StateType, Ttl, Tuple
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.serializers.keys import decode_keys, key_groups
 from statelib.serializers.rows import StateRows
 from statelib.serializers.values import decode_values

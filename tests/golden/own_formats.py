@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from statelib.flows.inspection import export_all_lines
-from statelib.flows.opened import open_checkpoint
-
 from statelib.backends.keyed import KeyedStateBackend
+from statelib.savepoints.lines import export_all_lines
+from statelib.savepoints.opened import open_checkpoint
 from statelib.storage.references import encode_reference
 from statelib.storage.views import StorageReference
 from statelib.testing.keyed_samples import fill, sample_schema

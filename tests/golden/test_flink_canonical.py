@@ -13,10 +13,10 @@ from flink_fixtures import (
     stored_entries,
     true_entries,
 )
-from statelib.formats.canonical_encoder import encode_canonical
-from statelib.formats.keyed_header import KeyedHeader
 
-from statelib.formats.canonical import iter_canonical, read_header
+from statelib.formats.canonical.encoder import encode_canonical
+from statelib.formats.canonical.reading import iter_canonical, read_header
+from statelib.formats.keyed.header import KeyedHeader
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateKind

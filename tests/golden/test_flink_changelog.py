@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 from flink_fixtures import KEYED_KINDS, ROOT, opened
-from statelib.flows.opened import open_checkpoint
-from statelib.formats.change_set import decode_stream
-from statelib.formats.typed_json import entry_lines
-from statelib.restore.change_log import with_whole_files
 
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
-from statelib.formats.metadata import decode_metadata, encode_metadata
+from statelib.formats.changelog.change_set import decode_stream
+from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
+from statelib.formats.text.typed_json import entry_lines
 from statelib.model.handles import (
     ByteStreamStateHandle,
     ChangeFileStateHandle,
@@ -23,10 +21,12 @@ from statelib.model.handles import (
 )
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.types import LONG
+from statelib.restore.changelog.change_log import with_whole_files
 from statelib.restore.entries import iter_entries
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.restore.union_schema import union_schema
+from statelib.savepoints.opened import open_checkpoint
 from statelib.storage.views import StateReader
 from statelib.testing.keyed_samples import all_entries
 

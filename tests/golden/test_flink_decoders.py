@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 from flink_fixtures import ROOT, opened
-from statelib.flows.inspection import export_all_lines
-from statelib.flows.opened import open_checkpoint
-from statelib.formats.typed_json import entry_lines, operator_lines
 
 from statelib.errors import UnsupportedError
-from statelib.formats import natural_json
-from statelib.formats.metadata import encode_metadata
+from statelib.formats.metadata.metadata_file import encode_metadata
+from statelib.formats.text import natural_json
+from statelib.formats.text.typed_json import entry_lines, operator_lines
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING, TIME_WINDOW, Field, Nullable, Opaque, Pojo, StateType
+from statelib.savepoints.lines import export_all_lines
+from statelib.savepoints.opened import open_checkpoint
 from statelib.serializers import register_decoder
 from statelib.serializers.decoders import unregister_decoder
 from statelib.serializers.rows import StateRows

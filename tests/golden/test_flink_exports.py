@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from flink_fixtures import ROOT, opened
-from statelib.flows.inspection import export_all_lines
-from statelib.flows.opened import open_checkpoint
 
 from statelib.errors import StatelibError, UnsupportedError
 from statelib.model.types import LONG
+from statelib.savepoints.lines import export_all_lines
+from statelib.savepoints.opened import open_checkpoint
 
 
 def snapshots() -> Iterator[tuple[Path, str, str]]:

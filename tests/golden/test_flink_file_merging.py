@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from flink_fixtures import KEYED_KINDS, ROOT, Json
 from flink_fixtures import opened as newest
-from statelib.flows.inspection import export_lines
-from statelib.flows.opened import Checkpoint
-from statelib.storage.reader import DirectoryReader
 
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.formats.metadata import decode_metadata, encode_metadata
+from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
 from statelib.model.handles import SegmentFileStateHandle, SegmentScope, StreamStateHandle, stream_handles
+from statelib.savepoints.lines import export_lines
+from statelib.savepoints.opened import Checkpoint
+from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.wire.reader import Reader
 
 FIXTURES = {

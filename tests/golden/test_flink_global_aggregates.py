@@ -6,12 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from flink_fixtures import ROOT, opened
-from statelib.flows.bootstrap import made_of
-from statelib.flows.inspection import export_parquet
-from statelib.flows.new_savepoint import NewSavepoint
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
 
+from statelib.flows.savepoint.bootstrap import made_of
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.tables.parquet_files import export_parquet
+from statelib.savepoints.writing.new_savepoint import NewSavepoint
+from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 from statelib.serializers.keys import key_groups
 from statelib.serializers.type_text import parse_type
 

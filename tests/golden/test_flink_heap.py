@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 from flink_fixtures import ROOT
 from flink_fixtures import opened as newest
-from statelib.flows.opened import Checkpoint
-from statelib.formats.group_spans import ReadRange
-from statelib.formats.heap_encoder import HeapStream
-from statelib.formats.heap_stream import iter_heap
-from statelib.formats.keyed_header import KeyedHeader
 
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError
-from statelib.formats.canonical import iter_canonical, read_header
+from statelib.formats.canonical.reading import iter_canonical, read_header
+from statelib.formats.heap.encoder import HeapStream
+from statelib.formats.heap.reading import iter_heap
+from statelib.formats.keyed.group_spans import ReadRange
+from statelib.formats.keyed.header import KeyedHeader
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateKind
 from statelib.restore.entries import iter_entries
 from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.savepoints.opened import Checkpoint
 from statelib.testing.keyed_samples import all_entries
 
 KINDS = [

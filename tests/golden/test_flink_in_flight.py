@@ -2,11 +2,11 @@
 
 import pytest
 from flink_fixtures import ROOT, opened
-from statelib.flows.operator_content import left_out
 
 from statelib.errors import InvalidRequestError
-from statelib.formats.metadata import decode_metadata, encode_metadata
+from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
 from statelib.model.types import LONG
+from statelib.savepoints.operator_content import left_out
 
 EXPECTED = {
     "1.20.5": {

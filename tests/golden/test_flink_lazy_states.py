@@ -8,22 +8,23 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from flink_fixtures import ROOT, opened
-from statelib.flows.diff import Diff
-from statelib.flows.inspection import export_lines, verify
-from statelib.flows.new_savepoint import NewSavepoint
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
-from statelib.flows.state_table import state_table
-from statelib.restore.joined_states import join_states
 
 from statelib.errors import StatelibError, UnsupportedError
-from statelib.formats.metadata import decode_metadata, encode_metadata
+from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
 from statelib.model.checkpoint import OperatorState
 from statelib.model.handles import FilePart, KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import all_key_groups
 from statelib.model.state import StateDescriptor
 from statelib.model.types import LONG
 from statelib.restore.keyed import restore_heap, restore_rocksdb
+from statelib.restore.schemas.joined_states import join_states
+from statelib.savepoints.diff.states import Diff
+from statelib.savepoints.lines import export_lines
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.tables.state_table import state_table
+from statelib.savepoints.verification import verify
+from statelib.savepoints.writing.new_savepoint import NewSavepoint
+from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 from statelib.serializers.type_text import parse_type
 
 LAZY = ROOT / "2.3.0" / "lazy-hashmap"

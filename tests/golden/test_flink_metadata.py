@@ -6,11 +6,11 @@ import re
 
 import pytest
 from flink_fixtures import FIXTURES, Json, Snapshot, load
-from statelib.formats.operator_id import operator_id
 
 from statelib.errors import CorruptStateError
-from statelib.formats.manifest import read_checkpoint_file
-from statelib.formats.metadata import decode_metadata, encode_metadata
+from statelib.formats.manifest.trailer import read_checkpoint_file
+from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
+from statelib.formats.metadata.operator_id import operator_id
 from statelib.formats.operator_state import decode_operator_header
 from statelib.model.checkpoint import OperatorState, OperatorSubtaskState
 from statelib.model.handles import (

@@ -8,16 +8,17 @@ import pyarrow as pa
 import pytest
 from flink_fixtures import ROOT
 from flink_fixtures import opened as opened_fixture
-from statelib.cli.described import describe
-from statelib.flows.inspection import LINE_FORMATS, export_all_lines, verify
-from statelib.flows.opened import Checkpoint, open_checkpoint
 
-from statelib.formats.metadata import encode_metadata
+from statelib.cli.presenters.described import describe
+from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.formats.operator_state import OperatorStateContent, encode_operator_state
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
 from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.types import LONG, STRING, Opaque, StateType
+from statelib.savepoints.lines import LINE_FORMATS, export_all_lines
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.verification import verify
 
 SERIALIZER = "org.apache.flink.api.java.typeutils.runtime.kryo.KryoSerializer"
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 from flink_fixtures import ROOT, Json
-from statelib.formats.typed_json import operator_lines
 
-from statelib.formats.metadata import decode_metadata
+from statelib.formats.metadata.metadata_file import decode_metadata
 from statelib.formats.operator_state import OperatorStream
+from statelib.formats.text.typed_json import operator_lines
 from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.operator_state import OperatorStateMode
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 from flink_fixtures import ROOT, opened
-from statelib.flows.inspection import export_all_lines
 
 from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.types import LONG
+from statelib.savepoints.lines import export_all_lines
 
 FOLDERS = {
     ROOT / "2.3.0" / "hashmap-changelog-sessions": (120, 4000),

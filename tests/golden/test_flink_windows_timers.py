@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from flink_fixtures import ROOT
 from flink_fixtures import opened as newest
-from statelib.flows.opened import Checkpoint, open_checkpoint
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
@@ -21,6 +20,7 @@ from statelib.model.state import KeyedStateSchema, StateKind
 from statelib.restore.entries import iter_entries
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.previous import NO_PREVIOUS

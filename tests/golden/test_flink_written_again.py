@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 
 import pytest
-from statelib.flows.inspection import export_lines
-from statelib.flows.new_savepoint import NewSavepoint
-from statelib.flows.opened import Checkpoint, open_checkpoint
-from statelib.flows.rewritten_savepoint import OperatorChange, rewrite
-from statelib.formats.header_parts import header_parts
 
 from statelib.errors import StatelibError, UnsupportedError
+from statelib.formats.keyed.header_parts import header_parts
 from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.key_hash import FieldsHash
+from statelib.savepoints.lines import export_lines
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.writing.new_savepoint import NewSavepoint
+from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 
 ROOT = Path(__file__).parent / "flink"
 FIXTURES = sorted(

@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from statelib.flows.inspection import verify_at
-from statelib.flows.opened import open_checkpoint
 
 from statelib.errors import UnsupportedError
+from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.verification import verify_at
 from statelib.storage.references import decode_reference
 from statelib.wire.checksum import crc32c
 from tests.golden.own_formats import CHECKPOINTS, EXACT, OWN, SINGLE, TRUTH, present, truth, write_checkpoint
