@@ -159,7 +159,8 @@ class SubtaskReport:
     statistics: tuple[StateStatistics, ...] = field(repr=False)
     events: EventCounts
     restored_from: str
-    """One of ``empty``, ``local`` (copies on the worker's own disk), ``remote``, ``mixed``."""
+    """One of ``empty``, ``local`` (copies on the worker's own disk), ``remote``, ``mixed``; ``copied`` where nothing
+    was restored, because the snapshot is a copy of what is stored."""
     sync_ms: int
     async_ms: int
     uploaded_bytes: int = 0

@@ -166,6 +166,11 @@ class OperatorStreamStateHandle:
     stream: StreamStateHandle
 
 
+def whole_file(handle: StreamStateHandle) -> FileStateHandle | None:
+    """Return the handle if it stands for a whole file by its absolute URI, whose size it says."""
+    return handle if isinstance(handle, FileStateHandle) and not isinstance(handle, ChangeFileStateHandle) else None
+
+
 def stream_handles(handle: KeyedStateHandle | OperatorStreamStateHandle) -> tuple[StreamStateHandle, ...]:
     """Return every stream that a handle refers to, in the order in which a reader needs them."""
     if isinstance(handle, IncrementalRemoteKeyedStateHandle):

@@ -32,14 +32,25 @@ class PreviousChangelog:
 
 
 @dataclass(frozen=True)
+class CopyableFile:
+    """A whole file that an earlier snapshot wrote: its stream as that snapshot's handle names it, and its absolute
+    URI. Picklable."""
+
+    stream: WrittenStream
+    uri: str
+
+
+@dataclass(frozen=True)
 class PreviousSnapshot:
     """The shared files of a completed snapshot: RocksDB's file name -> where its bytes lie, and what
     they are. A name alone proves nothing: two databases restored from one checkpoint both go on with
-    the same number (protocol F7). ``changelog``: the snapshot itself, if it can be continued. Picklable."""
+    the same number (protocol F7). ``changelog``: the snapshot itself, if it can be continued.
+    ``stored``: files by RocksDB's name that may not be referred to, but copied. Picklable."""
 
     checkpoint_id: CheckpointId | None = None
     files: Mapping[str, WrittenStream] = field(default_factory=dict, repr=False)
     changelog: PreviousChangelog | None = None
+    stored: Mapping[str, CopyableFile] = field(default_factory=dict, repr=False)
 
 
 NO_PREVIOUS = PreviousSnapshot()

@@ -3,9 +3,12 @@
 Source: requirements R33 to R51; flink-formats.md section 8.1 (RocksNativeFullSnapshotStrategy).
 """
 
+from collections.abc import Mapping
+
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.rocksdb_native import NativeResources, NativeSnapshots
+from statelib.snapshots.previous import CopyableFile
+from statelib.snapshots.rocksdb_native import NOTHING_STORED, NativeResources, NativeSnapshots
 from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
 from statelib.snapshots.uploads import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
@@ -16,15 +19,19 @@ from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFacto
 class RocksDBFullSnapshotStrategy(CheckpointListener):
     """A :class:`~statelib.snapshots.strategy.SnapshotStrategy`: every file exclusive, none shared.
 
-    ``local``: where copies are kept."""
+    ``local``: where copies are kept. ``stored``: files by RocksDB's name that the storage may copy."""
 
     description = "Asynchronous full RocksDB snapshot"
 
     def __init__(
-        self, backend: RocksDBKeyedStateBackend, backend_uid: str, local: LocalSnapshotDirectories | None = None
+        self,
+        backend: RocksDBKeyedStateBackend,
+        backend_uid: str,
+        local: LocalSnapshotDirectories | None = None,
+        stored: Mapping[str, CopyableFile] = NOTHING_STORED,
     ) -> None:
         self._local = local
-        self._native = NativeSnapshots(backend, backend_uid)
+        self._native = NativeSnapshots(backend, backend_uid, stored)
 
     def prepare(self, checkpoint_id: CheckpointId) -> NativeResources:
         return NativeResources(self._native.freeze(checkpoint_id))
@@ -41,7 +48,7 @@ class RocksDBFullSnapshotStrategy(CheckpointListener):
         with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
 
             def upload(name: str, path: str) -> WrittenStream:
-                return uploads.write_file(path, name, CheckpointedStateScope.EXCLUSIVE)
+                return self._native.write_file(uploads, name, path, CheckpointedStateScope.EXCLUSIVE)
 
             meta = self._native.write_meta(uploads)
             files = self._native.in_parallel(uploads, upload, resources.checkpoint.files)

@@ -34,8 +34,8 @@ class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
     """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes only what is new.
 
     ``restored``: the snapshot whose files the backend's database was opened with, if a later one may
-    refer to them. Then the newest snapshot that was notified as completed is the base. ``local``: where copies are
-    kept. ``private_scope``: of the files that are each snapshot's own."""
+    refer to them, or have them copied. Then the newest snapshot that was notified as completed is the base. ``local``:
+    where copies are kept. ``private_scope``: of the files that are each snapshot's own."""
 
     description = "Asynchronous incremental RocksDB snapshot"
 
@@ -49,7 +49,7 @@ class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
     ) -> None:
         self._local = local
         self._private_scope = private_scope
-        self._native = NativeSnapshots(backend, backend_uid)
+        self._native = NativeSnapshots(backend, backend_uid, restored.stored)
         self._shared = SharedFiles(restored)
 
     def prepare(self, checkpoint_id: CheckpointId) -> IncrementalResources:
@@ -123,7 +123,8 @@ class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
         shared = CheckpointedStateScope.SHARED
 
         def write(name: str, path: str) -> WrittenStream:
-            return uploads.write_file(path, name, shared if name.endswith(IMMUTABLE_SUFFIX) else self._private_scope)
+            scope = shared if name.endswith(IMMUTABLE_SUFFIX) else self._private_scope
+            return self._native.write_file(uploads, name, path, scope)
 
         files = [(name, path) for name, path in checkpoint.files if name not in known]
         written = self._native.in_parallel(uploads, write, files)

@@ -4,9 +4,8 @@ Which files are uploaded and under whose ownership is decided by the strategies.
 Source: requirements R33 to R49, R169, R170; flink-formats.md section 8.1.
 """
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextvars import copy_context
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
@@ -14,6 +13,8 @@ from statelib.backends.rocksdb.checkpoint import NativeCheckpoint
 from statelib.formats.keyed.header import encode_header
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import CheckpointId
+from statelib.snapshots.previous import CopyableFile
+from statelib.snapshots.upload_threads import UploadThreads
 from statelib.snapshots.uploads import Uploads
 from statelib.storage.views import CheckpointedStateScope, WrittenStream
 
@@ -21,8 +22,7 @@ T = TypeVar("T")
 NamedStream = tuple[str, WrittenStream]
 """RocksDB's own name of a file, and where its bytes lie."""
 
-_THREADS = 4
-"""As state.backend.rocksdb.checkpoint.transfer.thread.num."""
+NOTHING_STORED: Mapping[str, CopyableFile] = MappingProxyType({})
 
 
 class NativeResources:
@@ -39,12 +39,16 @@ class NativeResources:
 class NativeSnapshots:
     """Freezing and uploading the database of one backend, with upload threads of its own.
 
-    ``backend_uid`` goes into the handles; with the checkpoint id it names the state."""
+    ``backend_uid`` goes into the handles; with the checkpoint id it names the state. ``stored``: files by RocksDB's
+    name that the storage may copy."""
 
-    def __init__(self, backend: RocksDBKeyedStateBackend, backend_uid: str) -> None:
+    def __init__(
+        self, backend: RocksDBKeyedStateBackend, backend_uid: str, stored: Mapping[str, CopyableFile] = NOTHING_STORED
+    ) -> None:
         self._backend = backend
         self._backend_uid = backend_uid
-        self._uploader = ThreadPoolExecutor(_THREADS, thread_name_prefix="statelib-upload")
+        self._stored = stored
+        self._threads = UploadThreads()
 
     def freeze(self, checkpoint_id: CheckpointId) -> NativeCheckpoint | None:
         """None when no state is registered."""
@@ -65,19 +69,15 @@ class NativeSnapshots:
         self, uploads: Uploads, work: Callable[[str, str], T], files: Iterable[tuple[str, str]]
     ) -> list[tuple[str, T]]:
         """``work(name, path)`` for all files, by name; the first failure stops the others and is raised."""
-        running: dict[str, Future[T]] = {}
-        try:
-            for name, path in files:
-                running[name] = self._uploader.submit(copy_context().run, work, name, path)
-            done, _ = wait(running.values(), return_when=FIRST_EXCEPTION)
-            _raise_first_failure(done)
-        except BaseException:
-            uploads.stop()
-            for future in running.values():
-                future.cancel()
-            wait(running.values())
-            raise
-        return [(name, future.result()) for name, future in running.items()]
+        return self._threads.run(uploads, work, files)
+
+    def write_file(self, uploads: Uploads, name: str, path: str, scope: CheckpointedStateScope) -> WrittenStream:
+        """One file of the frozen database: copied by the storage if the restore has proved it to be a stored one, else
+        uploaded."""
+        stored = self._stored.get(name)
+        if stored is None or not self.holds(name, path, stored.stream):
+            return uploads.write_file(path, name, scope)
+        return uploads.duplicate_file(stored, path, name, scope)
 
     def handle(
         self,
@@ -101,11 +101,4 @@ class NativeSnapshots:
 
     def close(self) -> None:
         """Ends the upload threads."""
-        self._uploader.shutdown(wait=True, cancel_futures=True)
-
-
-def _raise_first_failure(done: Iterable[Future[T]]) -> None:
-    for future in done:
-        error = future.exception()
-        if error is not None:
-            raise error
+        self._threads.close()

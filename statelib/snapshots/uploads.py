@@ -3,6 +3,7 @@
 Source: requirements R14, R43, R44, R103 to R107, R115.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +13,14 @@ from types import TracebackType
 from typing import Self
 
 from statelib.errors import RetryableError, StatelibError
-from statelib.model.handles import ByteStreamStateHandle, SegmentFileStateHandle
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    SegmentFileStateHandle,
+    StreamStateHandle,
+)
 from statelib.model.ids import CheckpointId
+from statelib.snapshots.previous import CopyableFile
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories, LocalSnapshotDirectory
 from statelib.storage.views import (
@@ -24,6 +31,8 @@ from statelib.storage.views import (
     WrittenStream,
 )
 from statelib.storage.wrappers.duplicating import DuplicatingStreams
+
+log = logging.getLogger(__name__)
 
 BLOCK_BYTES = 1 << 20
 
@@ -99,6 +108,46 @@ class Uploads:
             self._written[number] = self.with_copy(self._written[number], path, name)
             return self._written[number]
 
+    def duplicate_file(
+        self, stored: CopyableFile, path: str, name: str, scope: CheckpointedStateScope
+    ) -> WrittenStream:
+        """As :meth:`write_file`, of a local file whose bytes an earlier snapshot has: the storage copies them."""
+        return self.duplicate(
+            stored,
+            scope,
+            lambda: self.write_file(path, name, scope),
+            lambda written: self.with_copy(written, path, name),
+        )
+
+    def duplicate(
+        self,
+        stored: CopyableFile,
+        scope: CheckpointedStateScope,
+        otherwise: Callable[[], WrittenStream],
+        kept: Callable[[WrittenStream], WrittenStream] = lambda written: replace(written, local_name=None),
+    ) -> WrittenStream:
+        """A stream with the bytes of an earlier snapshot's file, which the storage itself copies. Where it cannot or
+        fails to, the stream that ``otherwise`` writes, which is logged. ``kept``: the stream with its local copy."""
+        with self._as_writer():
+            self.check_running()
+            handle = self._duplicated(stored, scope)
+            if handle is not None:
+                number = self._record(replace(stored.stream, handle=handle))
+                self._written[number] = kept(self._written[number])
+                return self._written[number]
+        return otherwise()
+
+    def _duplicated(self, stored: CopyableFile, scope: CheckpointedStateScope) -> StreamStateHandle | None:
+        original = FileStateHandle(stored.uri, stored.stream.size_bytes)
+        try:
+            handle = self._streams.duplicate(original, scope)
+        except StatelibError as error:
+            log.warning("%s is read and written, the storage failed to copy it: %s", stored.uri, error)
+            return None
+        if handle is None:
+            log.info("%s is read and written, the storage cannot copy it to where the snapshot lies", stored.uri)
+        return handle
+
     def with_copy(self, stored: WrittenStream, path: str, name: str) -> WrittenStream:
         """Return what lies in storage with the local file of the same bytes kept as its copy."""
         if self._local is None or isinstance(stored.handle, ByteStreamStateHandle):
@@ -150,6 +199,10 @@ class Uploads:
             if self._open.closed and not _is_cancel(error):
                 raise cancelled() from error
             raise
+        return self._record(written)
+
+    def _record(self, written: WrittenStream) -> int:
+        """Return the number under which a stream is kept, to be discarded unless all is completed."""
         with self._idle:
             number = len(self._written)
             self._written[number] = written

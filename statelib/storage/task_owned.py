@@ -4,21 +4,19 @@ It lies in ``<pipeline>/taskowned/``, which retention, gc and the orphan sweep l
 change and each has its own blocks or object, so a duplicate and its original live and die apart.
 """
 
-import os
 import re
 from collections.abc import Sequence
 
-from statelib.errors import InvalidRequestError, StatelibError, UnsupportedError
+from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, StreamStateHandle
 from statelib.model.ids import AttemptId, PipelineName
+from statelib.storage.filesystem.copies import copied_file, on_file_system_of
 from statelib.storage.filesystem.data_files import DataFile, PipelineDirectory, remove_file
-from statelib.storage.filesystem.descriptors import opened_directory, opened_file
-from statelib.storage.filesystem.failures import storage_errors
-from statelib.storage.filesystem.reader import check_size
 from statelib.storage.names import TASK_OWNED_DIRECTORY, task_owned_name
 from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.copies import copy_object, in_bucket_of
 from statelib.storage.objects.spool import SpooledObject
-from statelib.storage.objects.uris import SCHEMES, ObjectLocation, is_object, object_location
+from statelib.storage.objects.uris import ObjectLocation
 from statelib.storage.streams import CheckpointStream
 from statelib.storage.uris import local_path, shown, to_uri
 
@@ -42,12 +40,7 @@ class FileTaskOwned:
 
     def can_fast_duplicate(self, handle: StreamStateHandle) -> bool:
         """A whole file by absolute path, on the file system of this storage."""
-        if not isinstance(handle, FileStateHandle) or is_object(handle.path):
-            return False
-        try:
-            return os.stat(os.path.dirname(local_path(handle.path))).st_dev == os.stat(self._root).st_dev
-        except (OSError, StatelibError):
-            return False
+        return on_file_system_of(handle, self._root) is not None
 
     def duplicate(self, handles: Sequence[StreamStateHandle]) -> tuple[StreamStateHandle, ...]:
         sources = [duplicable(handle, self.can_fast_duplicate(handle)) for handle in handles]
@@ -69,20 +62,7 @@ class FileTaskOwned:
         return DataFile(self._directory.path, name, absolute=True)
 
     def _copied(self, handle: FileStateHandle) -> StreamStateHandle:
-        directory, _, name = local_path(handle.path).rpartition("/")
-        with (
-            storage_errors(f"duplicating {shown(handle.path)}"),
-            opened_directory(directory or "/") as parent,
-            opened_file(parent, name) as source,
-        ):
-            check_size(handle.path, handle.size_bytes, os.fstat(source).st_size)
-            target = self._new_file(task_owned_name(*self._try))
-            try:
-                check_size(handle.path, handle.size_bytes, target.copy_from(source, handle.size_bytes))
-                return target.finish()
-            except BaseException:
-                target.drop()
-                raise
+        return copied_file(handle, lambda: self._new_file(task_owned_name(*self._try)))
 
 
 class ObjectTaskOwned:
@@ -117,18 +97,14 @@ class ObjectTaskOwned:
 
     def can_fast_duplicate(self, handle: StreamStateHandle) -> bool:
         """A whole object of the same bucket that the storage copies in one request, and has copied when it answers."""
-        if not isinstance(handle, FileStateHandle) or not is_object(handle.path):
-            return False
-        same_bucket = object_location(handle.path).bucket_uri == self._directory.bucket_uri
-        return same_bucket and handle.size_bytes <= SCHEMES[self._directory.scheme].copied_bytes
+        return in_bucket_of(handle, self._directory) is not None
 
     def duplicate(self, handles: Sequence[StreamStateHandle]) -> tuple[StreamStateHandle, ...]:
         sources = [duplicable(handle, self.can_fast_duplicate(handle)) for handle in handles]
         targets = [self._directory.below(task_owned_name(*self._try)) for _ in sources]
         try:
             for source, target in zip(sources, targets, strict=True):
-                self._objects.copy(object_location(source.path).key, target.key)
-                check_size(source.path, source.size_bytes, self._objects.size(target.key))
+                copy_object(self._objects, source, target)
         except BaseException:
             for target in targets:
                 self._objects.delete(target.key)

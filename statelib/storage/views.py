@@ -96,6 +96,14 @@ class CheckpointStreamFactory(Protocol):
         ``earlier``: all that a snapshot would refer to, since how full a physical file is decides."""
         ...
 
+    def duplicate(self, original: StreamStateHandle, scope: CheckpointedStateScope) -> StreamStateHandle | None:
+        """Return a new file of this attempt with the bytes of an earlier snapshot's, which the storage itself copied;
+        None where it cannot, and they must be read and written. ``original``: by its absolute URI.
+
+        The bytes are not looked at: whoever reads the copy verifies it. Raises as any stream, and NotFoundError
+        (``missing-file``), CorruptStateError (``size-mismatch``); then nothing is left of the copy."""
+        ...
+
 
 class CheckpointStateToolset(Protocol):
     """What a task can do where its own state lies."""

@@ -19,7 +19,7 @@ Hook = Callable[[int], None]
 class FaultyStreams:
     """A :class:`~statelib.storage.views.CheckpointStreamFactory` around a real one. Thread-safe.
 
-    ``operations``: what was asked for so far, in order: ``create``, ``write``, ``finish``, ``flush``."""
+    ``operations``: what was asked for so far, in order: ``create``, ``write``, ``finish``, ``duplicate``, ``flush``."""
 
     def __init__(self, streams: CheckpointStreamFactory, before: Hook) -> None:
         self._streams = streams
@@ -42,6 +42,10 @@ class FaultyStreams:
 
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
         return self._streams.reusable(earlier)
+
+    def duplicate(self, original: StreamStateHandle, scope: CheckpointedStateScope) -> StreamStateHandle | None:
+        self.step("duplicate")
+        return self._streams.duplicate(original, scope)
 
     def step(self, operation: str) -> None:
         with self._lock:

@@ -118,6 +118,14 @@ class MemoryStreamFactory:
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
         return whole_files(earlier)
 
+    def duplicate(
+        self,
+        original: StreamStateHandle,  # noqa: ARG002 - the port's signature
+        scope: CheckpointedStateScope,  # noqa: ARG002
+    ) -> StreamStateHandle | None:
+        """Nothing can be copied where there are no files."""
+        return None
+
 
 class MemoryTaskOwned:
     """Task-owned streams, whose bytes belong to whoever holds the handle; nothing to duplicate or remove."""

@@ -92,6 +92,34 @@ class StorageSuite(TaskOwnedSuite):
                     handles.add(stream.close_and_get_handle().handle)
         assert len(handles) == 2 * 3 * 4
 
+    # copies of what is stored
+
+    @pytest.mark.parametrize("scope", CheckpointedStateScope)
+    def test_a_duplicate_has_the_bytes_and_outlives_its_original(
+        self, storage: Storage, reference: StorageReference, scope: CheckpointedStateScope
+    ) -> None:
+        worker = self.worker(storage)
+        earlier = worker.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, 0)
+        later = worker.resolve_checkpoint_storage_location(ID, reference, OTHER_ATTEMPT, 0)
+        stream = earlier.create_stream(CheckpointedStateScope.SHARED)
+        stream.write(content(5_000_000))  # more than is merged
+        original = stream.close_and_get_handle().handle
+        copy = later.duplicate(original, scope)
+        if copy is None:
+            return
+        reader = self.make_reader(reference)
+        assert copy != original
+        earlier.discard(original)
+        assert bytes(reader.read(copy)) == content(5_000_000)
+        with pytest.raises(NotFoundError) as caught:
+            later.duplicate(original, scope)
+        assert caught.value.kind == "missing-file"
+        later.discard(copy)
+        assert self.stored_names(reference) == set(), "nothing is left of a duplicate that failed"
+
+    def test_inline_bytes_are_not_duplicated(self, streams: CheckpointStreamFactory) -> None:
+        assert streams.duplicate(ByteStreamStateHandle("small", b"123"), CheckpointedStateScope.EXCLUSIVE) is None
+
     # closing and cancelling
 
     @pytest.mark.parametrize("size", SIZES)

@@ -111,14 +111,18 @@ def fork_(
     ],
     *,
     verify: Annotated[bool, typer.Option(help="Read the whole state first, to prove it.")] = True,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy the files, so that the fork needs nothing of the other pipeline.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Let a new pipeline begin with the state of another one's checkpoint; nothing is copied."""
+    """Let a new pipeline begin with the state of another one's checkpoint. Its files are referred to, or copied with
+    --copy."""
     with errors(as_json):
         here = begun_deployment()
         source = here.catalog().get(*parse_checkpoint(checkpoint))
         with working(f"forking {checkpoint}"):
-            record = fork(here, here.pipeline(pipeline), source, "statelib pipelines fork", read_data=verify)
+            record = fork(here, here.pipeline(pipeline), source, "statelib pipelines fork", read_data=verify, copy=copy)
     if as_json:
         print_json(record)
         return

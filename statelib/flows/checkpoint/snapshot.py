@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from statelib.coordinator.pending_checkpoint import Acknowledgement, PendingCheckpoint
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, NotFoundError, StatelibError
+from statelib.flows.checkpoint.previous_files import previous_files
 from statelib.flows.continuation import continuation, own_operator_id, own_uid
 from statelib.flows.restore_layout import RestoreLayout, lay_out
 from statelib.flows.wiring import Deployment, now_ms
@@ -28,23 +29,15 @@ from statelib.model.checkpoint import (
 from statelib.model.failure import CheckpointFailureReason, failure_in
 from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.model.key_groups import KeyGroupRange, all_key_groups
-from statelib.model.record import CheckpointRecord, CheckpointState, Owner, why
-from statelib.model.state import KeyedStateSchema, merge_key_counts, merge_statistics
+from statelib.model.key_groups import all_key_groups
+from statelib.model.record import CheckpointRecord, CheckpointState, why
+from statelib.model.state import merge_key_counts, merge_statistics
 from statelib.model.termination import StopMode
-from statelib.restore.base import restored_in_place
-from statelib.restore.logged import restored_log
-from statelib.restore.plan import RestoreSource
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.snapshots.execution import EXPIRED
 from statelib.snapshots.previous import (
-    NO_PREVIOUS,
-    Identities,
     PreviousSnapshot,
-    previous_changelog,
-    previous_snapshot,
 )
-from statelib.storage.names import SHARED_DIRECTORY
 from statelib.storage.places import is_absolute
 from statelib.storage.references import encode_reference
 from statelib.storage.registry import new_attempt
@@ -52,8 +45,6 @@ from statelib.storage.views import CheckpointStorageCoordinatorView, CheckpointS
 
 log = logging.getLogger(__name__)
 
-INCREMENTAL = "incremental"
-CHANGELOG = "changelog"
 NOTHING_APPLIED = SourcePosition(None, -(2**63))
 
 
@@ -118,13 +109,19 @@ def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: Che
     position = base.position() if base else None
     counted = None if record.base is None else catalog.gate.key_counts(name, record.base, pipeline.max_parallelism)
     layout = lay_out(base, record.parallelism, pipeline, counted=counted)
-    shared = record.strategy in (INCREMENTAL, CHANGELOG) and base_record is not None and _may_be_shared(base_record)
     return SnapshotPlan(
         record=record,
         attempt=attempt,
         layout=layout,
         base_position=position or NOTHING_APPLIED,
-        previous=_previous(base if shared else None, layout, f"{deployment.root_uri().rstrip('/')}/{name}"),
+        previous=previous_files(
+            record,
+            base_record,
+            base,
+            schema=layout.schema,
+            subtasks=tuple(zip(layout.ranges, layout.sources, strict=True)),
+            pipeline_directory=f"{deployment.root_uri().rstrip('/')}/{name}",
+        ),
         trigger=_trigger(deployment.storage(pipeline), record),
         origins=base.manifest.origins if base and base.manifest else (),
         base_files=(base.checksums() or {}) if base and pipeline.checkpoint.local_recovery else {},
@@ -170,34 +167,6 @@ def _note(deployment: Deployment, plan: SnapshotPlan, error: Exception) -> None:
             catalog.abort(record.pipeline, record.checkpoint_id, text, failure)
             return
     catalog.note_failure(record.pipeline, record.checkpoint_id, plan.attempt, failure, text)
-
-
-def _may_be_shared(base: CheckpointRecord) -> bool:
-    """Files of a user's snapshot may go at any time: the first checkpoint after it is whole by itself (R51)."""
-    return base.state is CheckpointState.COMPLETED and base.owner is Owner.SYSTEM
-
-
-def _previous(base: Checkpoint | None, layout: RestoreLayout, pipeline_directory: str) -> tuple[PreviousSnapshot, ...]:
-    """A subtask may refer to the base's files if its database is made of them: same key groups, opened as it is."""
-    # A base from elsewhere, another pipeline's too, could be restored, but not be read through one of our checkpoints.
-    if base is None or base.directory.rpartition("/")[0] != pipeline_directory:
-        return (NO_PREVIOUS,) * len(layout.ranges)
-    # Only what lies in a shared directory is shared: a fork names its source's exclusive files by URI too.
-    identities = {
-        path: found for path, found in base.identities().items() if path.split("/")[-2:-1] == [SHARED_DIRECTORY]
-    }
-    subtasks = zip(layout.ranges, layout.sources, strict=True)
-    return tuple(_previous_of(layout.schema, *subtask, identities) for subtask in subtasks)
-
-
-def _previous_of(
-    schema: KeyedStateSchema, key_groups: KeyGroupRange, sources: Sequence[RestoreSource], identities: Identities
-) -> PreviousSnapshot:
-    """A log is continued if it is all that the subtask is restored from."""
-    in_place = restored_in_place(schema, key_groups, sources)
-    previous = previous_snapshot(in_place, identities) if in_place else NO_PREVIOUS
-    logged = restored_log(schema, key_groups, sources)
-    return replace(previous, changelog=previous_changelog(logged, identities) if logged else None)
 
 
 def _is_published(storage: CheckpointStorageCoordinatorView, directory: str) -> bool:

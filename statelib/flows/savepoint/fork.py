@@ -1,10 +1,12 @@
-"""The fork story: a new pipeline begins with the state of another one's checkpoint, without copying it.
+"""The fork story: a new pipeline begins with the state of another one's checkpoint, with or without copying it.
 
 The fork gets a first checkpoint of its own: a ``_metadata`` whose handles name the other pipeline's files where they
 lie, and rows that refer to them, so that gc keeps them as long as the fork needs them, whatever becomes of the source.
+Or its files are copies, which the storage makes where it can, and the fork has nothing to do with its source any more.
 A pin holds the source until those rows are there. Whatever fails leaves a pending checkpoint, as any begin does.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
@@ -16,6 +18,7 @@ from statelib.flows.continuation import own_operator_id, own_uid
 from statelib.flows.quarantine import check_not_quarantined
 from statelib.flows.restore.steps import HOLD_MS, check_state
 from statelib.flows.restore_layout import lay_out
+from statelib.flows.savepoint.copied_files import copied_files
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.manifest.trailer import append_manifest
 from statelib.formats.metadata.metadata_file import encode_metadata
@@ -46,18 +49,25 @@ T = TypeVar("T")
 
 
 def fork(
-    deployment: Deployment, pipeline: Pipeline, source: CheckpointRecord, owner: str, *, read_data: bool = True
+    deployment: Deployment,
+    pipeline: Pipeline,
+    source: CheckpointRecord,
+    owner: str,
+    *,
+    read_data: bool = True,
+    copy: bool = False,
 ) -> CheckpointRecord:
     """Let ``pipeline``, which has no history yet, begin with the state of a COMPLETED checkpoint of another one.
 
     Returns its first checkpoint; the next run builds on it. ``read_data``: prove the state by reading all of it.
+    ``copy``: the fork gets files of its own, and refers to none of the source's.
     Raises InvalidRequestError (``not-completed``, ``same-pipeline``, ``nothing-to-fork``, ``outside-root``, and what a
     restore raises about schema and backend), ConflictError (``has-history``, ``head-moved``, ``fenced``),
     UnsupportedError (``foreign-snapshot``), CorruptStateError (``damaged-snapshot``).
     """
     catalog, name = deployment.catalog(), PipelineName(pipeline.name)
     stood = catalog.head(name)
-    interval, opened = _check(deployment, pipeline, source)
+    interval, opened = _check(deployment, pipeline, source, copy)
     holder = f"fork:{name}"
     catalog.cleanup.pin(source.pipeline, source.checkpoint_id, holder, HOLD_MS)
     try:
@@ -76,7 +86,7 @@ def fork(
         record = catalog.begin(request, lambda number: storage.initialize_location(number).directory)
         _check_new(name, record.checkpoint_id if record.state is CheckpointState.COMPLETED else None)
         try:
-            return _complete(deployment, pipeline, opened, record, read_data)
+            return _complete(deployment, pipeline, opened, record, read_data=read_data, copy=copy)
         except StatelibError as error:
             catalog.abort(name, record.checkpoint_id, error.message)
             raise
@@ -84,7 +94,9 @@ def fork(
         catalog.cleanup.unpin(source.pipeline, holder)
 
 
-def _check(deployment: Deployment, pipeline: Pipeline, source: CheckpointRecord) -> tuple[DataInterval, Checkpoint]:
+def _check(
+    deployment: Deployment, pipeline: Pipeline, source: CheckpointRecord, copy: bool
+) -> tuple[DataInterval, Checkpoint]:
     name, called = PipelineName(pipeline.name), f"{source.pipeline}/{source.checkpoint_id}"
     if name == source.pipeline:
         raise InvalidRequestError(
@@ -100,7 +112,8 @@ def _check(deployment: Deployment, pipeline: Pipeline, source: CheckpointRecord)
     opened = _as_own(pipeline, opened)
     check_state(pipeline, opened)
     lay_out(opened, pipeline.parallelism, pipeline)
-    _check_files(deployment, opened)
+    if not copy:
+        _check_files(deployment, opened)
     position = opened.position()
     if position is None or position.interval is None:
         raise InvalidRequestError(f"{called} holds the state of no interval yet", kind="nothing-to-fork")
@@ -126,7 +139,8 @@ def _check_files(deployment: Deployment, source: Checkpoint) -> None:
             f"{source.directory} has files outside the checkpoint storage, such as {elsewhere[0]}: "
             "a fork could lose them",
             kind="outside-root",
-            hint="fork a checkpoint, or a savepoint that lies in the storage's own savepoints directory",
+            hint="copy its files with --copy, or fork a checkpoint or a savepoint that lies in the storage's own"
+            " savepoints directory",
         )
 
 
@@ -144,12 +158,19 @@ def _check_new(name: PipelineName, head: CheckpointId | None) -> None:
 
 
 def _complete(
-    deployment: Deployment, pipeline: Pipeline, source: Checkpoint, record: CheckpointRecord, read_data: bool
+    deployment: Deployment,
+    pipeline: Pipeline,
+    source: Checkpoint,
+    record: CheckpointRecord,
+    *,
+    read_data: bool,
+    copy: bool,
 ) -> CheckpointRecord:
     catalog: Catalog = deployment.catalog()
     attempt = new_attempt()
     catalog.record_attempt(record.pipeline, record.checkpoint_id, attempt)
-    metadata, manifest = _forked(source, record, attempt)
+    copies = copied_files(deployment, pipeline, source, record, attempt) if copy else None
+    metadata, manifest = _forked(source, record, attempt, copies)
     data = append_manifest(encode_metadata(metadata), manifest)
     there = deployment.storage(pipeline).publish_metadata(StorageReference(record.directory), data)
     crash_point("fork: published")
@@ -164,13 +185,19 @@ def _complete(
 
 
 def _forked(
-    source: Checkpoint, record: CheckpointRecord, attempt: AttemptId
+    source: Checkpoint, record: CheckpointRecord, attempt: AttemptId, copies: Mapping[str, str] | None
 ) -> tuple[CheckpointMetadata, CheckpointManifest]:
-    """The source's metadata and manifest, as those of the fork's checkpoint."""
+    """The source's metadata and manifest, as those of the fork's checkpoint. ``copies``: by the URI of each file of the
+    source, that of the fork's; None where it refers to the source's."""
     old = source.manifest
     assert old is not None
-    files = tuple(replace(f, path=PLACES.file_uri(source.directory, f.path)) for f in old.files)
-    operator = _absolute(source.keyed_operator(), source.directory, record.checkpoint_id)
+
+    def uri(path: str) -> str:
+        original = PLACES.file_uri(source.directory, path)
+        return original if copies is None else copies[original]
+
+    files = tuple(replace(f, path=uri(f.path)) for f in old.files)
+    operator = _absolute(source.keyed_operator(), uri, record.checkpoint_id)
     manifest = replace(
         old,
         pipeline=record.pipeline,
@@ -182,11 +209,11 @@ def _forked(
         base=None,
         created_at_ms=now_ms(),
         files=files,
-        origins=_origins(old),
+        origins=_origins(old) if copies is None else (),
         sync_ms=0,
         async_ms=0,
         upload_ms=0,
-        uploaded_bytes=0,
+        uploaded_bytes=0 if copies is None else sum(f.size_bytes for f in files),
         keys_changed=None,
         restored_from=(),
         restores=(),
@@ -195,17 +222,17 @@ def _forked(
     return CheckpointMetadata(record.checkpoint_id, (operator,)), manifest
 
 
-def _absolute(value: T, directory: str, checkpoint_id: CheckpointId) -> T:
-    """A copy of handles, of whatever kind, in which every file has its absolute URI."""
+def _absolute(value: T, uri: Callable[[str], str], checkpoint_id: CheckpointId) -> T:
+    """A copy of handles, of whatever kind, in which every file has an absolute URI: ``uri`` gives it for a path."""
     if isinstance(value, RelativeFileStateHandle):
-        return FileStateHandle(PLACES.file_uri(directory, value.path), value.size_bytes)  # type: ignore[return-value]
+        return FileStateHandle(uri(value.path), value.size_bytes)  # type: ignore[return-value]
     if isinstance(value, FileStateHandle | SegmentFileStateHandle):
-        return replace(value, path=PLACES.file_uri(directory, value.path))
+        return replace(value, path=uri(value.path))
     if isinstance(value, tuple):
-        return tuple(_absolute(item, directory, checkpoint_id) for item in value)  # type: ignore[return-value]
+        return tuple(_absolute(item, uri, checkpoint_id) for item in value)  # type: ignore[return-value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    found = {f.name: _absolute(getattr(value, f.name), directory, checkpoint_id) for f in fields(value) if f.init}
+    found = {f.name: _absolute(getattr(value, f.name), uri, checkpoint_id) for f in fields(value) if f.init}
     if isinstance(value, IncrementalRemoteKeyedStateHandle | ChangelogStateBackendHandleImpl):
         found["checkpoint_id"] = checkpoint_id
     return replace(value, **found)

@@ -8,8 +8,11 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint.snapshot import CHANGELOG, INCREMENTAL, SnapshotPlan
+from statelib.flows.checkpoint.previous_files import CHANGELOG, INCREMENTAL
+from statelib.flows.checkpoint.snapshot import SnapshotPlan
+from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId
+from statelib.restore.plan import RestoreSource
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
@@ -17,6 +20,7 @@ from statelib.snapshots.operator import OperatorStateSnapshotStrategy
 from statelib.snapshots.previous import PreviousSnapshot
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.stored import StoredRocksDBSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.snapshots.subtask import SubtaskSnapshotStrategy
 from statelib.storage.local.store import LocalSnapshotDirectories
@@ -53,6 +57,16 @@ def strategy_of(
     return SubtaskSnapshotStrategy(keyed, OperatorStateSnapshotStrategy(operator, uid, INLINE_OPERATOR_BYTES))
 
 
+def copying_strategy(
+    plan: SnapshotPlan, subtask: int, source: RestoreSource, operator: OperatorStateBackend, uid: AttemptId
+) -> SnapshotStrategy[Any]:
+    """For all state of a subtask whose keyed state is written once more as ``source`` has it: a native snapshot of
+    RocksDB."""
+    assert isinstance(source.handle, IncrementalRemoteKeyedStateHandle)
+    keyed = StoredRocksDBSnapshotStrategy(source.handle, source.reader, plan.previous[subtask].stored, uid)
+    return SubtaskSnapshotStrategy(keyed, OperatorStateSnapshotStrategy(operator, uid, INLINE_OPERATOR_BYTES))
+
+
 def _keyed(
     pipeline: Pipeline,
     name: str,
@@ -69,7 +83,7 @@ def _keyed(
         return ChangelogSnapshotStrategy(backend, uid, materializer, limits, previous.changelog, local=local)
     if isinstance(backend, RocksDBKeyedStateBackend):
         if name == "full":
-            return RocksDBFullSnapshotStrategy(backend, uid, local)
+            return RocksDBFullSnapshotStrategy(backend, uid, local, previous.stored)
         if name == INCREMENTAL:
             return RocksDBIncrementalSnapshotStrategy(backend, uid, previous, local)
     if name == "full" and isinstance(backend, HeapKeyedStateBackend):

@@ -16,8 +16,10 @@ from statelib.crash_points import crash_point
 from statelib.definition.columns import key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.live_state import live_backend
-from statelib.flows.checkpoint.snapshot import CHANGELOG, INCREMENTAL, SnapshotPlan
+from statelib.flows.checkpoint.previous_files import CHANGELOG, INCREMENTAL
+from statelib.flows.checkpoint.snapshot import SnapshotPlan
 from statelib.flows.restore_layout import RestoreLayout
+from statelib.flows.savepoint.steps import NATIVE
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.source_position import SOURCE_POSITION, element_of
 from statelib.functions.hooks import SnapshotContext, call_hook
@@ -26,18 +28,20 @@ from statelib.functions.interval import expired as without_expired
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
 from statelib.model.failure import CheckpointFailureReason, decline_note
+from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId
 from statelib.model.state import KeyCounts
 from statelib.restore.base import reuses_database
-from statelib.restore.check import count_keys
+from statelib.restore.check import count_keys, expected_statistics
 from statelib.restore.operator import restore_operator
+from statelib.restore.plan import RestoreSource
 from statelib.restore.volume import bytes_to_read
 from statelib.serializers.keys import key_groups
 from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
 from statelib.snapshots.records import file_records
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.spark.snapshot.local_recovery import local_recovery
-from statelib.spark.snapshot.strategies import logging_backend, strategy_of
+from statelib.spark.snapshot.strategies import copying_strategy, logging_backend, strategy_of
 from statelib.spark.snapshot.termination import unwound_by_signal
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.references import decode_reference
@@ -45,6 +49,9 @@ from statelib.storage.wrappers.timed_streams import TimedStreams
 from statelib.telemetry.logs import bound
 
 log = logging.getLogger(__name__)
+
+COPIED = "copied"
+"""In the place of where a subtask restored its state from: it restored none, the storage copied it."""
 
 Change = Callable[[Pipeline, WrittenKeys, pa.Table, Progress, OperatorStateBackend], Applied]
 """What the rows of a subtask do to its state, as :func:`apply_events`."""
@@ -79,7 +86,11 @@ def snapshot_subtask(
         ExitStack() as reported,
     ):
         change = change or apply_events
-        report = _snapshot_subtask(work, subtask, attempt, events, clock=clock, reported=reported, change=change)
+        source = _unchanged_base(work, subtask, len(events), change)
+        if source is not None:
+            report = _copied_subtask(work, subtask, attempt, source, clock=clock, reported=reported)
+        else:
+            report = _snapshot_subtask(work, subtask, attempt, events, clock=clock, reported=reported, change=change)
         log.info(
             "%d events applied, snapshot taken in %d + %d ms", report.events.applied, report.sync_ms, report.async_ms
         )
@@ -136,6 +147,55 @@ def _snapshot_subtask(
                 keys_changed=written.keys_changed,
                 keys=keys,
             )
+
+
+def _unchanged_base(work: Work, subtask: int, events: int, change: Change) -> RestoreSource | None:
+    """What a native savepoint of RocksDB can be copied from without a restore: the base, if it has the subtask's very
+    key groups and states, and nothing happens to them."""
+    plan = work.plan
+    native = plan.record.kind is SnapshotKind.SAVEPOINT and plan.record.strategy == NATIVE
+    if not native or plan.drains or events or change is not apply_events or not plan.previous[subtask].stored:
+        return None
+    (source,) = plan.layout.sources[subtask]
+    rocksdb = work.pipeline.backend == "rocksdb" and isinstance(source.handle, IncrementalRemoteKeyedStateHandle)
+    return source if rocksdb and source.schema == plan.layout.schema else None
+
+
+def _copied_subtask(
+    work: Work,
+    subtask: int,
+    attempt: AttemptId,
+    source: RestoreSource,
+    *,
+    clock: Callable[[], int],
+    reported: ExitStack,
+) -> SubtaskReport:
+    """The subtask's part of a native savepoint, copied as the base has it. The gate reads all of it, as always."""
+    plan, key_groups = work.plan, work.plan.layout.ranges[subtask]
+    operator = _restored_operator(work, subtask)
+    _finish_operator(work, subtask, operator)
+    strategy = copying_strategy(plan, subtask, source, operator, attempt)
+    with _declining(plan.attempt, subtask), closing(strategy):
+        taken, upload_ms = _snapshot(work, strategy, subtask, attempt, clock=clock, reported=reported)
+    result = taken.result
+    crash_point("subtask: snapshot taken")
+    return SubtaskReport(
+        subtask=subtask,
+        key_group_range=key_groups,
+        keyed=result.keyed,
+        files=file_records(result.streams, subtask, key_groups),
+        statistics=expected_statistics(source, key_groups) or (),
+        events=EventCounts(0, 0, 0),
+        restored_from=COPIED,
+        sync_ms=taken.sync_ms,
+        async_ms=taken.async_ms,
+        uploaded_bytes=sum(written.size_bytes for written in result.streams),
+        attempt=attempt,
+        operator=result.operator,
+        upload_ms=upload_ms,
+        keys_changed=0,
+        keys=plan.layout.keys[subtask],
+    )
 
 
 def task_attempt(attempt: AttemptId, task: int) -> AttemptId:

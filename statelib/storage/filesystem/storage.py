@@ -20,6 +20,7 @@ from statelib.model.handles import (
     StreamStateHandle,
 )
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
+from statelib.storage.filesystem.copies import copied_file, on_file_system_of
 from statelib.storage.filesystem.data_files import DataFile, PipelineDirectory, remove_file
 from statelib.storage.filesystem.descriptors import opened_directory
 from statelib.storage.filesystem.failures import storage_errors
@@ -154,6 +155,10 @@ class FileSystemStreamFactory:
 
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
         return whole_files(earlier)
+
+    def duplicate(self, original: StreamStateHandle, scope: CheckpointedStateScope) -> StreamStateHandle | None:
+        file = on_file_system_of(original, self._directory)
+        return None if file is None else copied_file(file, lambda: self.new_file(self.new_name(), scope))
 
     def new_name(self) -> str:
         return f"{self._prefix}{next(self._numbers)}"

@@ -35,6 +35,14 @@ class LocalStreams:
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
         return whole_files(earlier)
 
+    def duplicate(
+        self,
+        original: StreamStateHandle,  # noqa: ARG002 - the port's signature
+        scope: CheckpointedStateScope,  # noqa: ARG002
+    ) -> StreamStateHandle | None:
+        """Nothing is copied here: what a host keeps are links to local files."""
+        return None
+
     def discard(self, handle: StreamStateHandle) -> None:
         """Raises InvalidRequestError (``foreign-file``) for a handle that is none of these streams'."""
         if not isinstance(handle, RelativeFileStateHandle) or not handle.path.removeprefix(_PREFIX).isdecimal():

@@ -32,6 +32,7 @@ from statelib.storage.names import (
     savepoint_directory,
 )
 from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.copies import copy_object, in_bucket_of
 from statelib.storage.objects.publish import check_put_if_absent, put_object_if_absent, read_published_object
 from statelib.storage.objects.spool import SpooledObject
 from statelib.storage.objects.uris import SCHEMES, ObjectLocation, object_location
@@ -167,6 +168,19 @@ class ObjectStreamFactory:
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
         return whole_files(earlier)
 
+    def duplicate(self, original: StreamStateHandle, scope: CheckpointedStateScope) -> StreamStateHandle | None:
+        place, name = self._place(scope), self.new_name()
+        file = in_bucket_of(original, place)
+        if file is None:
+            return None
+        objects, target = self._objects_at(place), place.below(name)
+        try:
+            copy_object(objects, file, target)
+        except BaseException:
+            objects.delete(target.key)
+            raise
+        return self._handle(place, name, file.size_bytes)
+
     def new_name(self) -> str:
         return f"{self._prefix}{next(self._numbers)}"
 
@@ -191,11 +205,16 @@ class ObjectStreamFactory:
         location = place.below(name)
 
         def handle(size_bytes: int) -> StreamStateHandle:
-            if absolute or place == self._shared:
-                return FileStateHandle(location.uri, size_bytes)
-            return RelativeFileStateHandle(name, size_bytes)
+            return self._handle(place, name, size_bytes, absolute=absolute)
 
         return SpooledObject(self._objects_at(place), location, self._scratch, handle)
+
+    def _handle(
+        self, place: ObjectLocation, name: str, size_bytes: int, *, absolute: bool = False
+    ) -> StreamStateHandle:
+        if absolute or place == self._shared:
+            return FileStateHandle(place.below(name).uri, size_bytes)
+        return RelativeFileStateHandle(name, size_bytes)
 
     def uri_of(self, name: str, scope: CheckpointedStateScope) -> str:
         return self._place(scope).below(name).uri

@@ -137,6 +137,10 @@ class DuplicatingStreams:
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
         return self._primary.reusable(earlier)
 
+    def duplicate(self, original: StreamStateHandle, scope: CheckpointedStateScope) -> StreamStateHandle | None:
+        """Of the primary: whoever has the bytes locally keeps them."""
+        return self._primary.duplicate(original, scope)
+
     def discard(self, handle: StreamStateHandle) -> None:
         """Of the primary; local copies go with their directory."""
         self._primary.discard(handle)

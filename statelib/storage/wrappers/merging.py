@@ -56,6 +56,7 @@ class MergeableStreams(Protocol):
         ...
 
     def discard(self, handle: StreamStateHandle) -> None: ...
+    def duplicate(self, original: StreamStateHandle, scope: CheckpointedStateScope) -> StreamStateHandle | None: ...
 
 
 class MergingStreamFactory:
@@ -110,6 +111,10 @@ class MergingStreamFactory:
 
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
         return dense(earlier, self._settings.max_space_amplification)
+
+    def duplicate(self, original: StreamStateHandle, scope: CheckpointedStateScope) -> StreamStateHandle | None:
+        """A copy has a file of its own, also one that as a stream would have been merged."""
+        return self._streams.duplicate(original, scope)
 
     def _append(self, name: str, scope: CheckpointedStateScope, data: bytearray) -> SegmentFileStateHandle:
         with self._lock:

@@ -47,7 +47,8 @@ class StorageClock:
 
 class TimedStreams:
     """A :class:`~statelib.storage.views.CheckpointStreamFactory` around another one. ``clock`` runs while a stream is
-    opened, written or finished, and while everything is made durable; copies on the own disk are outside of it."""
+    opened, written or finished, while the storage copies a file, and while everything is made durable; copies on the
+    own disk are outside of it."""
 
     def __init__(self, streams: CheckpointStreamFactory) -> None:
         self._streams = streams
@@ -63,6 +64,10 @@ class TimedStreams:
 
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
         return self._streams.reusable(earlier)
+
+    def duplicate(self, original: StreamStateHandle, scope: CheckpointedStateScope) -> StreamStateHandle | None:
+        with self.clock.running():
+            return self._streams.duplicate(original, scope)
 
     def discard(self, handle: StreamStateHandle) -> None:
         self._streams.discard(handle)

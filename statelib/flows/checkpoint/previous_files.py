@@ -1,0 +1,96 @@
+"""Which files of its base a subtask's snapshot need not write: it refers to them, or the storage copies them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from statelib.model.checkpoint import SnapshotKind
+from statelib.model.handles import FileStateHandle, IncrementalRemoteKeyedStateHandle, RelativeFileStateHandle
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.record import CheckpointRecord, CheckpointState, Owner
+from statelib.model.state import KeyedStateSchema
+from statelib.restore.base import restored_in_place
+from statelib.restore.logged import restored_log
+from statelib.restore.plan import RestoreSource
+from statelib.savepoints.opened import Checkpoint
+from statelib.snapshots.previous import (
+    NO_PREVIOUS,
+    CopyableFile,
+    Identities,
+    PreviousSnapshot,
+    previous_changelog,
+    previous_snapshot,
+)
+from statelib.storage.names import SHARED_DIRECTORY
+from statelib.storage.registry import PLACES
+from statelib.storage.views import WrittenStream
+
+INCREMENTAL = "incremental"
+CHANGELOG = "changelog"
+
+
+def previous_files(
+    record: CheckpointRecord,
+    base_record: CheckpointRecord | None,
+    base: Checkpoint | None,
+    *,
+    schema: KeyedStateSchema,
+    subtasks: Sequence[tuple[KeyGroupRange, Sequence[RestoreSource]]],
+    pipeline_directory: str,
+) -> tuple[PreviousSnapshot, ...]:
+    """Return what each subtask's snapshot may refer to or have copied. Its database must be made of those files: same
+    key groups, opened as it is. Full checkpoints write everything, because their user wants them to depend on nothing.
+    ``subtasks``: which key groups each restores from what."""
+    incremental = record.strategy in (INCREMENTAL, CHANGELOG)
+    if base_record is None or base is None or not (incremental or record.kind is SnapshotKind.SAVEPOINT):
+        return (NO_PREVIOUS,) * len(subtasks)
+    # A base from elsewhere, another pipeline's too, could be restored, but not be read through one of our checkpoints.
+    own = base.directory.rpartition("/")[0] == pipeline_directory
+    shared = _shared(base) if incremental and own and _may_be_shared(base_record) else None
+    return tuple(_previous(base, schema, *subtask, shared) for subtask in subtasks)
+
+
+def _shared(base: Checkpoint) -> Identities:
+    """Return what lies in a shared directory. A fork names its source's exclusive files by URI too: they are not
+    shared."""
+    return {path: found for path, found in base.identities().items() if path.split("/")[-2:-1] == [SHARED_DIRECTORY]}
+
+
+def _may_be_shared(base: CheckpointRecord) -> bool:
+    """Files of a user's snapshot may go at any time: the first checkpoint after it is whole by itself (R51)."""
+    return base.state is CheckpointState.COMPLETED and base.owner is Owner.SYSTEM
+
+
+def _previous(
+    base: Checkpoint,
+    schema: KeyedStateSchema,
+    key_groups: KeyGroupRange,
+    sources: Sequence[RestoreSource],
+    shared: Identities | None,
+) -> PreviousSnapshot:
+    """A log is continued if it is all that the subtask is restored from. ``shared``: what may be referred to, None for
+    nothing."""
+    in_place = restored_in_place(schema, key_groups, sources)
+    previous = NO_PREVIOUS
+    if shared is not None:
+        logged = restored_log(schema, key_groups, sources)
+        previous = previous_snapshot(in_place, shared) if in_place else NO_PREVIOUS
+        previous = replace(previous, changelog=previous_changelog(logged, shared) if logged else None)
+    return replace(previous, stored=_stored(base, in_place, previous) if in_place else {})
+
+
+def _stored(
+    base: Checkpoint, handle: IncrementalRemoteKeyedStateHandle, previous: PreviousSnapshot
+) -> dict[str, CopyableFile]:
+    """Return the whole files whose content is proved by checksums, without those that are referred to."""
+    identities, reader = base.identities(), base.reader()
+    found = {}
+    for name, stream in (*handle.shared, *handle.private):
+        if not isinstance(stream, FileStateHandle | RelativeFileStateHandle) or name in previous.files:
+            continue
+        if stream.path not in identities:
+            continue
+        reader.locate(stream)  # refuses what no restore would read either
+        written = WrittenStream(stream, *identities[stream.path])
+        if written.xxh3 is not None:
+            found[name] = CopyableFile(written, PLACES.file_uri(base.directory, stream.path))
+    return found

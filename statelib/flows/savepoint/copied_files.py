@@ -1,0 +1,57 @@
+"""Copies of all files of a checkpoint, for another pipeline's first one."""
+
+from contextlib import closing
+
+from statelib.definition.pipeline import Pipeline
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import FileRecord
+from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
+from statelib.model.ids import AttemptId, PipelineName
+from statelib.model.record import CheckpointRecord
+from statelib.savepoints.opened import Checkpoint
+from statelib.snapshots.previous import CopyableFile
+from statelib.snapshots.stored import copied_stream
+from statelib.snapshots.upload_threads import UploadThreads
+from statelib.snapshots.uploads import Uploads
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.names import SHARED_DIRECTORY
+from statelib.storage.places import StorageSettings, is_absolute
+from statelib.storage.registry import PLACES
+from statelib.storage.views import CheckpointedStateScope, StorageReference, WrittenStream
+
+
+def copied_files(
+    deployment: Deployment, pipeline: Pipeline, source: Checkpoint, record: CheckpointRecord, attempt: AttemptId
+) -> dict[str, str]:
+    """Copy each file of ``source`` to where the pending checkpoint ``record`` keeps its own; later checkpoints may
+    refer to what lay in a shared directory. Returns the copies' URIs by those of the originals.
+
+    The storage copies by itself where it can, else the bytes are read, verified and written. Nothing is left of an
+    attempt that fails; the orphan sweep finds what one that dies has left, by the attempt in the names."""
+    assert source.manifest is not None
+    # Every file stays one, however small: pieces of it may be referred to.
+    settings = StorageSettings(PipelineName(pipeline.name), 0, deployment.scratch())
+    streams = PLACES.storage(deployment.storage_root, settings).resolve_checkpoint_storage_location(
+        record.checkpoint_id, StorageReference(record.directory), attempt, 0
+    )
+    reader = source.reader()
+    with closing(UploadThreads()) as threads, Uploads(streams, CloseableRegistry()) as uploads:
+
+        def copy(uri: str, file: FileRecord) -> WrittenStream:
+            shared = uri.split("/")[-2:-1] == [SHARED_DIRECTORY]
+            scope = CheckpointedStateScope.SHARED if shared else CheckpointedStateScope.EXCLUSIVE
+            kind = FileStateHandle if is_absolute(file.path) else RelativeFileStateHandle
+            handle = kind(file.path, file.size_bytes)
+            reader.locate(handle)  # refuses what no restore would read either
+            stored = CopyableFile(WrittenStream(handle, file.size_bytes, file.crc32c, file.xxh3), uri)
+            return uploads.duplicate(stored, scope, lambda: copied_stream(uploads, reader, handle, scope))
+
+        files = [(PLACES.file_uri(source.directory, file.path), file) for file in source.manifest.files]
+        copies = threads.run(uploads, copy, files)
+        uploads.complete()
+    return {uri: PLACES.file_uri(record.directory, _path(written)) for uri, written in copies}
+
+
+def _path(written: WrittenStream) -> str:
+    assert not isinstance(written.handle, ByteStreamStateHandle), "nothing is kept inline"
+    return written.handle.path

@@ -1,0 +1,106 @@
+"""A snapshot made of what an earlier one wrote: state that did not change is copied by the storage, and not restored.
+
+Source: requirement R93; FLINK-25744, FLINK-25322 (fast duplication).
+"""
+
+from collections.abc import Iterator, Mapping
+
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    IncrementalRemoteKeyedStateHandle,
+    StreamStateHandle,
+)
+from statelib.model.ids import AttemptId, CheckpointId
+from statelib.snapshots.previous import CopyableFile
+from statelib.snapshots.strategy import CheckpointListener, SnapshotResult
+from statelib.snapshots.upload_threads import UploadThreads
+from statelib.snapshots.uploads import BLOCK_BYTES, Uploads
+from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, StateReader, WrittenStream
+
+
+class NothingFrozen:
+    """Resources of a snapshot that looks at no live state."""
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+
+class StoredRocksDBSnapshotStrategy(CheckpointListener):
+    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes a stored snapshot of RocksDB once more,
+    every file exclusive, none shared.
+
+    ``stored``: files of ``handle`` by RocksDB's names that the storage may copy; ``reader`` reads the others."""
+
+    description = "Copy of a stored RocksDB snapshot"
+
+    def __init__(
+        self,
+        handle: IncrementalRemoteKeyedStateHandle,
+        reader: StateReader,
+        stored: Mapping[str, CopyableFile],
+        backend_uid: AttemptId,
+    ) -> None:
+        self._handle = handle
+        self._reader = reader
+        self._stored = stored
+        self._backend_uid = backend_uid
+        self._threads = UploadThreads()
+
+    def prepare(self, checkpoint_id: CheckpointId) -> NothingFrozen:  # noqa: ARG002 - the port's signature
+        return NothingFrozen()
+
+    def run(
+        self,
+        resources: NothingFrozen,  # noqa: ARG002 - the port's signature
+        checkpoint_id: CheckpointId,
+        streams: CheckpointStreamFactory,
+        registry: CloseableRegistry,
+    ) -> SnapshotResult:
+        old = self._handle
+        with Uploads(streams, registry) as uploads:
+
+            def copy(name: str, stream: StreamStateHandle) -> WrittenStream:
+                stored = self._stored.get(name)
+                if stored is None:
+                    return copied_stream(uploads, self._reader, stream)
+                exclusive = CheckpointedStateScope.EXCLUSIVE
+                return uploads.duplicate(stored, exclusive, lambda: copied_stream(uploads, self._reader, stream))
+
+            meta = copied_stream(uploads, self._reader, old.meta)
+            files = self._threads.run(uploads, copy, (*old.shared, *old.private))
+            handle = IncrementalRemoteKeyedStateHandle(
+                checkpoint_id=checkpoint_id,
+                backend_uid=self._backend_uid,
+                key_group_range=old.key_group_range,
+                checkpointed_size_bytes=meta.size_bytes + sum(written.size_bytes for _, written in files),
+                meta=meta.handle,
+                shared=(),
+                private=tuple((name, written.handle) for name, written in files),
+                state_handle_id=f"{self._backend_uid}-{checkpoint_id}",
+            )
+            return SnapshotResult(handle, uploads.complete())
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._threads.close()
+
+
+def copied_stream(
+    uploads: Uploads,
+    reader: StateReader,
+    stream: StreamStateHandle,
+    scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE,
+) -> WrittenStream:
+    """Read a stream and write it once more, block by block. Raises what either does: CorruptStateError
+    (``checksum-mismatch``) among others."""
+    if isinstance(stream, ByteStreamStateHandle):
+        return uploads.write_pieces((stream.data,), scope)
+    written = uploads.write_pieces(_blocks(reader, stream), scope)
+    reader.check_crc(stream, written.crc32c)
+    return written
+
+
+def _blocks(reader: StateReader, stream: StreamStateHandle) -> Iterator[memoryview]:
+    for start in range(0, stream.size_bytes, BLOCK_BYTES):
+        yield reader.read_range(stream, start, min(start + BLOCK_BYTES, stream.size_bytes))

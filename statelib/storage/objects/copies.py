@@ -1,0 +1,22 @@
+"""Copies of whole objects that the storage makes: their bytes do not pass through this process."""
+
+from statelib.model.handles import FileStateHandle, StreamStateHandle, whole_file
+from statelib.storage.filesystem.reader import check_size
+from statelib.storage.objects.bucket import Bucket
+from statelib.storage.objects.uris import SCHEMES, ObjectLocation, is_object, object_location
+
+
+def in_bucket_of(handle: StreamStateHandle, directory: ObjectLocation) -> FileStateHandle | None:
+    """Return the handle if it stands for a whole object of the same bucket that the storage copies in one request, and
+    has copied when it answers."""
+    file = whole_file(handle)
+    if file is None or not is_object(file.path):
+        return None
+    same_bucket = object_location(file.path).bucket_uri == directory.bucket_uri
+    return file if same_bucket and file.size_bytes <= SCHEMES[directory.scheme].copied_bytes else None
+
+
+def copy_object(objects: Bucket, original: FileStateHandle, target: ObjectLocation) -> None:
+    """Copy an object to a new key of the same bucket; whoever calls this removes what a failed copy may have left."""
+    objects.copy(object_location(original.path).key, target.key)
+    check_size(original.path, original.size_bytes, objects.size(target.key))

@@ -1,0 +1,319 @@
+"""Native savepoints, the first checkpoint after NO_CLAIM and copied forks: the storage copies what is there."""
+
+import logging
+import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import obstore
+import pytest
+from garbage import needed, stored
+from obstore.exceptions import GenericError
+from shop_cli import said
+from test_fork import MERGING, clean, days, is_whole, opened, totals, write
+from worlds import new_deployment, publish_here
+
+from statelib.definition.columns import event_schema
+from statelib.errors import CorruptStateError, StatelibError
+from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.steps import abort, check, register
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.restore.steps import apply_restore, plan_restore
+from statelib.flows.savepoint.fork import fork
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.wiring import Deployment
+from statelib.formats.manifest.trailer import append_manifest
+from statelib.formats.metadata.metadata_file import encode_metadata
+from statelib.model.handles import IncrementalRemoteKeyedStateHandle, materialized_parts
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.opened import Checkpoint
+from statelib.savepoints.verification import verify_at
+from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.storage.uris import local_path
+from statelib.testing.s3_endpoint import S3Endpoint
+
+TRUNK, BRANCH = PipelineName("trunk"), PipelineName("branch")
+
+
+@dataclass
+class Copied:
+    """How many files the storage copied by itself; ``fails``: it refuses to."""
+
+    files: int = 0
+    fails: bool = False
+
+
+@pytest.fixture(params=["files", "s3"])
+def place(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def here(request: pytest.FixtureRequest, tmp_path: Path, place: str) -> Deployment:
+    (tmp_path / "pipelines").mkdir()
+    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    if place == "s3":
+        here = replace(here, storage_root=f"s3://{request.getfixturevalue('bucket')}/state")
+    return here
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> Copied:
+    """Counts what the kernel and the S3 client are asked to copy, and lets it happen."""
+    found, on_files, on_objects = Copied(), os.copy_file_range, obstore.copy
+
+    def counted(*arguments: object, **options: object) -> int:
+        if found.fails:
+            raise OSError(5, "Input/output error")
+        if arguments[3] == 0:
+            found.files += 1
+        return on_files(*arguments, **options)  # type: ignore[arg-type]
+
+    def counted_object(*arguments: object, **options: object) -> None:
+        if found.fails:
+            raise GenericError("refused")
+        found.files += 1
+        on_objects(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "copy_file_range", counted)
+    monkeypatch.setattr(obstore, "copy", counted_object)
+    return found
+
+
+def saved(here: Deployment, target: str | None = None, key: str = "k") -> Checkpoint:
+    """A native savepoint that has passed the gate."""
+    pipeline = here.pipeline(TRUNK)
+    begun = begin_savepoint(here, pipeline, format="native", target=target, note="", owner="t", key=key)
+    publish_here(here, pipeline, begun.checkpoint_id)
+    assert check(here, pipeline, begun.checkpoint_id).passed
+    register(here, pipeline, begun.checkpoint_id)
+    return opened(here, TRUNK, begun.checkpoint_id)
+
+
+def contents(snapshot: Checkpoint) -> list[tuple[int, int, int | None]]:
+    """What each file holds, by size and checksums."""
+    assert snapshot.manifest is not None
+    return [(f.size_bytes, f.crc32c, f.xxh3) for f in snapshot.manifest.files]
+
+
+def tables(snapshot: Checkpoint) -> set[tuple[int, int, int | None]]:
+    """What RocksDB's tables hold."""
+    handles = [part for handle in snapshot.handles() for part in materialized_parts(handle)]
+    streams = [pair for handle in handles for pair in (*handle.shared, *handle.private)]
+    return {snapshot.identities()[stream.path] for name, stream in streams if name.endswith(".sst")}
+
+
+def elsewhere(here: Deployment) -> str:
+    """Where a user keeps savepoints: beside the storage's root, on the same disk or in the same bucket."""
+    return f"{here.root_uri()}-mine"
+
+
+def removed(here: Deployment, directory: str) -> None:
+    for file in here.remover().list_files(directory):
+        here.remover().remove_file(f"{directory}/{file.path}", [directory])
+
+
+def restored(here: Deployment, snapshot: Checkpoint) -> None:
+    pipeline = here.pipeline(TRUNK)
+    apply_restore(here, pipeline, plan_restore(here, pipeline, snapshot.directory, None, ClaimMode.NO_CLAIM), "test")
+
+
+def head(here: Deployment, name: str = TRUNK) -> int:
+    found = here.catalog().head(PipelineName(name)).head
+    assert found is not None
+    return found
+
+
+def test_a_native_savepoint_is_copied_and_outlives_its_checkpoint(here: Deployment, copied: Copied) -> None:
+    write(here, TRUNK, "rocksdb", "incremental")
+    days(here, TRUNK, 1, 3)
+    base = opened(here, TRUNK, 3)
+    snapshot = saved(here)
+    assert snapshot.manifest is not None
+    assert base.manifest is not None
+    assert snapshot.manifest.restored_from == ("copied", "copied"), "nothing was restored"
+    assert copied.files == len(base.manifest.files) - 2 > 8, "the two streams with the header are written"
+    assert sorted(contents(snapshot)) == sorted(contents(base))
+    days(here, TRUNK, 4, 6)
+    clean(here)
+    assert here.catalog().get(TRUNK, CheckpointId(3)).state is CheckpointState.DELETED
+    is_whole(here)
+    assert totals(here, TRUNK, snapshot.manifest.checkpoint_id) == {3}
+    restored(here, snapshot)
+    days(here, TRUNK, 4, 4)
+    assert totals(here, TRUNK, head(here)) == {4}
+
+
+@pytest.mark.parametrize("strategy", ["incremental", f"incremental, {MERGING}", "changelog"])
+def test_the_first_checkpoint_after_no_claim_is_copied(here: Deployment, copied: Copied, strategy: str) -> None:
+    write(here, TRUNK, "rocksdb", strategy)
+    days(here, TRUNK, 1, 2)
+    snapshot = saved(here, elsewhere(here))
+    restored(here, snapshot)
+    copied.files = 0
+    days(here, TRUNK, 3, 3)
+    first = opened(here, TRUNK, head(here))
+    assert copied.files == len(tables(first) & tables(snapshot)) > 1
+    before = copied.files
+    days(here, TRUNK, 4, 4)
+    assert copied.files == before, "the next one refers to the copies"
+    second = opened(here, TRUNK, head(here))
+    assert {f.path for f in second.manifest.files} & {f.path for f in first.manifest.files}
+    removed(here, snapshot.directory)
+    for taken in (first, second):
+        assert not verify_at(taken.directory, own=True, storage_root=here.storage_root).problems
+    assert totals(here, TRUNK, head(here)) == {4}
+
+
+@pytest.mark.parametrize(
+    ("backend", "strategy"),
+    [
+        ("heap", "canonical"),
+        ("rocksdb", "full"),
+        ("rocksdb", "incremental"),
+        ("rocksdb", f"incremental, {MERGING}"),
+        ("heap", f"changelog, {MERGING}"),
+    ],
+)
+def test_a_copied_fork_outlives_all_of_its_source(
+    here: Deployment, copied: Copied, backend: str, strategy: str
+) -> None:
+    for name in (TRUNK, BRANCH):
+        write(here, name, backend, strategy)
+    days(here, TRUNK, 1, 3)
+    source = opened(here, TRUNK, 3)
+    assert source.manifest is not None
+    before = stored(here)
+    said(here, "pipelines", "fork", "trunk/3", "branch", "--copy")
+    copy = opened(here, BRANCH, 1)
+    assert copy.manifest is not None
+    new = {uri for uri in stored(here) - before if not uri.endswith("/_metadata")}
+    assert copied.files == len(source.manifest.files) == len(new)
+    assert new == {uri for uri in needed(here) if "/branch/" in uri and not uri.endswith("/_metadata")}
+    assert (contents(copy), copy.manifest.origins) == (contents(source), ())
+    assert all("/branch/" in file.path for file in copy.manifest.files)
+    removed(here, f"{here.root_uri()}/trunk")
+    assert totals(here, BRANCH, 1) == {3}
+    days(here, BRANCH, 4, 5, amount=100)
+    assert totals(here, BRANCH, 3) == {203}
+    if strategy.startswith("incremental"):
+        assert {f.path for f in opened(here, BRANCH, 2).manifest.files} & {f.path for f in copy.manifest.files}
+    assert not verify_at(opened(here, BRANCH, 3).directory, own=True, storage_root=here.storage_root).problems
+
+
+def test_a_copied_fork_of_a_savepoint_that_lies_elsewhere(here: Deployment) -> None:
+    for name in (TRUNK, BRANCH):
+        write(here, name, "rocksdb", "incremental")
+    days(here, TRUNK, 1, 2)
+    snapshot = saved(here, elsewhere(here))
+    assert snapshot.manifest is not None
+    source = here.catalog().get(TRUNK, snapshot.manifest.checkpoint_id)
+    fork(here, here.pipeline(BRANCH), source, "test", copy=True)
+    removed(here, snapshot.directory)
+    assert totals(here, BRANCH, 1) == {2}
+
+
+def test_what_the_storage_fails_to_copy_is_read_and_written(
+    here: Deployment, copied: Copied, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(here, TRUNK, "rocksdb", "incremental")
+    write(here, BRANCH, "rocksdb", "incremental")
+    days(here, TRUNK, 1, 2)
+    copied.fails = True
+    snapshot = saved(here)
+    said_so = [r for r in caplog.records if "failed to copy" in r.getMessage()]
+    assert len(said_so) > 4
+    assert all(record.levelno == logging.WARNING for record in said_so)
+    restored(here, snapshot)
+    days(here, TRUNK, 3, 3)
+    fork(here, here.pipeline(BRANCH), here.catalog().get(TRUNK, CheckpointId(head(here))), "test", copy=True)
+    is_whole(here)
+    assert copied.files == 0
+    assert (totals(here, TRUNK, head(here)), totals(here, BRANCH, 1)) == ({3}, {3})
+    clean(here)
+    assert stored(here) == needed(here), "nothing is left of the copies that failed"
+
+
+@pytest.mark.parametrize("place", ["s3"])
+def test_another_bucket_is_another_storage(
+    here: Deployment, copied: Copied, s3: S3Endpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    s3.make_bucket("for-savepoints")
+    write(here, TRUNK, "rocksdb", "incremental")
+    days(here, TRUNK, 1, 2)
+    with caplog.at_level(logging.INFO, "statelib"):
+        snapshot = saved(here, "s3://for-savepoints/mine")
+    assert copied.files == 0
+    assert [r for r in caplog.records if "cannot copy it to where the snapshot lies" in r.getMessage()]
+    assert not verify_at(snapshot.directory, own=True).problems
+
+
+@pytest.mark.parametrize("place", ["files"])
+def test_a_damaged_original_is_noticed_in_the_copy(here: Deployment) -> None:
+    write(here, TRUNK, "rocksdb", "incremental")
+    days(here, TRUNK, 1, 2)
+    uri = next(f.path for f in opened(here, TRUNK, 2).manifest.files if "/shared/" in f.path)
+    with open(local_path(uri), "r+b") as file:
+        file.seek(100)
+        byte = file.read(1)[0]
+        file.seek(100)
+        file.write(bytes([byte ^ 1]))
+    with pytest.raises(CorruptStateError) as caught:
+        saved(here)
+    assert caught.value.kind == "gate-failed"
+
+
+@pytest.mark.parametrize("place", ["files"])
+def test_a_manifest_cannot_have_any_file_copied(here: Deployment, tmp_path: Path) -> None:
+    """As no restore would read it: copying is no way around the directories that a snapshot may name."""
+    write(here, TRUNK, "rocksdb", "incremental")
+    days(here, TRUNK, 1, 2)
+    base = opened(here, TRUNK, 2)
+    uri = next(f.path for f in base.manifest.files if "/shared/" in f.path)
+    shutil.copy(local_path(uri), tmp_path / "secret")
+    metadata = Path(local_path(base.directory)) / "_metadata"
+    hostile = replace_paths(base, uri, f"file://{tmp_path}/secret")
+    metadata.write_bytes(hostile)
+    pipeline = here.pipeline(TRUNK)
+    begun = begin_savepoint(here, pipeline, format="native", target=None, note="", owner="t", key="k")
+    with pytest.raises(StatelibError) as caught:
+        publish_here(here, pipeline, begun.checkpoint_id)
+    assert caught.value.kind == "outside-root"
+
+
+def replace_paths(snapshot: Checkpoint, old: str, new: str) -> bytes:
+    """The metadata of a snapshot that names another file."""
+    assert snapshot.manifest is not None
+    (operator,) = snapshot.operators
+    subtasks = []
+    for number, state in operator.subtasks:
+        handle = state.keyed
+        assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
+        shared = tuple((n, replace(h, path=new) if h.path == old else h) for n, h in handle.shared)
+        subtasks.append((number, replace(state, keyed=replace(handle, shared=shared))))
+    files = tuple(replace(f, path=new) if f.path == old else f for f in snapshot.manifest.files)
+    metadata = replace(snapshot.metadata, operators=(replace(operator, subtasks=tuple(subtasks)),))
+    return append_manifest(encode_metadata(metadata), replace(snapshot.manifest, files=files))
+
+
+def test_what_a_dead_attempt_duplicated_is_an_orphan(here: Deployment) -> None:
+    write(here, TRUNK, "rocksdb", "incremental")
+    days(here, TRUNK, 1, 2)
+    pipeline = here.pipeline(TRUNK)
+    begun = begin_savepoint(here, pipeline, format="native", target=None, note="", owner="t", key="k")
+    plan = plan_snapshot(here, pipeline, begun.checkpoint_id)
+    assert plan is not None
+    before = stored(here)
+    work, nothing = Work(here, pipeline, plan), event_schema(pipeline).empty_table()
+    for subtask in (0, 1):
+        snapshot_subtask(work, subtask, subtask, nothing)  # and the driver dies before it publishes
+    left = stored(here) - before
+    assert len(left) > 8
+    abort(here, TRUNK, begun.checkpoint_id, "its driver died")
+    found = {uri for each in orphans(here, dry_run=True) for uri in each.files}
+    assert left <= found
+    orphans(here, dry_run=False)
+    assert not stored(here) & left
+    is_whole(here)
