@@ -1,7 +1,7 @@
-"""A keyed backend that remembers what was written to it: the log of changes since the last checkpoint.
+"""A keyed backend that keeps a log of the writes since the last checkpoint.
 
-Source: requirements R65 to R67; the role of Flink's ChangelogKeyedStateBackend. Writes are remembered as the
-columns they came in; only the last change of a key is ever serialized.
+Source: requirements R65 to R67; the role of Flink's ChangelogKeyedStateBackend. The log keeps writes as the Arrow
+columns in which they arrive; only the last change per key is serialized.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ _NOTHING = ChangedRows(NO_ROWS, NO_ROWS.keys)
 
 @dataclass(frozen=True, eq=False)
 class _Write:
-    """One write, as it was given; ``position``: which one it was."""
+    """One write to a state, with the number ``position``. ``keys``, ``values`` and ``removed`` have one element per
+    key."""
 
     position: int
     state: str
@@ -37,8 +38,9 @@ class _Write:
 class ChangelogKeyedStateBackend:
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` around another one, ``inner``.
 
-    Positions count the writes. The log keeps at most ``limit_bytes`` of keys and values: beyond that it forgets
-    all, since so much is better written as a whole; so it does when entries are loaded past it."""
+    A position is the number of a write. The log holds at most ``limit_bytes`` of keys and values. If it would grow
+    larger, it is emptied, because so large a change is cheaper to write as a whole. :meth:`load` empties it too,
+    because loaded entries are not logged."""
 
     def __init__(self, inner: KeyedStateBackend, limit_bytes: int) -> None:
         self.inner = inner
@@ -58,7 +60,7 @@ class ChangelogKeyedStateBackend:
 
     @property
     def position(self) -> int:
-        """Of the next write."""
+        """The position of the next write."""
         return self._position
 
     def read(self, state: str, keys: Ragged) -> StateValues:
@@ -66,17 +68,17 @@ class ChangelogKeyedStateBackend:
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
         self.inner.write(before, state, values, removed)
-        gone = removed_rows(self.schema.state(state), values, removed)
-        self._writes.append(_Write(self._position, state, before.keys, values, gone))
+        removed_mask = removed_rows(self.schema.state(state), values, removed)
+        self._writes.append(_Write(self._position, state, before.keys, values, removed_mask))
         self._position += 1
         self._size_bytes += before.keys.data.nbytes + values.nbytes
         if self._size_bytes > self._limit_bytes:
-            self._forget_all()
+            self._empty_log()
 
     def load(self, state: str, rows: StateRows) -> None:
         self.inner.load(state, rows)
         self._position += 1
-        self._forget_all()
+        self._empty_log()
 
     def scan(self, state: str) -> StateScan:
         return self.inner.scan(state)
@@ -88,12 +90,12 @@ class ChangelogKeyedStateBackend:
         return self.inner.statistics()
 
     def close(self) -> None:
-        self._forget_all()
+        self._empty_log()
         self.inner.close()
 
     def changes_since(self, position: int) -> tuple[ChangedRows, ...] | None:
-        """What the keys became that were written at ``position`` or later, by state in the schema's order; None
-        if the log does not reach back so far."""
+        """Return the last change of each key that was written at ``position`` or later, per state in the schema's
+        order; None if the log begins after ``position``."""
         if position < self._first:
             return None
         by_state: dict[str, list[_Write]] = {d.name: [] for d in self.schema.states}
@@ -103,17 +105,17 @@ class ChangelogKeyedStateBackend:
         return tuple(_coalesced(d, by_state[d.name]) for d in self.schema.states)
 
     def truncate(self, position: int) -> None:
-        """Forget the writes before ``position``: they are in a completed checkpoint."""
+        """Remove the writes before ``position`` from the log, because a completed checkpoint contains them."""
         self._first = max(self._first, position)
         self._writes = [write for write in self._writes if write.position >= position]
         self._size_bytes = sum(write.keys.data.nbytes + write.values.nbytes for write in self._writes)
 
-    def _forget_all(self) -> None:
+    def _empty_log(self) -> None:
         self.truncate(self._position)
 
 
 def _coalesced(descriptor: StateDescriptor, writes: list[_Write]) -> ChangedRows:
-    """The last change of each key, in key order."""
+    """Return the last change of each key, in key order."""
     if not writes:
         return _NOTHING
     keys = concat([write.keys for write in writes])
@@ -124,7 +126,7 @@ def _coalesced(descriptor: StateDescriptor, writes: list[_Write]) -> ChangedRows
     np.maximum.at(last, codes, np.arange(len(keys), dtype=np.int64))
     order = byte_order(distinct)
     removed = np.concatenate([write.removed for write in writes])[last[order]]
-    kept = order[~removed]
-    values = pa.concat_arrays([write.values for write in writes]).take(pa.array(last[kept]))
-    rows = StateRows(distinct.take(kept), encode_values(descriptor, values))
+    put = order[~removed]
+    values = pa.concat_arrays([write.values for write in writes]).take(pa.array(last[put]))
+    rows = StateRows(distinct.take(put), encode_values(descriptor, values))
     return ChangedRows(rows, distinct.take(order[removed]))

@@ -1,4 +1,4 @@
-"""Counting the distinct keys of a whole state, over all its states and namespaces, as its entries pass by."""
+"""Counting the distinct keys of a snapshot, over all states and namespaces, while its entries are read."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,28 +16,29 @@ from statelib.serializers.rows import StateRows, key_groups_of
 from statelib.wire.ragged import Ragged
 
 _PENDING_BYTES = 4 << 20
-"""Least that is gathered before keys that are there already are left out."""
+"""The least bytes of serialized keys that are gathered before duplicates are removed."""
 
 
 def one_entry_per_key(descriptor: StateDescriptor) -> bool:
-    """Whether no two entries of the state are of one key."""
+    """Return whether the state has at most one entry per key: no map state, no namespaces, no timers."""
     plain = descriptor.user_key_type is None and descriptor.namespace_type == VOID
     return plain and descriptor.kind is not StateKind.TIMERS
 
 
 def entries_per_key(entries: Ragged, keys: Ragged) -> npt.NDArray[np.int64]:
-    """How often each of ``keys`` is there among ``entries``; both are what :func:`prefixed_keys` gives, ``keys`` each
-    once."""
-    found = pc.index_in(as_arrow(entries), value_set=as_arrow(keys)).drop_null()
-    return np.bincount(found.to_numpy(zero_copy_only=False), minlength=len(keys)).astype(np.int64)
+    """Return the number of ``entries`` with each of ``keys``, as int64. Both are key group and key as from
+    :func:`prefixed_keys`; ``keys`` are distinct."""
+    key_rows = pc.index_in(as_arrow(entries), value_set=as_arrow(keys)).drop_null()
+    return np.bincount(key_rows.to_numpy(zero_copy_only=False), minlength=len(keys)).astype(np.int64)
 
 
 class KeyCounter:
-    """Counts distinct keys of entries that come in any order and number.
+    """The counter of the distinct keys of the entries that are passed to it, in any order.
 
-    ``parts``: ranges of key groups that come one after the other, as the windows of the handles of a snapshot do. Each
-    distinct key of a range is held once, serialized, until the next range begins or :meth:`finish_part`, and up to
-    twice for a moment. In a schema of one state with one entry per key nothing is held: its entries are its keys."""
+    ``parts``: ranges of key groups that are read one after the other, as the handles of a snapshot are. Each distinct
+    serialized key of a range is held in memory once, and twice during a merge, until the next range begins or
+    :meth:`finish_part` is called. If the schema has a single state with one entry per key, no keys are held, because
+    the number of entries is the number of keys."""
 
     def __init__(self, schema: KeyedStateSchema, parts: Sequence[KeyGroupRange] = ()) -> None:
         self._schema = schema
@@ -52,7 +53,7 @@ class KeyCounter:
         self._pending_bytes = 0
 
     def add(self, state: int, rows: StateRows) -> None:
-        """Count entries of the state with that number in the schema."""
+        """Count the keys of ``rows``, which are entries of the state with index ``state`` in the schema."""
         if not len(rows):
             return
         if self._alone:
@@ -66,13 +67,13 @@ class KeyCounter:
             self._merge()
 
     def passing(self, entries: Iterable[tuple[int, StateRows]]) -> Iterator[tuple[int, StateRows]]:
-        """Hand on entries, each batch with the number of its state, that are counted on the way."""
+        """Yield each (index of the state, entries) unchanged and count its keys afterwards."""
         for state, rows in entries:
             yield state, rows
             self.add(state, rows)
 
     def counts(self, key_groups: KeyGroupRange | None = None) -> KeyCounts:
-        """The keys that came until now, of all key groups or of a range."""
+        """Return the number of distinct keys so far, per key group of ``key_groups`` (None: of all key groups)."""
         self.finish_part()
         counted = KeyCounts(self._whole, self._counts)
         return counted if key_groups is None else counted.cut(key_groups)
@@ -84,7 +85,7 @@ class KeyCounter:
         self._part = next((part for part in self._parts if part.start <= group <= part.end), self._whole)
 
     def finish_part(self) -> None:
-        """Keep the numbers only: no key of a key group that has come will come again."""
+        """Count the keys of the current range and free them. No more entries of this range may follow."""
         self._merge()
         if len(self._distinct):
             groups = key_groups_of(as_ragged(self._distinct), self._width)

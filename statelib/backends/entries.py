@@ -1,4 +1,4 @@
-"""Checks and small moves on entries that both backends make in the same way."""
+"""Checks and small operations on entries that the heap and the RocksDB backend share."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,15 +12,15 @@ from statelib.serializers.rows import StateRows, key_groups_of, statistics_of
 from statelib.wire.ragged import Ragged
 
 SCAN_ROWS = 65536
-"""Entries in one batch of a scan: large enough for numpy, small enough to stay in the cache."""
+"""The most entries in one batch of a scan: large enough for numpy, small enough for the processor's cache."""
 SCAN_BYTES = 4 * 1024 * 1024
-"""Of keys and values at which a batch of a scan ends early; a single entry may be larger."""
+"""The bytes of keys and values at which a batch of a scan ends early. A single entry may be larger."""
 
 
 def _foreign_key_group(keys: Ragged, max_parallelism: int, key_group_range: KeyGroupRange) -> int | None:
-    """A key group outside the range that one of the keys lies in; None if there is none.
+    """Return the key group of one of the keys that is outside the range; None if there is no such key.
 
-    A key too short to hold its key group counts as key group -1."""
+    A key too short to hold a key group counts as key group -1."""
     if not len(keys):
         return None
     width = prefix_width(max_parallelism)
@@ -31,18 +31,18 @@ def _foreign_key_group(keys: Ragged, max_parallelism: int, key_group_range: KeyG
     return int(groups[foreign.argmax()]) if bool(foreign.any()) else None
 
 
-def check_asked_keys(state: str, keys: Ragged, schema: KeyedStateSchema, key_group_range: KeyGroupRange) -> None:
-    """Refuse keys that this backend does not own: InvalidRequestError (``foreign-key-group``)."""
+def check_owned_keys(state: str, keys: Ragged, schema: KeyedStateSchema, key_group_range: KeyGroupRange) -> None:
+    """Raise InvalidRequestError (``foreign-key-group``) if a key to be read is outside the backend's range."""
     group = _foreign_key_group(keys, schema.max_parallelism, key_group_range)
     if group is not None:
         raise InvalidRequestError(
-            f"state {state!r}: a key of key group {group} was asked for, this backend owns {key_group_range}",
+            f"state {state!r}: cannot read a key of key group {group}, this backend owns key groups {key_group_range}",
             kind="foreign-key-group",
         )
 
 
 def check_loaded_rows(state: str, rows: StateRows, schema: KeyedStateSchema, key_group_range: KeyGroupRange) -> None:
-    """Refuse stored entries of other key groups: CorruptStateError (``foreign-key-group``)."""
+    """Raise CorruptStateError (``foreign-key-group``) if a stored entry is outside the backend's range."""
     group = _foreign_key_group(rows.keys, schema.max_parallelism, key_group_range)
     if group is not None:
         raise CorruptStateError(
@@ -54,9 +54,11 @@ def check_loaded_rows(state: str, rows: StateRows, schema: KeyedStateSchema, key
 def removed_rows(
     descriptor: StateDescriptor, values: pa.Array, removed: pa.BooleanArray | None
 ) -> npt.NDArray[np.bool_]:
-    """Which rows of a write delete their key: those marked, and empty lists, which no format stores.
+    """Return which rows of a write delete their entry, as a boolean per row: the rows marked in ``removed``, and empty
+    lists, because no format stores them.
 
-    Raises InvalidRequestError (``null-value``) for a null that neither is removed nor allowed."""
+    Raises InvalidRequestError (``null-value``) for a null that is not marked as removed, except in map state and
+    timers."""
     marked = np.zeros(len(values), np.bool_)
     if removed is not None:
         marked |= removed.to_numpy(zero_copy_only=False).astype(np.bool_)
@@ -75,10 +77,11 @@ def removed_rows(
 
 
 def check_write(descriptor: StateDescriptor, expected: pa.DataType, rows: int, values: pa.Array) -> None:
-    """Raise InvalidRequestError unless a write has one value a row, of the state's Arrow type."""
+    """Raise InvalidRequestError (``bad-write``, ``wrong-value-type``) unless a write has one value per row, of the
+    state's Arrow type ``expected``."""
     if len(values) != rows:
         raise InvalidRequestError(
-            f"state {descriptor.name!r}: expected {rows} values, one a key, found {len(values)}", kind="bad-write"
+            f"state {descriptor.name!r}: expected {rows} values, one per key, found {len(values)}", kind="bad-write"
         )
     if values.type != expected:
         raise InvalidRequestError(
@@ -88,7 +91,9 @@ def check_write(descriptor: StateDescriptor, expected: pa.DataType, rows: int, v
 
 
 def add_entries(total: StateStatistics, rows: StateRows, prefix_width: int, sign: int) -> StateStatistics:
-    """``total`` with entries of its key groups added (sign 1) or taken away (sign -1)."""
+    """Return ``total`` with entries of its key groups added (``sign`` 1) or subtracted (``sign`` -1).
+
+    ``prefix_width``: size in bytes of the key-group prefix of the keys."""
     other = statistics_of(rows, prefix_width, total.key_group_range)
     with np.errstate(over="ignore"):
         digests = total.digests + other.digests if sign > 0 else total.digests - other.digests

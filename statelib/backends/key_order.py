@@ -1,7 +1,6 @@
-"""The byte order of serialized keys, computed on columns.
+"""Sorting and finding serialized keys by their bytes, computed on columns.
 
-Both backends need it: RocksDB takes key-sorted batches in half the time of unsorted ones, and
-every scan hands its entries out in this order.
+RocksDB takes sorted batches in half the time of unsorted ones, and every scan returns its entries in this order.
 """
 
 import numpy as np
@@ -13,11 +12,13 @@ from statelib.wire.ragged import Bytes, Ragged, copy_spans
 
 _WORD = 8
 _LONGEST_AS_WORDS = 64
-"""Bytes. Longer keys would need too many sort columns; Arrow compares them as bytes instead."""
+"""The largest key in bytes that is sorted as 64-bit words. Longer keys would need too many sort columns; Arrow compares
+their bytes instead."""
 
 
 def byte_order(keys: Ragged) -> npt.NDArray[np.int64]:
-    """Row numbers of ``keys`` in ascending byte order (as unsigned bytes, a prefix first); stable."""
+    """Return the row numbers of ``keys`` in ascending order of their unsigned bytes, a prefix first. The order is
+    stable."""
     if not len(keys):
         return np.empty(0, np.int64)
     if int(keys.lengths.max()) > _LONGEST_AS_WORDS:
@@ -25,7 +26,7 @@ def byte_order(keys: Ragged) -> npt.NDArray[np.int64]:
     words = _words(keys)
     if _ascending(words):
         return np.arange(len(keys), dtype=np.int64)
-    order = np.argsort(words[0])  # not stable, and some times as fast: in most keys the first word decides
+    order = np.argsort(words[0])  # not stable, but several times faster; most keys already differ in the first word
     ordered = words[0][order]
     tied = ordered[1:] == ordered[:-1]
     if bool(tied.any()):
@@ -36,54 +37,61 @@ def byte_order(keys: Ragged) -> npt.NDArray[np.int64]:
 
 
 def quick_order(keys: Ragged) -> npt.NDArray[np.int64] | None:
-    """As :func:`byte_order`, of keys that are all different; None where they are in that order already, and where it
-    would cost more than it is worth to those who look for the keys: where a key is more than one number."""
+    """Return the row numbers of distinct keys in ascending byte order, if computing them is cheap: if the keys have one
+    length and differ in at most 8 bytes. Return None otherwise, and if the keys are already in this order.
+
+    A caller uses it to make a later lookup of the keys faster."""
     width = _width(keys)
     words = [] if width is None else _words_that_differ(keys, width)
     return None if len(words) != 1 or _ascending(words) else np.asarray(np.argsort(words[0]), np.int64)
 
 
 def find_rows(held: Ragged, keys: Ragged) -> npt.NDArray[np.int64]:
-    """Row of each of ``keys`` in ``held``, -1 where it is not there; each is unique on its side."""
-    rows = _merged(held, keys)
+    """Return the row in ``held`` of each of ``keys``, as int64; -1 if ``held`` does not have the key. The keys of each
+    side are distinct."""
+    rows = _find_sorted_rows(held, keys)
     if rows is not None:
         return rows
     if len(held) <= len(keys):
-        return _found(pc.index_in(as_arrow(keys), value_set=as_arrow(held)))
-    # The hash table is built over the smaller side: a small batch stays in the processor's cache.
-    hits = _found(pc.index_in(as_arrow(held), value_set=as_arrow(keys)))
+        return _row_numbers(pc.index_in(as_arrow(keys), value_set=as_arrow(held)))
+    # The hash table is built over the smaller side, so that it fits into the processor's cache.
+    hits = _row_numbers(pc.index_in(as_arrow(held), value_set=as_arrow(keys)))
     at = np.flatnonzero(hits >= 0)
     rows = np.full(len(keys), -1, np.int64)
     rows[hits[at]] = at
     return rows
 
 
-def _merged(held: Ragged, keys: Ragged) -> npt.NDArray[np.int64] | None:
-    """As :func:`find_rows`, without a hash table: where both sides are in ascending order, and a key is one number."""
+def _find_sorted_rows(held: Ragged, keys: Ragged) -> npt.NDArray[np.int64] | None:
+    """Return the result of :func:`find_rows` by binary search. Return None unless both sides are in ascending order,
+    have one length and differ in at most 8 bytes."""
     width = _width(keys)
     if width is None or width != _width(held):
         return None
-    here, wanted = _matrix(held, width), _matrix(keys, width)
-    differing = [i for i in range(width) if _differs(here[:, i], here[0, i]) or _differs(wanted[:, i], here[0, i])]
+    held_bytes, key_bytes = _matrix(held, width), _matrix(keys, width)
+    first = held_bytes[0]
+    differing = [i for i in range(width) if _differs(held_bytes[:, i], first[i]) or _differs(key_bytes[:, i], first[i])]
     if len(differing) > _WORD:
         return None
-    (asked,) = _packed(wanted, differing)
-    if not _ascending([asked]):
+    (key_numbers,) = _packed(key_bytes, differing)
+    if not _ascending([key_numbers]):
         return None
-    (there,) = _packed(here, differing)
-    if not _ascending([there]):
+    (held_numbers,) = _packed(held_bytes, differing)
+    if not _ascending([held_numbers]):
         return None
-    at = np.searchsorted(there, asked)
-    found = there[np.minimum(at, len(there) - 1)] == asked
-    return np.where(found, at, -1)
+    at = np.searchsorted(held_numbers, key_numbers)
+    equal = held_numbers[np.minimum(at, len(held_numbers) - 1)] == key_numbers
+    return np.where(equal, at, -1)
 
 
-def _found(indices: pa.Int32Array) -> npt.NDArray[np.int64]:
+def _row_numbers(indices: pa.Int32Array) -> npt.NDArray[np.int64]:
+    """Return Arrow's indices as int64, null as -1."""
     return np.asarray(pc.fill_null(indices, -1), np.int64)
 
 
 def equal_neighbours(keys: Ragged) -> npt.NDArray[np.int64]:
-    """The rows whose key is that of the row after them: in sorted keys, those that are there twice."""
+    """Return the numbers of the rows whose key equals the key of the next row. In sorted keys these are the
+    duplicates."""
     if len(keys) < 2:
         return np.empty(0, np.int64)
     array = as_arrow(keys)
@@ -92,7 +100,7 @@ def equal_neighbours(keys: Ragged) -> npt.NDArray[np.int64]:
 
 
 def as_arrow(rows: Ragged) -> pa.LargeBinaryArray:
-    """The same rows as an Arrow array that shares their memory."""
+    """Return the rows as an Arrow array that shares their memory."""
     offsets = np.ascontiguousarray(rows.offsets, np.int64)
     data = np.ascontiguousarray(rows.data)
     return pa.LargeBinaryArray.from_buffers(
@@ -101,17 +109,17 @@ def as_arrow(rows: Ragged) -> pa.LargeBinaryArray:
 
 
 def as_ragged(array: pa.LargeBinaryArray) -> Ragged:
-    """The rows of an Arrow array without nulls, sharing its memory."""
+    """Return the rows of an Arrow array without nulls. They share its memory."""
     _, offsets, data = array.buffers()
     bounds = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8) if offsets else np.zeros(1, np.int64)
     return Ragged(np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), bounds)
 
 
 def _words(keys: Ragged) -> list[npt.NDArray[np.uint64]]:
-    """Each key as big-endian 64-bit words, padded with zeros, then its length.
+    """Return the keys as sort columns: their bytes as big-endian 64-bit words, padded with zeros, then their lengths.
 
-    The length comes last: it only decides between keys that differ in trailing zero bytes. Where all are equally long,
-    bytes in which they do not differ are left out."""
+    The length comes last, because it only decides between keys that differ in trailing zero bytes. If all keys have
+    one length, it is left out, and so are the bytes in which the keys do not differ."""
     width = _width(keys)
     if width is not None:
         return _words_that_differ(keys, width)
@@ -126,7 +134,8 @@ def _words(keys: Ragged) -> list[npt.NDArray[np.uint64]]:
 
 
 def _width(keys: Ragged) -> int | None:
-    """How long all of them are; None if they differ in that, or there are none, or none has a byte."""
+    """Return the common length of the keys in bytes; None if lengths differ, or there are no keys, or the length is
+    0."""
     lengths = keys.lengths
     return int(lengths[0]) if len(keys) and lengths[0] and bool((lengths == lengths[0]).all()) else None
 
@@ -145,7 +154,8 @@ def _differs(column: Bytes, byte: np.uint8) -> bool:
 
 
 def _packed(matrix: Bytes, chosen: list[int]) -> list[npt.NDArray[np.uint64]]:
-    """The chosen bytes of each row as big-endian numbers, one at least, padded with zeros."""
+    """Return the bytes in the columns ``chosen`` of each row as big-endian 64-bit numbers, at least one, padded with
+    zeros."""
     count = max(-(-len(chosen) // _WORD), 1)
     padded = np.zeros((len(matrix), count * _WORD), np.uint8)
     for place, i in enumerate(chosen):
@@ -155,7 +165,7 @@ def _packed(matrix: Bytes, chosen: list[int]) -> list[npt.NDArray[np.uint64]]:
 
 
 def _ascending(words: list[npt.NDArray[np.uint64]]) -> bool:
-    """Whether no row is smaller than the one before: then there is nothing to sort."""
+    """Return whether no row is smaller than the row before it, so that there is nothing to sort."""
     tied = np.ones(len(words[0]) - 1, np.bool_)
     for word in words:
         if bool(np.any(tied & (word[1:] < word[:-1]))):

@@ -1,4 +1,4 @@
-"""The port of a keyed state backend: live state of one subtask's key-group range."""
+"""The port of a keyed state backend, which holds the live state of one subtask's key-group range."""
 
 from dataclasses import dataclass
 from typing import Protocol, Self
@@ -15,11 +15,11 @@ from statelib.wire.ragged import Ragged
 
 @dataclass(frozen=True, eq=False)
 class StateValues:
-    """What a state holds for some serialized keys, row for row.
+    """The result of reading some serialized keys of a state. All fields have one row per key.
 
-    ``present``: boolean array without nulls; ``values``: array of the state's Arrow type, null
-    where not present (a map value may also be null where present). ``cookie`` belongs to the
-    backend: what it needs to replace these entries without reading them again."""
+    ``present``: boolean array without nulls; whether the key has an entry. ``values``: array of the state's Arrow
+    type, null where the key has no entry (the value of an entry of a map may also be null). ``cookie`` is private to
+    the backend, which uses it to replace these entries without reading them again."""
 
     keys: Ragged
     present: pa.BooleanArray
@@ -28,52 +28,59 @@ class StateValues:
 
 
 class StateScan(Protocol):
-    """A frozen view of one state, handed out batch by batch; made on one thread, it may be read on another."""
+    """An iterator over a frozen view of one state, batch by batch. A thread other than its creator may read it."""
 
     def __iter__(self) -> Self: ...
     def __next__(self) -> StateRows: ...
     def close(self) -> None:
-        """Let go of the view; a second call, or one after the last batch, does nothing."""
+        """Release the view. A second call, or a call after the last batch, does nothing."""
         ...
 
 
 class KeyedStateBackend(Protocol):
-    """Keys are serialized composite keys (see StateRows), unique within one call, in any order."""
+    """The live keyed state of one subtask. Keys are serialized composite keys (see
+    :class:`~statelib.serializers.rows.StateRows`), distinct within one call, in any order."""
 
     @property
     def schema(self) -> KeyedStateSchema: ...
     @property
     def key_group_range(self) -> KeyGroupRange: ...
 
-    def read(self, state: str, keys: Ragged) -> StateValues: ...
+    def read(self, state: str, keys: Ragged) -> StateValues:
+        """Return the entries of ``keys``. Raises InvalidRequestError (``foreign-key-group``, ``unknown-state``,
+        ``backend-closed``)."""
+        ...
 
     def write(self, before: StateValues, state: str, values: pa.Array, removed: pa.BooleanArray | None = None) -> None:
-        """Replace the entries of ``before.keys``: ``values`` row for row (type of the state),
-        ``removed`` marks rows to be deleted instead. ``before`` must come from :meth:`read` on
-        this backend and nothing may have written those keys in between."""
+        """Replace the entries of ``before.keys`` by ``values``, one per key, of the state's Arrow type. The entries
+        of rows that are true in ``removed`` are deleted instead. ``before`` must be the result of :meth:`read` of
+        this backend, and those keys must not have been written since. Raises InvalidRequestError (``bad-write``,
+        ``wrong-value-type``, ``null-value``)."""
         ...
 
     def load(self, state: str, rows: StateRows) -> None:
-        """Add serialized entries that are not there yet (restore). Raises CorruptStateError
-        (kind ``foreign-key-group``) for a key outside the range."""
+        """Add serialized entries that the state does not have yet; a restore does this. Raises CorruptStateError
+        (``foreign-key-group``) for a key outside the range."""
         ...
 
     def scan(self, state: str) -> StateScan:
-        """All entries of this moment in ascending key order, in batches; a later write does not
-        show, also if nothing was taken from the scan before it."""
+        """Return all entries of this moment in ascending key order, in batches. Later writes do not change the result,
+        even if no batch has been read before them."""
         ...
 
     def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """How many entries of a state that is not one of timers each key has, over all namespaces and user keys.
+        """Return the number of entries per key, over all namespaces and user keys, as int64. The state must not be a
+        state of timers.
 
-        ``keys``: what :func:`~statelib.serializers.keys.prefixed_keys` gives, each once. Of a key that has more than
-        ``most`` the answer may be any number between ``most`` and what it has."""
+        ``keys``: distinct, key group and key as from :func:`~statelib.serializers.keys.prefixed_keys`. ``most``: one
+        limit per key, at which counting may stop: for a key with more entries than its limit, the result is any
+        number from the limit to the true number."""
         ...
 
     def statistics(self) -> tuple[StateStatistics, ...]:
-        """Of every state, in the schema's order."""
+        """Return the statistics of every state, in the schema's order."""
         ...
 
     def close(self) -> None:
-        """Free everything, the working directory included; a second call does nothing."""
+        """Free memory, files and the working directory. A second call does nothing."""
         ...

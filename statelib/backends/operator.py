@@ -1,6 +1,6 @@
-"""Live operator state of one subtask: what user code reads and changes, and a frozen copy of it.
+"""The live operator state of one subtask, which user code reads and changes, and frozen copies of it.
 
-Source: requirements R116 to R118 (DefaultOperatorStateBackend). It is small and belongs to user code,
+Source: requirements R116 to R118 (DefaultOperatorStateBackend). Operator state is small and used by user code,
 so it is held as Python objects; only its snapshots are columns.
 """
 
@@ -15,63 +15,71 @@ from statelib.model.operator_state import OperatorStateDescriptor, OperatorState
 from statelib.serializers.registry import codec_of
 
 Value = Any
-"""A Python value as pyarrow takes it for the state's type: int, str, datetime, a dict for a row, ..."""
+"""A Python value that pyarrow accepts for the state's type: int, str, datetime, a dict for a row, ..."""
 
 
 class ListState:
-    """List or union state: the elements that this subtask holds."""
+    """The elements of one list or union state that this subtask holds."""
 
     def __init__(self, descriptor: OperatorStateDescriptor) -> None:
         self.descriptor = descriptor
         self._elements: list[Value] = []
 
     def get(self) -> list[Value]:
-        """The elements, in a list of their own."""
+        """Return the elements in a new list."""
         return list(self._elements)
 
     def add(self, element: Value) -> None:
+        """Append one element."""
         self._elements.append(element)
 
     def add_all(self, elements: Iterable[Value]) -> None:
+        """Append several elements."""
         self._elements.extend(elements)
 
     def update(self, elements: Iterable[Value]) -> None:
-        """Replace all of them."""
+        """Replace all elements."""
         self._elements = list(elements)
 
     def clear(self) -> None:
+        """Remove all elements."""
         self._elements = []
 
     def frozen(self) -> OperatorStateContent:
-        """A copy that later changes do not reach. Raises InvalidRequestError (``bad-operator-state``)."""
+        """Return a copy that later changes do not affect. Raises InvalidRequestError (``bad-operator-state``) for a
+        value that the declared type cannot hold."""
         return OperatorStateContent(self.descriptor, _column(self.descriptor, "element", self._elements))
 
     def load(self, content: OperatorStateContent) -> None:
-        """Add what a snapshot holds."""
+        """Append the elements of a snapshot."""
         self._elements += content.values.to_pylist()
 
 
 class BroadcastState:
-    """A map that is the same in every subtask, as long as user code changes it everywhere in the same way."""
+    """A broadcast state: a map that is equal in all subtasks, provided that user code changes it equally in all."""
 
     def __init__(self, descriptor: OperatorStateDescriptor) -> None:
         self.descriptor = descriptor
         self._entries: dict[Value, Value] = {}
 
     def get(self, key: Value, default: Value = None) -> Value:
+        """Return the value of ``key``, or ``default`` if the map does not have it."""
         return self._entries.get(key, default)
 
     def put(self, key: Value, value: Value) -> None:
+        """Set the value of ``key``."""
         self._entries[key] = value
 
     def remove(self, key: Value) -> None:
-        """A key that is not there is fine."""
+        """Remove ``key``. Nothing happens if the map does not have it."""
         self._entries.pop(key, None)
 
     def clear(self) -> None:
+        """Remove all entries."""
         self._entries = {}
 
     def items(self) -> list[tuple[Value, Value]]:
+        """Return the (key, value) pairs in a new list."""
         return list(self._entries.items())
 
     def __contains__(self, key: object) -> bool:
@@ -84,7 +92,8 @@ class BroadcastState:
         return iter(list(self._entries))
 
     def frozen(self) -> OperatorStateContent:
-        """As :meth:`ListState.frozen`."""
+        """Return a copy that later changes do not affect. Raises InvalidRequestError (``bad-operator-state``) for a
+        key or value that the declared types cannot hold."""
         assert self.descriptor.key_type is not None
         keys = _column(self.descriptor, "key", list(self._entries))
         return OperatorStateContent(
@@ -92,15 +101,15 @@ class BroadcastState:
         )
 
     def load(self, content: OperatorStateContent) -> None:
-        """Put what a snapshot holds."""
+        """Set the entries of a snapshot."""
         assert content.keys is not None
         self._entries.update(zip(content.keys.to_pylist(), content.values.to_pylist(), strict=True))
 
 
 class OperatorStateBackend:
-    """The operator states of one subtask, registered by name; a name serves one kind only.
+    """The operator states of one subtask, by name. One name cannot have two kinds or types.
 
-    A user function gets it as its argument ``operator``."""
+    A user function receives it as its argument ``operator``."""
 
     def __init__(self, descriptors: Iterable[OperatorStateDescriptor] = ()) -> None:
         self._states: dict[str, ListState | BroadcastState] = {}
@@ -108,9 +117,9 @@ class OperatorStateBackend:
             self.register(descriptor)
 
     def register(self, descriptor: OperatorStateDescriptor) -> ListState | BroadcastState:
-        """The state of that name, made empty when it is new.
+        """Return the state of this description. It is created empty if the name is new.
 
-        Raises InvalidRequestError (``operator-state-kind``) for a name that is registered otherwise."""
+        Raises InvalidRequestError (``operator-state-kind``) if the name is registered with another mode or type."""
         state = self._states.get(descriptor.name)
         if state is None:
             broadcast = descriptor.mode is OperatorStateMode.BROADCAST
@@ -122,10 +131,11 @@ class OperatorStateBackend:
 
     @property
     def descriptors(self) -> tuple[OperatorStateDescriptor, ...]:
+        """The descriptions of all registered states, in registration order."""
         return tuple(state.descriptor for state in self._states.values())
 
     def list_state(self, name: str) -> ListState:
-        """The list or union state of that name.
+        """Return the list or union state with this name.
 
         Raises InvalidRequestError (``unknown-state``, ``operator-state-kind``)."""
         state = self.state(name)
@@ -134,30 +144,34 @@ class OperatorStateBackend:
         return state
 
     def broadcast_state(self, name: str) -> BroadcastState:
-        """As :meth:`list_state`."""
+        """Return the broadcast state with this name.
+
+        Raises InvalidRequestError (``unknown-state``, ``operator-state-kind``)."""
         state = self.state(name)
         if not isinstance(state, BroadcastState):
             raise _wrong_kind(name, "a broadcast state", state.descriptor)
         return state
 
     def state(self, name: str) -> ListState | BroadcastState:
+        """Return the state with this name. Raises InvalidRequestError (``unknown-state``)."""
         if name not in self._states:
-            known = ", ".join(self._states) or "none"
+            names = ", ".join(self._states) or "none"
             raise InvalidRequestError(
-                f"operator state {name!r} is not registered: known are {known}",
+                f"operator state {name!r} is not registered: known are {names}",
                 kind="unknown-state",
                 hint="declare it under operator_states in the pipeline file",
             )
         return self._states[name]
 
     def freeze(self) -> tuple[OperatorStateContent, ...]:
-        """A deep copy of every state: user code may go on changing them (R117).
+        """Return a deep copy of every state. User code may continue to change the states (R117).
 
         Raises InvalidRequestError (``bad-operator-state``) for values that the declared type cannot hold."""
         return tuple(state.frozen() for state in self._states.values())
 
 
 def _column(descriptor: OperatorStateDescriptor, part: str, values: list[Value]) -> pa.Array:
+    """Return the values as an Arrow array of the declared type. ``part``: ``key``, ``value`` or ``element``."""
     type_ = descriptor.key_type if part == "key" else descriptor.value_type
     assert type_ is not None
     problem = ""
@@ -175,8 +189,8 @@ def _column(descriptor: OperatorStateDescriptor, part: str, values: list[Value])
     return column
 
 
-def _wrong_kind(name: str, wanted: str, found: OperatorStateDescriptor) -> InvalidRequestError:
+def _wrong_kind(name: str, wanted: str, registered: OperatorStateDescriptor) -> InvalidRequestError:
     return InvalidRequestError(
-        f"operator state {name!r}: expected {wanted}, it is registered as {found} (a name serves one kind only)",
+        f"operator state {name!r}: expected {wanted}, it is registered as {registered} (a name serves one kind only)",
         kind="operator-state-kind",
     )

@@ -1,9 +1,9 @@
-"""State that expires: :func:`expire` removes what is too old, :class:`TimedStates` keeps the time of what is new.
+"""State with a time to live: :func:`expire` removes expired values, :class:`TimedStates` stores the time of accesses.
 
-Time stands still within a checkpoint (it is the end of its data interval), so that what has expired is
-removed once, before the first event is applied; from then on everything in the backend is alive.
+Within a checkpoint the time is constant (it is the end of the data interval). Therefore expired values are removed
+once, before the first event is applied; after that no value in the backend has expired.
 
-Source: Flink's StateTtlConfig, TtlUtils.expired (a value has expired when its age is the duration).
+Source: Flink's StateTtlConfig, TtlUtils.expired (a value expires when its age reaches the duration).
 """
 
 from collections.abc import Mapping
@@ -32,37 +32,38 @@ from statelib.wire.ragged import Ragged, concat
 Mask = npt.NDArray[np.bool_]
 Moments = npt.NDArray[np.int64]
 _ROWS_AT_ONCE = 1 << 20
-"""Expired entries that are gathered before they are removed."""
+"""The number of entries with expired values that are gathered before they are removed."""
 
 
 def expire(backend: KeyedStateBackend, ttl: Mapping[str, TtlConfig], now_ms: int) -> int:
-    """Remove what has expired at ``now_ms``: values, elements of lists, entries of maps; how many entries
-    of the backend were removed or became shorter. One scan of each state in ``ttl``; only what expires
-    is decoded."""
+    """Remove the values, list elements and map entries that have expired at ``now_ms`` (epoch milliseconds). Return
+    the number of backend entries that were removed or became shorter.
+
+    Each state in ``ttl`` is scanned once; only entries with expired values are decoded."""
     return sum(_expire_state(backend, name, config, now_ms) for name, config in ttl.items())
 
 
 def _expire_state(backend: KeyedStateBackend, state: str, config: TtlConfig, now_ms: int) -> int:
-    descriptor, total, found, size = backend.schema.state(state), 0, list[Ragged](), 0
+    descriptor, total, expired_keys, size = backend.schema.state(state), 0, list[Ragged](), 0
     scan = backend.scan(state)
     try:
         for rows in scan:
             old = np.flatnonzero(_with_expired(descriptor, rows.values, config, now_ms))
             if len(old):
-                found.append(rows.keys.take(old))
+                expired_keys.append(rows.keys.take(old))
                 size += len(old)
             if size >= _ROWS_AT_ONCE:
-                _remove(backend, descriptor, concat(found), config, now_ms)
-                total, found, size = total + size, [], 0
+                _remove_expired(backend, descriptor, concat(expired_keys), config, now_ms)
+                total, expired_keys, size = total + size, [], 0
     finally:
         scan.close()
-    if found:
-        _remove(backend, descriptor, concat(found), config, now_ms)
+    if expired_keys:
+        _remove_expired(backend, descriptor, concat(expired_keys), config, now_ms)
     return total + size
 
 
 def _with_expired(descriptor: StateDescriptor, values: Ragged, config: TtlConfig, now_ms: int) -> Mask:
-    """Which entries hold anything that has expired, from their bytes."""
+    """Return which entries hold an expired value, as a boolean per entry. The times are read from the bytes."""
     if descriptor.kind is not StateKind.LIST:
         flag = 1 if descriptor.kind is StateKind.MAP else 0
         return _expired(_moments(values, values.starts + flag, values.offsets[1:]), config, now_ms)
@@ -78,29 +79,31 @@ def _moments(values: Ragged, starts: npt.NDArray[np.int64], ends: npt.NDArray[np
 
 
 def _expired(moments: Moments, config: TtlConfig, now_ms: int) -> Mask:
-    """``moment + duration <= now``, without overflow: a moment in the future has not expired."""
+    """Return where ``moment + duration <= now``, computed without overflow. A moment in the future has not
+    expired."""
     return np.asarray(moments <= now_ms - config.duration_ms, np.bool_)
 
 
-def _remove(
+def _remove_expired(
     backend: KeyedStateBackend, descriptor: StateDescriptor, keys: Ragged, config: TtlConfig, now_ms: int
 ) -> None:
+    """Remove the expired values of ``keys``: the elements of a list one by one, any other value with its entry."""
     before = backend.read(descriptor.name, keys)
     if descriptor.kind is not StateKind.LIST:
         backend.write(before, descriptor.name, before.values, pa.array(np.ones(len(keys), np.bool_)))
         return
     elements, owners = _elements(before.values)
-    kept = np.flatnonzero(~_expired(_column(elements), config, now_ms))
-    # an empty list is not stored at all: writing one removes the key
-    backend.write(before, descriptor.name, _lists(elements.take(pa.array(kept)), owners[kept], before.values))
+    alive = np.flatnonzero(~_expired(_times(elements), config, now_ms))
+    # an empty list is not stored: writing one removes the entry
+    backend.write(before, descriptor.name, _lists(elements.take(pa.array(alive)), owners[alive], before.values))
 
 
 class TimedStates:
-    """A :class:`~statelib.backends.keyed.KeyedStateBackend` as state functions see it: the states in ``ttl``
-    hold plain values, and what is written gets the time ``now_ms``.
+    """The :class:`~statelib.backends.keyed.KeyedStateBackend` that state functions use: it removes the times from the
+    values of the states in ``ttl`` when they are read, and adds the time ``now_ms`` when they are written.
 
-    An element of a list that was there before keeps its time. ``load``, ``scan``, ``count_entries``
-    and ``statistics`` are the backend's own."""
+    An element that a list already had keeps its time. ``load``, ``scan``, ``count_entries``
+    and ``statistics`` are those of ``backend`` and use values with times."""
 
     def __init__(self, backend: KeyedStateBackend, ttl: Mapping[str, TtlConfig], now_ms: int) -> None:
         self._backend = backend
@@ -138,7 +141,7 @@ class TimedStates:
         self._backend.write(stored, state, self._wrapped(state, stored.values, values), removed)
 
     def _refuse_null_entries(self, descriptor: StateDescriptor, values: pa.Array, removed: pa.BooleanArray) -> None:
-        """Flink has no place for the time of a null in a map."""
+        """Raise InvalidRequestError (``null-value``) for a null user value: Flink's format cannot store its time."""
         if pc.any(pc.and_not(values.is_null(), removed)).as_py():
             raise InvalidRequestError(
                 f"map state {descriptor.name!r} expires: expected no null values", kind="null-value"
@@ -160,36 +163,36 @@ class TimedStates:
         self._backend.close()
 
     def _touched(self, state: str, stored: StateValues) -> StateValues:
-        """Everything that was found again, with the present time."""
-        there = np.flatnonzero(stored.present.to_numpy(zero_copy_only=False))
-        if not len(there):
+        """Set the time of all present entries to ``now_ms`` and return them as read again."""
+        present_rows = np.flatnonzero(stored.present.to_numpy(zero_copy_only=False))
+        if not len(present_rows):
             return stored
-        found = self._backend.read(state, stored.keys.take(there))
-        plain = plain_values(self._backend.schema.state(state), found.values)
-        nothing = pa.nulls(len(plain), found.values.type)
-        self._backend.write(found, state, self._wrapped(state, nothing, plain))
+        present = self._backend.read(state, stored.keys.take(present_rows))
+        plain = plain_values(self._backend.schema.state(state), present.values)
+        no_values = pa.nulls(len(plain), present.values.type)
+        self._backend.write(present, state, self._wrapped(state, no_values, plain))
         return self._backend.read(state, stored.keys)
 
     def _wrapped(self, state: str, old: pa.Array, new: pa.Array) -> pa.Array:
-        """``new`` with times; ``old`` are the stored values of the same keys."""
+        """Return the values ``new`` with times. ``old``: the stored values of the same keys, with times."""
         descriptor = self._backend.schema.state(state)
         type_ = value_arrow_type(descriptor)
         if descriptor.kind is not StateKind.LIST:
             times = pa.array(np.full(len(new), self._now_ms, np.int64))
             return pa.StructArray.from_arrays([times, new], fields=list(type_), mask=new.is_null())
         elements, owners = _elements(new)
-        kept, kept_owners = _elements(old)
+        old_elements, old_owners = _elements(old)
         codec = codec_of(self._schema.state(state).value_type)
-        rows = [codec.encode(kept.field(1)), codec.encode(elements)]
+        encoded = [codec.encode(old_elements.field(1)), codec.encode(elements)]
         times = np.full(len(elements), self._now_ms, np.int64)
-        there, again = _matches(concat(rows), np.concatenate([kept_owners, owners]), len(kept))
-        times[again] = _column(kept)[there]
+        old_rows, new_rows = _matches(concat(encoded), np.concatenate([old_owners, owners]), len(old_elements))
+        times[new_rows] = _times(old_elements)[old_rows]
         timed = pa.StructArray.from_arrays([pa.array(times), elements], fields=list(type_.value_type))
         return _lists(timed, owners, new)
 
 
 def plain_values(descriptor: StateDescriptor, values: pa.Array) -> pa.Array:
-    """A stored column without its times; other columns as they are."""
+    """Return a stored column without its times. A column of a state without a time to live is returned unchanged."""
     if not isinstance(descriptor.value_type, Ttl):
         return values
     if descriptor.kind is not StateKind.LIST:
@@ -203,18 +206,20 @@ def _plain(descriptor: StateDescriptor) -> StateDescriptor:
     return replace(descriptor, value_type=type_.value) if isinstance(type_, Ttl) else descriptor
 
 
-def _column(timed: pa.StructArray) -> Moments:
+def _times(timed: pa.StructArray) -> Moments:
+    """Return the times of the last access, in epoch milliseconds."""
     return np.asarray(timed.field(0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _elements(lists: pa.ListArray) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """All elements of a column of lists, null lists left out, and the row that each is of."""
+    """Return all elements of a column of lists (null lists have none), and the row number of each element's list."""
     owners = np.asarray(pc.list_parent_indices(lists).to_numpy(zero_copy_only=False), np.int64)
     return lists.flatten(), owners
 
 
 def _lists(elements: pa.Array, owners: npt.NDArray[np.int64], rows: pa.Array) -> pa.Array:
-    """The inverse of :func:`_elements`; null where ``rows`` are."""
+    """Return the column of lists with these elements, the inverse of :func:`_elements`. A row is null if it is null in
+    ``rows``."""
     offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=len(rows)))])
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), elements, mask=rows.is_null())
 
@@ -222,17 +227,18 @@ def _lists(elements: pa.Array, owners: npt.NDArray[np.int64], rows: pa.Array) ->
 def _matches(
     values: Ragged, owners: npt.NDArray[np.int64], first: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Pairs of equal values of the same row, each used once: one of the ``first`` values, one of the rest."""
+    """Return pairs of equal values with the same owner: indices into the first ``first`` values, and indices into the
+    rest. Each value is in at most one pair."""
     codes = as_arrow(values).dictionary_encode().indices.to_numpy().astype(np.int64)
     groups = np.unique(np.stack([owners, codes]), axis=1, return_inverse=True)[1].reshape(-1)
     place = np.concatenate([_place_in_group(groups[:first]), _place_in_group(groups[first:])])
     slots = groups * (int(place.max(initial=-1)) + 1) + place
-    _, there, again = np.intersect1d(slots[:first], slots[first:], assume_unique=True, return_indices=True)
-    return there, again
+    _, old_rows, new_rows = np.intersect1d(slots[:first], slots[first:], assume_unique=True, return_indices=True)
+    return old_rows, new_rows
 
 
 def _place_in_group(groups: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """How many equal ones stand before each."""
+    """Return, per element, the number of equal elements before it."""
     order = np.argsort(groups, kind="stable")
     ordered = groups[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=-1))

@@ -1,8 +1,8 @@
-"""A keyed backend that records which distinct keys are written through it, whatever the state, and how many keys the
-state has more or less because of that.
+"""A keyed backend that counts the distinct keys that are written through it, over all states, and by how much the
+number of keys with state has changed.
 
-What an interval costs stays what it changes: a write says which of its entries were there before, and that mostly
-tells whether the key was. Only keys of which it does not are looked up, once, after the last write.
+The cost grows with the written keys only. The result of the read before a write contains which entries existed, and in
+most cases this decides whether the key existed. Only the remaining keys are looked up, once, after the last write.
 """
 
 from dataclasses import dataclass
@@ -22,16 +22,17 @@ from statelib.serializers.rows import StateRows, key_groups_of
 from statelib.wire.ragged import Ragged
 
 _PENDING_BYTES = 4 << 20
-"""Least that is gathered before what is known of one key is put together."""
+"""The least bytes of serialized keys that are gathered before the rows of equal keys are merged."""
 _Counts = npt.NDArray[np.int64]
 _Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class _Tally:
-    """What is known of keys, row by row. ``least``: the least number of entries that the key had before the first
-    write; ``more``: how many entries the key has more now than it had then; ``changed``: whether an event or a timer
-    wrote it. ``distinct``: whether every row is another key."""
+    """The counts per written key, one row per key. ``least``: lower bound of the number of entries that the key had
+    before the first write. ``more``: the number of entries that the key has now minus the number before the first
+    write. ``changed``: whether an event or a timer wrote the key. ``distinct``: whether all rows have different
+    keys."""
 
     keys: pa.LargeBinaryArray
     least: _Counts
@@ -48,16 +49,17 @@ _NOTHING = _Tally(pa.nulls(0, pa.large_binary()), _NO_COUNTS, _NO_COUNTS, np.emp
 
 
 class WrittenKeys:
-    """A :class:`~statelib.backends.keyed.KeyedStateBackend` around another one, which nobody else writes to meanwhile.
+    """A :class:`~statelib.backends.keyed.KeyedStateBackend` that counts keys and passes all calls to ``inner``. All
+    writes to ``inner`` must go through it.
 
-    Each distinct key that is written is held once, serialized, with two numbers, and up to three times for a moment.
-    ``empty``: whether the backend has no entries yet."""
+    Each distinct written key is held in memory once, serialized, with two numbers, and up to three times during a
+    merge. ``empty``: whether ``inner`` has no entries yet."""
 
     def __init__(self, inner: KeyedStateBackend, *, empty: bool = False) -> None:
         self._inner = inner
         self._empty = empty
         self._alone = len(inner.schema.states) == 1 and one_entry_per_key(inner.schema.states[0])
-        self._known = _NOTHING
+        self._tally = _NOTHING
         self._pending: list[_Tally] = []
         self._pending_bytes = 0
         self._loaded = False
@@ -79,12 +81,12 @@ class WrittenKeys:
         descriptor = self.schema.state(state)
         present = before.present.to_numpy(zero_copy_only=False).astype(np.int64)
         more = ~removed_rows(descriptor, values, removed) - present
-        # where an entry is all of a key, its whole composite key is as good as the key alone
+        # if the schema has one entry per key, its composite key identifies the key
         keys = as_arrow(before.keys if self._alone else prefixed_keys(self.schema, descriptor, before.keys))
         changed = np.full(len(keys), self._counts_changes)
         self._pending.append(_Tally(keys, present, more, changed, distinct=one_entry_per_key(descriptor)))
         self._pending_bytes += keys.nbytes
-        if self._pending_bytes > max(_PENDING_BYTES, self._known.keys.nbytes):
+        if self._pending_bytes > max(_PENDING_BYTES, self._tally.keys.nbytes):
             self._merge()
 
     def load(self, state: str, rows: StateRows) -> None:
@@ -104,71 +106,74 @@ class WrittenKeys:
         self._inner.close()
 
     def count_changes(self) -> None:
-        """Count the keys that are written from now on as changed."""
+        """Count all keys that are written after this call as changed."""
         self._counts_changes = True
 
     @property
     def keys_changed(self) -> int | None:
-        """How many distinct keys were written since :meth:`count_changes`; None if it was not called."""
+        """Number of distinct keys that were written since :meth:`count_changes`; None if it was not called."""
         self._merge()
-        return int(self._known.changed.sum()) if self._counts_changes else None
+        return int(self._tally.changed.sum()) if self._counts_changes else None
 
     def keys_after(self, before: KeyCounts | None) -> KeyCounts | None:
-        """How many keys the backend has now, if it had ``before`` at first; None where that does not tell."""
+        """Return the number of distinct keys that have state now, per key group. ``before``: the same counts at the
+        time when this object was created. None if ``before`` is None, or if entries were loaded since."""
         if before is None or self._loaded:
             return None
         self._merge()
         existed, exist = self._existence()
-        groups = key_groups_of(as_ragged(self._known.keys), prefix_width(self.schema.max_parallelism))
+        groups = key_groups_of(as_ragged(self._tally.keys), prefix_width(self.schema.max_parallelism))
         size, groups = len(before.keys), groups - self.key_group_range.start
         new = np.bincount(groups[exist & ~existed], minlength=size)
         gone = np.bincount(groups[existed & ~exist], minlength=size)
         return KeyCounts(before.key_group_range, before.keys + new - gone)
 
     def _existence(self) -> tuple[_Mask, _Mask]:
-        """Of each key that was written, whether it had entries before the first write, and whether it has some now."""
-        least, more = self._known.least, self._known.more
+        """Return, per written key, whether it had entries before the first write, and whether it has entries now."""
+        least, more = self._tally.least, self._tally.more
         if self._empty or self._alone:
             before = np.zeros(len(least), np.int64) if self._empty else least
             return before > 0, before + more > 0
         existed, exist = least > 0, (more > 0) | (least + more > 0)
         unsure = np.flatnonzero(~(existed & exist))
         if len(unsure):
-            now = self._counted(as_ragged(self._known.keys).take(unsure), np.maximum(more[unsure], 0) + 1)
+            now = self._count_entries(as_ragged(self._tally.keys).take(unsure), np.maximum(more[unsure], 0) + 1)
             existed[unsure], exist[unsure] = now > more[unsure], now > 0
         return existed, exist
 
-    def _counted(self, keys: Ragged, enough: _Counts) -> _Counts:
-        """How many entries each key has in all states, counted until there are ``enough``."""
-        found = np.zeros(len(keys), np.int64)
+    def _count_entries(self, keys: Ragged, enough: _Counts) -> _Counts:
+        """Return the number of entries per key in all states. The count of a key stops at its number in ``enough``."""
+        counts = np.zeros(len(keys), np.int64)
         timers_last = sorted(self.schema.states, key=lambda state: state.kind is StateKind.TIMERS)
         for descriptor in timers_last:
-            open_ones = np.flatnonzero(found < enough)
-            if not len(open_ones):
+            undecided = np.flatnonzero(counts < enough)
+            if not len(undecided):
                 break
-            found[open_ones] += self._count_in(descriptor, keys.take(open_ones), (enough - found)[open_ones])
-        return found
+            counts[undecided] += self._count_in(descriptor, keys.take(undecided), (enough - counts)[undecided])
+        return counts
 
     def _count_in(self, descriptor: StateDescriptor, keys: Ragged, most: _Counts) -> _Counts:
+        """Return the number of entries per key in one state."""
         if one_entry_per_key(descriptor):
             entries = only_entries(descriptor, keys)
             present = self._inner.read(descriptor.name, entries).present
             return np.asarray(present.to_numpy(zero_copy_only=False), np.int64)
         if descriptor.kind is not StateKind.TIMERS:
             return self._inner.count_entries(descriptor.name, keys, most)
-        found = np.zeros(len(keys), np.int64)
-        for rows in self._inner.scan(descriptor.name):  # timers are in the order of their moments, not of their keys
-            found += entries_per_key(prefixed_keys(self.schema, descriptor, rows.keys), keys)
-        return found
+        counts = np.zeros(len(keys), np.int64)
+        for rows in self._inner.scan(descriptor.name):  # timers are sorted by time, not by key
+            counts += entries_per_key(prefixed_keys(self.schema, descriptor, rows.keys), keys)
+        return counts
 
     def _merge(self) -> None:
         if self._pending:
-            self._known = _merged([self._known, *self._pending])
+            self._tally = _merged([self._tally, *self._pending])
             self._pending, self._pending_bytes = [], 0
 
 
 def _merged(parts: list[_Tally]) -> _Tally:
-    """One row per key of tallies that follow each other in time, the first of which has each key once."""
+    """Return one tally with one row per key. ``parts``: tallies in the order of time; the keys of the first are
+    distinct."""
     if not len(parts[0]) and len(parts) == 2 and parts[1].distinct:
         return parts[1]
     coded = pa.chunked_array([part.keys for part in parts]).combine_chunks().dictionary_encode()

@@ -1,4 +1,4 @@
-"""Modules that a library imports and hardly ever needs: loaded when it does, or not at all."""
+"""Faster import of a library: modules that it imports but rarely uses are loaded at first use, or not at all."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from types import ModuleType
 
 
 class _Deferring:
-    """A finder that comes before all others, for a few names."""
+    """A finder of modules that delays the loading of the modules ``names``. It must come before all other finders."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._names = frozenset(names)
@@ -25,7 +25,8 @@ class _Deferring:
 
 @contextmanager
 def deferred(*names: str) -> Iterator[None]:
-    """Modules ``names`` that are imported first inside this block are loaded when something of them is used."""
+    """Delay the loading of the modules ``names``: a module that is first imported inside this block is loaded when one
+    of its attributes is used."""
     finder = _Deferring(names)
     sys.meta_path.insert(0, finder)
     try:
@@ -36,8 +37,8 @@ def deferred(*names: str) -> Iterator[None]:
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
-    """Modules ``names``, unless they are loaded, cannot be imported inside this block: ImportError, as if they were not
-    installed. For what a library can do without."""
+    """Hide the modules ``names``: importing one inside this block raises ImportError, as if it were not installed,
+    unless it is already loaded. The importing library must be able to work without them."""
     absent = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]
     try:

@@ -1,4 +1,4 @@
-"""Where Data Docs go, and their front page."""
+"""The directory of a report (Data Docs) and its front page."""
 
 import shutil
 from collections.abc import Callable, Iterable
@@ -12,7 +12,7 @@ from statelib.storage.uris import local_path
 
 
 def fresh_directory(docs_directory: str) -> Path:
-    """Make a directory that nobody has made: ``docs_directory``, else the same with ``-2``, ``-3``, ..."""
+    """Create and return a new directory: ``docs_directory``, or if it exists, the same with ``-2``, ``-3``, ..."""
     wanted = Path(local_path(docs_directory))
     wanted.parent.mkdir(parents=True, exist_ok=True)
     for number in count(1):
@@ -26,7 +26,7 @@ def fresh_directory(docs_directory: str) -> Path:
 
 
 def write_index(directory: Path, record: CheckpointRecord, judged: Iterable[QualityResult]) -> str:
-    """Make the pages in ``directory`` self-contained, give them a front page, and return its URI."""
+    """Make the pages in ``directory`` self-contained, write a front page beside them, and return its URI."""
     for path in directory.rglob("*.html"):
         html = self_contained(path.read_text("utf-8"), _links_from(path.parent, directory))
         path.write_text(html, "utf-8")
@@ -37,7 +37,7 @@ def write_index(directory: Path, record: CheckpointRecord, judged: Iterable[Qual
 
 
 def _links_from(folder: Path, directory: Path) -> Callable[[str], bool]:
-    """Return whether a relative link on a page in ``folder`` leads to a page of the report."""
+    """Return a function that returns whether a relative link on a page in ``folder`` leads to a page of the report."""
 
     def is_page(link: str) -> bool:
         target = (folder / link).resolve()
@@ -50,7 +50,7 @@ def _front_page(directory: Path, record: CheckpointRecord, judged: list[QualityR
     title = f"{record.kind.capitalize()} {record.pipeline} / {record.checkpoint_id}"
     gravest = verdict(judged)
     lists = "".join(_failures(severity, judged) for severity in reversed(GRAVITY))
-    notes = "".join(sorted({f"<li>{text(said)}</li>" for j in judged if j.passed for said in j.sentences}))
+    notes = "".join(sorted({f"<li>{text(sentence)}</li>" for j in judged if j.passed for sentence in j.sentences}))
     rows = "".join(_row(directory, j) for j in judged)
     return page(
         title,
@@ -73,12 +73,13 @@ _VERDICTS = {
     Severity.FAIL: '<strong class="bad">not complete</strong>',
 }
 _HEADINGS = {Severity.WARN: "Warnings", Severity.QUARANTINE: "Reasons for quarantine", Severity.FAIL: "Failures"}
-_FOLLOWS = {Severity.WARN: "a warning", Severity.QUARANTINE: "quarantine", Severity.FAIL: "aborted"}
+_CONSEQUENCES = {Severity.WARN: "a warning", Severity.QUARANTINE: "quarantine", Severity.FAIL: "aborted"}
 
 
 def _failures(severity: Severity, judged: Iterable[QualityResult]) -> str:
-    said = [s for j in judged if not j.passed and j.severity is severity for s in j.sentences]
-    items = "".join(f"<li>{text(sentence)}</li>" for sentence in said)
+    """Return the HTML list of the problems of this severity, '' if there are none."""
+    sentences = [s for j in judged if not j.passed and j.severity is severity for s in j.sentences]
+    items = "".join(f"<li>{text(sentence)}</li>" for sentence in sentences)
     return f"<h2>{_HEADINGS[severity]}</h2><ul>{items}</ul>" if items else ""
 
 
@@ -88,7 +89,7 @@ def _row(directory: Path, outcome: QualityResult) -> str:
     pages = sorted((directory / "validations" / outcome.group).rglob("*.html"))
     link = f'<a href="{text(str(pages[0].relative_to(directory)))}">{text(outcome.group)}</a>' if pages else ""
     return (
-        f"<tr><td>{result}</td><td>{text(outcome.name)}</td><td>{_FOLLOWS[outcome.severity]}</td>"
+        f"<tr><td>{result}</td><td>{text(outcome.name)}</td><td>{_CONSEQUENCES[outcome.severity]}</td>"
         f'<td class="number">{outcome.checked}</td>'
         f'<td class="number">{outcome.failed}</td><td>{link}</td></tr>'
     )

@@ -1,4 +1,4 @@
-"""How far a checkpoint is from those before it: numbers that went another way, columns that look different."""
+"""Drift: the differences between a checkpoint and the checkpoints before it, in numbers and in columns of values."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,51 +16,55 @@ from statelib.quality.facts import Comparison, Trend
 from statelib.quality.rules import AtMost, Check, FoundRow, Frame
 
 LEAST_VALUES = 100
-"""Fewer values say nothing of a distribution: chance alone moves the index beyond any useful limit."""
+"""The least number of values for which a distribution is compared. With fewer, chance alone moves the index beyond any
+useful limit."""
 BINS = 10
 LEAST_SHARE = 1e-4
-"""What an empty bin counts as: the index is a sum of logarithms."""
+"""The share that is used for an empty bin, because the index is a sum of logarithms."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Row:
-    """What a drift frame has a row of. ``note``: why it was not judged, '' if it was."""
+    """One row of a drift frame. ``drift``: the distance of ``actual`` from ``expected``; ``most``: the largest allowed
+    drift. ``note``: why the row was not judged, '' if it was."""
 
     subject: str
     expected: float
-    found: float
+    actual: float
     drift: float
     most: float
     note: str
 
 
 def drift_frames(trends: Iterable[Trend], comparisons: Iterable[Comparison]) -> list[Frame]:
-    """A frame a measure and severity, in a fixed order."""
-    made = [(t.measure, t.severity, _of_trend(t), "") for t in trends]
-    made += [(c.measure, c.severity, _of_comparison(c), c.note) for c in comparisons]
+    """Return one frame per measure and severity, in a fixed order."""
+    rows = [(t.measure, t.severity, _trend_row(t), "") for t in trends]
+    rows += [(c.measure, c.severity, _comparison_row(c), c.note) for c in comparisons]
     order = list(_WORDS)
-    made.sort(key=lambda found: (order.index(found[0]), found[1]))
-    return [_frame(m, s, list(found)) for (m, s), found in groupby(made, key=lambda found: (found[0], found[1]))]
+    rows.sort(key=lambda row: (order.index(row[0]), row[1]))
+    return [_frame(m, s, list(group)) for (m, s), group in groupby(rows, key=lambda row: (row[0], row[1]))]
 
 
 def expected_next(before: Sequence[int]) -> float:
-    """The last value and the median step to it: a state that grows every day is expected to grow on, and one odd
-    day does not change what is expected."""
+    """Return the value expected after ``before``: the last value plus the median of the steps between values, at least
+    0. So a state that grew every day is expected to grow further, and one unusual day hardly changes the result."""
     steps = [b - a for a, b in pairwise(before)]
     return max(before[-1] + float(np.median(steps)), 0.0) if steps else float(before[-1])
 
 
 def null_rate(values: pa.ChunkedArray) -> float:
+    """Return the share of nulls, 0 to 1; 0 for an empty column."""
     return values.null_count / len(values) if len(values) else 0.0
 
 
 def stability_index(before: pa.ChunkedArray, now: pa.ChunkedArray) -> float | None:
-    """The population stability index: over bins, the sum of (share now - share before) * ln(share now / share before).
+    """Return the population stability index: the sum over bins of (share now - share before) * ln(share now / share
+    before).
 
-    Numbers and moments are binned by quantiles of ``before``; anything else by its most frequent values. Nulls are left
-    out. None with fewer than :data:`LEAST_VALUES` values on either side."""
+    The bins of numbers and times are the quantiles of ``before``; of other types, its most frequent values. Nulls are
+    left out. None if either side has fewer than :data:`LEAST_VALUES` values."""
     before, now = pc.drop_null(before), pc.drop_null(now)
     if min(len(before), len(now)) < LEAST_VALUES:
         return None
@@ -69,16 +73,16 @@ def stability_index(before: pa.ChunkedArray, now: pa.ChunkedArray) -> float | No
     return float(np.sum((new - old) * np.log(new / old)))
 
 
-def _of_trend(trend: Trend) -> _Row:
+def _trend_row(trend: Trend) -> _Row:
     if len(trend.before) < 2:
         note = "not judged: two checkpoints before it are needed"
-        return _Row(trend.subject, trend.found, trend.found, 0.0, trend.most, note)
+        return _Row(trend.subject, trend.current, trend.current, 0.0, trend.most, note)
     expected = expected_next(trend.before)
-    drift = abs(trend.found - expected) / max(expected, 1.0)
-    return _Row(trend.subject, expected, trend.found, drift, trend.most, "")
+    drift = abs(trend.current - expected) / max(expected, 1.0)
+    return _Row(trend.subject, expected, trend.current, drift, trend.most, "")
 
 
-def _of_comparison(comparison: Comparison) -> _Row:
+def _comparison_row(comparison: Comparison) -> _Row:
     subject, most, before, now = comparison.subject, comparison.most, comparison.before, comparison.now
     if before is None:
         return _Row(subject, 0.0, 0.0, 0.0, most, "not judged: it, or the checkpoint before it, has no such column")
@@ -92,16 +96,16 @@ def _of_comparison(comparison: Comparison) -> _Row:
     return _Row(subject, 0.0, index, index, most, "")
 
 
-def _frame(measure: str, severity: Severity, found: list[tuple[str, Severity, _Row, str]]) -> Frame:
-    rows = [row for _, _, row, _ in found]
+def _frame(measure: str, severity: Severity, group: list[tuple[str, Severity, _Row, str]]) -> Frame:
+    rows = [row for _, _, row, _ in group]
     columns = ["subject", "expected", "found", "drift", "most"]
-    table = pd.DataFrame([[r.subject, r.expected, r.found, r.drift, r.most] for r in rows], columns=columns)
-    # The limit is inclusive, and a quotient of two numbers may miss it by the last bit.
+    table = pd.DataFrame([[r.subject, r.expected, r.actual, r.drift, r.most] for r in rows], columns=columns)
+    # The limit is inclusive, but a quotient that equals it may differ in the last bit.
     table["drift"] = table["drift"].round(12)
-    name, said = f"drift_{measure}_{severity.lower()}", _WORDS[measure]
     notes = [f"{row.subject}: {note}" for row in rows for note in (row.note,) if note]
-    notes += sorted({note for _, _, _, note in found if note})
-    check = Check(said, AtMost("drift", "most"), _SENTENCES[measure], severity)
+    notes += sorted({note for _, _, _, note in group if note})
+    check = Check(_WORDS[measure], AtMost("drift", "most"), _SENTENCES[measure], severity)
+    name = f"drift_{measure}_{severity.lower()}"
     return Frame(name, ("subject", "expected", "found"), table, (check,), tuple(notes))
 
 
@@ -113,30 +117,30 @@ _WORDS = {
 }
 
 
-def _say_trend(unit: str, row: FoundRow) -> str:
-    expected, found, drift, most = (float(str(row[name])) for name in ("expected", "found", "drift", "most"))
-    direction = "more" if found > expected else "fewer"
+def _trend_sentence(unit: str, row: FoundRow) -> str:
+    expected, actual, drift, most = (float(str(row[name])) for name in ("expected", "found", "drift", "most"))
+    direction = "more" if actual > expected else "fewer"
     return (
-        f"{row['subject']}: {found:,.0f} {unit}, expected about {expected:,.0f}: {drift:.1%} {direction}, "
+        f"{row['subject']}: {actual:,.0f} {unit}, expected about {expected:,.0f}: {drift:.1%} {direction}, "
         f"at most {most:.1%} allowed"
     )
 
 
-def _say_rate(row: FoundRow) -> str:
-    expected, found, most = (float(str(row[name])) for name in ("expected", "found", "most"))
-    return f"{row['subject']}: {found:.2%} null, {expected:.2%} before: at most {most:.2%} apart allowed"
+def _null_rate_sentence(row: FoundRow) -> str:
+    expected, actual, most = (float(str(row[name])) for name in ("expected", "found", "most"))
+    return f"{row['subject']}: {actual:.2%} null, {expected:.2%} before: at most {most:.2%} apart allowed"
 
 
-def _say_shift(row: FoundRow) -> str:
-    found, most = float(str(row["found"])), float(str(row["most"]))
-    return f"{row['subject']}: stability index {found:.3f} against the checkpoint before, at most {most:.3f} allowed"
+def _distribution_sentence(row: FoundRow) -> str:
+    index, most = float(str(row["found"])), float(str(row["most"]))
+    return f"{row['subject']}: stability index {index:.3f} against the checkpoint before, at most {most:.3f} allowed"
 
 
 _SENTENCES = {
-    "entries": lambda row: _say_trend("entries", row),
-    "size_bytes": lambda row: _say_trend("bytes", row),
-    "null_rate": _say_rate,
-    "distribution": _say_shift,
+    "entries": lambda row: _trend_sentence("entries", row),
+    "size_bytes": lambda row: _trend_sentence("bytes", row),
+    "null_rate": _null_rate_sentence,
+    "distribution": _distribution_sentence,
 }
 
 
@@ -159,28 +163,30 @@ def _numeric_shares(before: pa.ChunkedArray, now: pa.ChunkedArray) -> tuple[Floa
 
 
 def _floats(values: pa.ChunkedArray) -> Floats:
+    """Return numbers or times as doubles, NaN as the largest double."""
     if pa.types.is_floating(values.type):
-        found = values.to_numpy()
+        numbers = values.to_numpy()
     else:
         width = pa.int32() if values.type.bit_width == 32 else pa.int64()
-        found = (values if pa.types.is_integer(values.type) else values.cast(width)).to_numpy()
-    whole: Floats = np.nan_to_num(found.astype(np.float64), nan=np.finfo(np.float64).max)
-    return whole
+        numbers = (values if pa.types.is_integer(values.type) else values.cast(width)).to_numpy()
+    without_nan: Floats = np.nan_to_num(numbers.astype(np.float64), nan=np.finfo(np.float64).max)
+    return without_nan
 
 
 def _category_shares(before: pa.ChunkedArray, now: pa.ChunkedArray) -> tuple[Floats, Floats]:
-    """The most frequent values before, and all others together."""
-    old, new = (_counted(part) for part in (before, now))
+    """Return the shares, before and now, of the values that were most frequent before, and last the share of all other
+    values together."""
+    old, new = (_value_counts(part) for part in (before, now))
     frequent = sorted(old, key=lambda value: (-old[value], str(value)))[: BINS - 1]
     return tuple(_shares(part, frequent) for part in (old, new))  # type: ignore[return-value]  # two of them
 
 
-def _counted(values: pa.ChunkedArray) -> dict[object, int]:
-    found = values.value_counts()
-    return dict(zip(found.field(0).to_pylist(), found.field(1).to_pylist(), strict=True))
+def _value_counts(values: pa.ChunkedArray) -> dict[object, int]:
+    counts = values.value_counts()
+    return dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
 
 
-def _shares(counted: dict[object, int], frequent: Sequence[object]) -> Floats:
-    known = [counted.get(value, 0) for value in frequent]
-    total = sum(counted.values())
-    return np.array([*known, total - sum(known)], np.float64) / total
+def _shares(counts: dict[object, int], frequent: Sequence[object]) -> Floats:
+    frequent_counts = [counts.get(value, 0) for value in frequent]
+    total = sum(counts.values())
+    return np.array([*frequent_counts, total - sum(frequent_counts)], np.float64) / total

@@ -1,4 +1,4 @@
-"""The user's expectations, a frame a state; and the restore rehearsal."""
+"""The frames of the expectations in the pipeline file, one per state, and the frame of the restore rehearsal."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -13,36 +13,38 @@ from statelib.quality.facts import RehearsedRange, StateSample, UserExpectation
 from statelib.quality.rules import Check, FoundRow, Frame, Library, OneOf, Unanswerable
 
 EXACT_DOUBLES = 1 << 53
+"""The magnitude below which a double holds every integer exactly."""
 MAX_NAME = 60
-"""Characters of a state's name in that of its page: file systems allow 255 bytes for all of it."""
+"""The most characters of a state's name in the name of its page: file systems allow 255 bytes for the whole name."""
 NOT_THERE = "the checkpoint has no such state; the pipeline file has changed since it was taken"
 NEEDS_ALL = "needs all entries of the state, which has more than checks.sample_rows allows to read"
 
 
 def expectation_frames(expectations: Iterable[UserExpectation], samples: Mapping[str, StateSample]) -> list[Frame]:
-    """One frame a state, in the order in which the pipeline file first names them."""
+    """Return one frame per state, in the order in which the pipeline file first names the states. ``samples``: the
+    entries that were read, by state."""
     by_state: dict[str, list[UserExpectation]] = {}
     for expectation in expectations:
         by_state.setdefault(expectation.state, []).append(expectation)
-    found = []
+    frames = []
     for number, (state, wanted) in enumerate(by_state.items()):
         sample = samples.get(state) or StateSample(state, pa.table({}), (), 0)
-        checks = tuple(_check(expectation, sample, there=state in samples) for expectation in wanted)
+        checks = tuple(_check(expectation, sample, exists=state in samples) for expectation in wanted)
         safe = re.sub(r"[^A-Za-z0-9_-]", "_", state)
         named = safe == state and len(safe) <= MAX_NAME
         name = f"state_{safe}" if named else f"state_{number}_{safe[:MAX_NAME]}"
         notes = () if sample.complete else (f"state {state}: {sample.note}",)
-        found.append(Frame(name, sample.keys, _to_pandas(sample.table), checks, notes))
-    return found
+        frames.append(Frame(name, sample.keys, _to_pandas(sample.table), checks, notes))
+    return frames
 
 
 def _to_pandas(table: pa.Table) -> pd.DataFrame:
-    """With plain numpy types, which alone the library writes down without fail."""
+    """Return the table with plain numpy types, because Great Expectations cannot write all other types."""
     return pd.DataFrame({name: _series(table[name]) for name in table.column_names})
 
 
 def _series(column: pa.ChunkedArray) -> "pd.Series[Any]":
-    """Whole numbers of which some are missing are doubles, or where a double cannot hold them, Python's own."""
+    """Return a column. Integers with nulls become doubles, or Python's integers if a double cannot hold them all."""
     if column.null_count and pa.types.is_integer(column.type):
         least, most = pc.min_max(column).as_py().values()
         if max(abs(least or 0), abs(most or 0)) >= EXACT_DOUBLES:
@@ -50,28 +52,29 @@ def _series(column: pa.ChunkedArray) -> "pd.Series[Any]":
     return column.to_pandas()
 
 
-def _check(expectation: UserExpectation, sample: StateSample, *, there: bool) -> Check:
-    state, said = expectation.state, expectation.said
-    if not there:
-        return Check(said, Unanswerable(f"state {state}: {said}: {NOT_THERE}"), _shown, expectation.severity)
+def _check(expectation: UserExpectation, sample: StateSample, *, exists: bool) -> Check:
+    """Return the check of one expectation. ``exists``: whether the checkpoint has the state."""
+    state, text = expectation.state, expectation.text
+    if not exists:
+        return Check(text, Unanswerable(f"state {state}: {text}: {NOT_THERE}"), _row_text, expectation.severity)
     if expectation.needs_all_rows and not sample.complete:
-        # Of a sample the answer would be wrong. What cannot be judged has not passed.
-        return Check(said, Unanswerable(f"state {state}: {said} {NEEDS_ALL}"), _shown, expectation.severity)
+        # The result for a sample would be wrong. A check that cannot be evaluated does not pass.
+        return Check(text, Unanswerable(f"state {state}: {text} {NEEDS_ALL}"), _row_text, expectation.severity)
     rule = Library(expectation.library_name, expectation.parameters)
-    return Check(said, rule, lambda row: f"state {state}: {said}: {_shown(row)}", expectation.severity)
+    return Check(text, rule, lambda row: f"state {state}: {text}: {_row_text(row)}", expectation.severity)
 
 
-def _shown(row: FoundRow) -> str:
+def _row_text(row: FoundRow) -> str:
     return ", ".join(f"{name} {_plain(value)!r}" for name, value in row.items())
 
 
 def _plain(value: object) -> object:
-    """As Python writes it, not numpy."""
+    """Return a numpy scalar as a Python value, because numpy prints its type as well."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def rehearsal_frame(ranges: Iterable[RehearsedRange]) -> Frame:
-    """A row a subtask."""
+    """Return the frame of the restore rehearsal, with one row per subtask."""
     rows = [(r.subtask, r.key_groups, r.entries, r.problem or "none") for r in ranges]
     table = pd.DataFrame(rows, columns=["subtask", "key_groups", "entries", "problem"])
     check = Check(

@@ -1,4 +1,4 @@
-"""What the quality gate judges, and what it answers. Plain values: no pandas, no Great Expectations."""
+"""The input and the result of the quality gate, as plain values without pandas or Great Expectations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from statelib.storage.filesystem.inventory import FileFinding
 
 @dataclass(frozen=True)
 class Applied:
-    """An interval that a checkpoint of the history applied."""
+    """The interval that an earlier checkpoint of the history applied."""
 
     checkpoint_id: CheckpointId
     interval: DataInterval
@@ -24,8 +24,9 @@ class Applied:
 
 @dataclass(frozen=True)
 class SourceHistory:
-    """What was applied before. ``position``: the last interval, as the base itself says; None if it does not.
-    ``applied``: of the whole history, as the catalog has it. ``gaps``: whether intervals may be left out."""
+    """The intervals that were applied before this checkpoint. ``position``: the last interval, from the manifest of
+    the base; None if it has none. ``applied``: the intervals of the whole history, from the catalog. ``gaps``: whether
+    intervals may be left out."""
 
     position: DataInterval | None
     applied: tuple[Applied, ...]
@@ -34,7 +35,8 @@ class SourceHistory:
 
 @dataclass(frozen=True)
 class RehearsedRange:
-    """A subtask's part of the state, restored on trial. ``problem``: '' if that went well."""
+    """The result of a trial restore of one subtask. ``key_groups``: its range as text; ``entries``: number of entries
+    that were restored; ``problem``: '' if it succeeded."""
 
     subtask: int
     key_groups: str
@@ -44,21 +46,23 @@ class RehearsedRange:
 
 @dataclass(frozen=True)
 class Trend:
-    """A number, and how it went on until now: ``before``, the oldest first. ``measure``: ``entries`` or
-    ``size_bytes``; ``subject``: the state. ``most``: how far from what was expected it may be, as a share."""
+    """A number of this checkpoint and of the checkpoints before it. ``measure``: ``entries`` or ``size_bytes``;
+    ``subject``: the name of the state, or ``checkpoint``. ``before``: the earlier values, oldest first. ``current``:
+    the value of this checkpoint. ``most``: the largest allowed distance from the expected value, as a share of it."""
 
     measure: str
     subject: str
     before: tuple[int, ...]
-    found: int
+    current: int
     most: float
     severity: Severity
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Values of a column, of the same key groups now and in the base. ``measure``: ``null_rate`` or
-    ``distribution``; ``subject``: ``<state>.<column>``. ``before`` None: the base has no such column."""
+    """The values of a column in this checkpoint and in its base, for the same key groups. ``measure``: ``null_rate``
+    or ``distribution``; ``subject``: ``<state>.<column>``. ``before``: None if the base has no such column. ``most``:
+    the largest allowed difference. ``note``: a remark for the report, '' if none."""
 
     measure: str
     subject: str
@@ -71,9 +75,10 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class StateSample:
-    """Entries of a state as columns by the names that checks use. ``keys``: those columns that say which entry a row
-    is. ``entries``: how many there are in all; ``key_groups``: those that were read, None = all; ``note``: what was
-    read, '' if everything."""
+    """The entries of a state that were read for checks. ``table``: one row per entry, with the column names that checks
+    use. ``keys``: the columns that identify an entry. ``entries``: the number of all entries of the state.
+    ``key_groups``: the key groups that were read, None = all. ``note``: the part of the entries that was read, '' if
+    all."""
 
     state: str
     table: pa.Table
@@ -84,16 +89,19 @@ class StateSample:
 
     @property
     def complete(self) -> bool:
+        """Whether the sample holds all entries of the state."""
         return not self.note
 
 
 @dataclass(frozen=True)
 class UserExpectation:
-    """``library_name``: of the class that judges; ``said``: as the pipeline file has it."""
+    """An expectation of the pipeline file. ``library_name``: the name of a class of Great Expectations; ``parameters``:
+    its arguments; ``text``: the expectation as the pipeline file writes it. ``needs_all_rows``: it cannot be evaluated
+    on a sample."""
 
     state: str
     library_name: str
-    said: str
+    text: str
     parameters: Mapping[str, object]
     severity: Severity
     needs_all_rows: bool
@@ -101,14 +109,14 @@ class UserExpectation:
 
 @dataclass(frozen=True)
 class CheckpointFacts:
-    """A checkpoint as the catalog asked for it, as it says it is, and as storage has it.
+    """The facts about one checkpoint from the catalog (``record``), its ``manifest`` and the storage.
 
-    ``ranges``: key groups of each subtask's handle in ``_metadata``. ``file_findings``: one a
-    file of the manifest, data read. ``base_statistics``: of the checkpoint it was built on; None
-    if there is none or it has no manifest. ``read_back``: counted again from the stored entries,
-    in the schema's state order; None if they could not be read, and then ``unreadable`` may say why. ``read_keys``:
-    the distinct keys of these entries.
-    ``source``: what was applied before; None where nothing was. What is below is of the pipeline's ``checks``.
+    ``manifest``: None if ``_metadata`` has none. ``ranges``: the key groups of each subtask's handle in ``_metadata``.
+    ``file_findings``: one per file of the manifest, after reading the file. ``base_statistics``: the statistics of the
+    base; None if there is no base or it has no manifest. ``read_back``: the statistics counted from the stored
+    entries, in the schema's state order; None if the entries could not be read, and then ``unreadable`` may hold the
+    reason. ``read_keys``: the counts of distinct keys of these entries. ``source``: the intervals applied before; None
+    if there were none. The fields after it come from the ``checks`` of the pipeline file.
     """
 
     record: CheckpointRecord
@@ -129,8 +137,8 @@ class CheckpointFacts:
 
 @dataclass(frozen=True)
 class QualityReport:
-    """What the gate found. ``report_uri``: the index page of the Data Docs, a ``file:`` URI. ``keys``: the
-    distinct keys that were read back; None if the state could not be read."""
+    """The result of the gate. ``report_uri``: the front page of the report, a ``file:`` URI, '' if it could not be
+    written. ``keys``: the counts of distinct keys that were read; None if the state could not be read."""
 
     report_uri: str
     results: tuple[QualityResult, ...]
@@ -138,19 +146,21 @@ class QualityReport:
 
     @property
     def verdict(self) -> Severity | None:
-        """The gravest severity of what did not hold; None if all did."""
+        """The gravest severity of the checks that failed; None if all passed."""
         return verdict(self.results)
 
     @property
     def passed(self) -> bool:
-        """Whether the checkpoint may be registered: warnings do not stop it."""
+        """Whether the checkpoint may be registered. Warnings do not prevent it."""
         return self.verdict in (None, Severity.WARN)
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """What stops it, in sentences that name the file, the state and key groups, or the counter."""
+        """The problems that stop the checkpoint, as sentences with the file, the state and key groups, or the
+        counter."""
         return tuple(s for r in self.results if not r.passed and r.severity is not Severity.WARN for s in r.sentences)
 
     @property
     def warnings(self) -> tuple[str, ...]:
+        """The problems that do not stop the checkpoint, as sentences."""
         return tuple(s for r in self.results if not r.passed and r.severity is Severity.WARN for s in r.sentences)

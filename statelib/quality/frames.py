@@ -1,8 +1,8 @@
-"""The facts of a checkpoint as small pandas frames, each with the rules that its rows must keep.
+"""The facts about a checkpoint as small pandas frames, each with the checks that its rows must pass.
 
-Numbers that are compared for equality are text, so that 64-bit digests and absent values (None)
-compare exactly. What cannot be judged because something before it is wrong is left out: so a fault
-shows where it is, and nowhere else.
+Numbers that are compared for equality are stored as text, so that 64-bit digests and missing values (None)
+compare exactly. A frame is left out if an earlier error makes it meaningless. So each fault is reported once,
+where it is.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -33,7 +33,8 @@ from statelib.storage.filesystem.inventory import FileFinding
 
 
 def frames_of(facts: CheckpointFacts) -> list[Frame]:
-    """All frames that the facts allow; what is missing shows as a counter that does not match."""
+    """Return all frames that can be made from the facts. If facts are missing, a check of the frame ``counters``
+    fails."""
     frames = _structure(facts)
     if facts.rehearsal is not None:
         frames.append(rehearsal_frame(facts.rehearsal))
@@ -53,14 +54,14 @@ def _structure(facts: CheckpointFacts) -> list[Frame]:
         frames.append(_unreadable(facts.unreadable))
     states = [state.name for state in manifest.schema.states]
     recorded, size = manifest.statistics, manifest.schema.max_parallelism
-    if not _whole(recorded, states, size):
+    if not _is_whole(recorded, states, size):
         return frames
-    if facts.read_back is not None and _whole(facts.read_back, states, size):
+    if facts.read_back is not None and _is_whole(facts.read_back, states, size):
         frames.append(_contents("contents", states, recorded, facts.read_back))
     if facts.read_keys is not None and manifest.keys is not None:
         frames.append(_keys(manifest.keys, facts.read_keys))
-    base = _base(facts, manifest)
-    if base is not None and _whole(base, states, size):
+    base = _base_statistics(facts, manifest)
+    if base is not None and _is_whole(base, states, size):
         frames += _against_base(facts, manifest, base)
     return frames
 
@@ -68,13 +69,15 @@ def _structure(facts: CheckpointFacts) -> list[Frame]:
 def _against_base(
     facts: CheckpointFacts, manifest: CheckpointManifest, base: tuple[StateStatistics, ...]
 ) -> Iterator[Frame]:
-    """What events may have done. What time alone may change, or sliding windows multiply, is not judged by their
-    number: windows end, timers fire, entries expire, but only where an interval was applied."""
-    timed = _moved_by_timers(manifest.schema)
+    """Yield the frames that compare the number of entries with that of the base.
+
+    States that also change without events, or by more entries than events, are left out: timers and windowed states
+    always, states with a time to live if an interval was applied."""
+    timed = _states_with_timers(manifest.schema)
     parts = list(zip(manifest.schema.states, base, manifest.statistics, strict=True))
-    grown = [(state.name, then, now) for state, then, now in parts if state.name not in timed]
-    if grown:
-        yield _growth(grown, manifest.events.applied)
+    untimed = [(state.name, then, now) for state, then, now in parts if state.name not in timed]
+    if untimed:
+        yield _growth(untimed, manifest.events.applied)
     if facts.record.interval is not None:
         parts = [p for p in parts if p[0].name not in timed and not isinstance(p[0].value_type, Ttl)]
     if parts and manifest.events.applied == 0:
@@ -82,16 +85,17 @@ def _against_base(
         yield _contents("unchanged", [state.name for state in states], then, now)
 
 
-def _moved_by_timers(schema: KeyedStateSchema) -> set[str]:
-    """Timers, and the states that have them; their service has the state's name."""
+def _states_with_timers(schema: KeyedStateSchema) -> set[str]:
+    """Return the names of the timer states and of the states to which they belong. A timer service has the name of its
+    state."""
     timers = [state.name for state in schema.states if state.kind is StateKind.TIMERS]
     return {*timers, *(name.removeprefix(prefix) for name in timers for prefix in (EVENT_TIMERS, PROCESSING_TIMERS))}
 
 
 def _is_readable(facts: CheckpointFacts, manifest: CheckpointManifest) -> bool:
-    """Whether files and handles are such that all entries should have been read."""
-    size, whole = manifest.schema.max_parallelism, not any(finding.problem for finding in facts.file_findings)
-    return whole and (covers_exactly_once(facts.ranges, size) or not manifest.schema.states)
+    """Return whether files and handles have no faults, so that all entries should be readable."""
+    size, undamaged = manifest.schema.max_parallelism, not any(finding.problem for finding in facts.file_findings)
+    return undamaged and (covers_exactly_once(facts.ranges, size) or not manifest.schema.states)
 
 
 def _unreadable(problem: str) -> Frame:
@@ -100,11 +104,13 @@ def _unreadable(problem: str) -> Frame:
     return Frame("reading", ("what",), table, (check,))
 
 
-def _whole(statistics: Sequence[StateStatistics], states: Sequence[str], size: int) -> bool:
+def _is_whole(statistics: Sequence[StateStatistics], states: Sequence[str], size: int) -> bool:
+    """Return whether there are statistics of all states, each for all ``size`` key groups."""
     return len(statistics) == len(states) and all(len(s.entries) == len(s.digests) == size for s in statistics)
 
 
-def _base(facts: CheckpointFacts, manifest: CheckpointManifest) -> tuple[StateStatistics, ...] | None:
+def _base_statistics(facts: CheckpointFacts, manifest: CheckpointManifest) -> tuple[StateStatistics, ...] | None:
+    """Return the statistics of the base; those of empty state if there is no base, None if they are missing."""
     if facts.base_statistics is None and facts.record.base is None:
         whole = all_key_groups(manifest.schema.max_parallelism)
         return tuple(empty_statistics(whole) for _ in manifest.schema.states)
@@ -137,7 +143,7 @@ def _counters(facts: CheckpointFacts) -> Frame:
         if base is not None:
             rows.append(("states of the base", states, len(base)))
     table = pd.DataFrame(rows, columns=["counter", "expected", "found"]).astype(str)
-    check = Check("every counter is as expected", Equal("expected", "found"), _say_expected("counter", "counter"))
+    check = Check("every counter is as expected", Equal("expected", "found"), _comparison("counter", "counter"))
     return Frame("counters", ("counter",), table, (check,))
 
 
@@ -158,9 +164,9 @@ def _identity(facts: CheckpointFacts, manifest: CheckpointManifest) -> Frame:
         rows.append(("data interval, the base's", _interval(facts.source.position), _interval(position.interval)))
     table = pd.DataFrame(rows, columns=["fact", "expected", "found"]).astype(str)
     check = Check(
-        "_metadata is the one that the catalog asked for",
+        "_metadata belongs to this checkpoint of the catalog",
         Equal("expected", "found"),
-        _say_expected("_metadata", "fact"),
+        _comparison("_metadata", "fact"),
     )
     return Frame("identity", ("fact",), table, (check,))
 
@@ -209,21 +215,22 @@ def _files(findings: Sequence[FileFinding]) -> Frame:
 
 
 def _contents(
-    name: str, states: Sequence[str], expected: Iterable[StateStatistics], found: Iterable[StateStatistics]
+    name: str, states: Sequence[str], expected: Iterable[StateStatistics], actual: Iterable[StateStatistics]
 ) -> Frame:
-    """Per state and key group: ``contents`` recorded against read back, ``unchanged`` base against recorded."""
+    """Return a frame that compares statistics per state and key group. ``name``: ``contents`` compares the recorded
+    with the read ones, ``unchanged`` those of the base with the recorded ones."""
     parts = [
         pd.DataFrame(
             {
                 "state": state,
                 "key_group": np.arange(len(e.entries)),
                 "expected_entries": e.entries.astype(str),
-                "found_entries": f.entries.astype(str),
+                "found_entries": a.entries.astype(str),
                 "expected_digest": e.digests.astype(str),
-                "found_digest": f.digests.astype(str),
+                "found_digest": a.digests.astype(str),
             }
         )
-        for state, e, f in zip(states, expected, found, strict=True)
+        for state, e, a in zip(states, expected, actual, strict=True)
     ]
     empty = ["state", "key_group", "expected_entries", "found_entries", "expected_digest", "found_digest"]
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=empty, dtype=object)
@@ -246,8 +253,8 @@ def _contents(
     return Frame(name, ("state", "key_group"), table, checks)
 
 
-def _keys(recorded: KeyCounts, found: KeyCounts) -> Frame:
-    expected, counted = recorded.keys.astype(str), found.keys.astype(str)
+def _keys(recorded: KeyCounts, read: KeyCounts) -> Frame:
+    expected, counted = recorded.keys.astype(str), read.keys.astype(str)
     table = pd.DataFrame({"key_group": np.arange(len(counted)), "expected_keys": expected, "found_keys": counted})
     check = Check(
         "every key group has as many distinct keys as recorded",
@@ -258,12 +265,13 @@ def _keys(recorded: KeyCounts, found: KeyCounts) -> Frame:
 
 
 def _amount(row: FoundRow, field: str, noun: str) -> str:
-    """Return a number of the row, which is there as text, with what it counts."""
+    """Return a number of the row, which is stored as text, with its noun."""
     return number_of(int(str(row[field])), noun)
 
 
 def _growth(states: Iterable[tuple[str, StateStatistics, StateStatistics]], applied: int) -> Frame:
-    """An event has one key, and in map state one user key: it adds one entry to a state at most."""
+    """Return a frame that compares the growth of states with the number of applied events. An event has one key, and
+    in map state one user key, so it adds at most one entry to a state."""
     rows = [
         (state, before.total_entries, after.total_entries, before.total_entries + applied)
         for state, before, after in states
@@ -274,13 +282,14 @@ def _growth(states: Iterable[tuple[str, StateStatistics, StateStatistics]], appl
         AtMost("entries", "most_entries"),
         lambda row: (
             f"{_amount(row, 'entries', 'entry')}, expected at most {row['most_entries']} "
-            f"(those of the base and one an applied event)"
+            f"(those of the base and one per applied event)"
         ),
     )
     return Frame("growth", ("state",), table, (check,))
 
 
-def _say_expected(subject: str, column: str) -> Callable[[FoundRow], str]:
+def _comparison(subject: str, column: str) -> Callable[[FoundRow], str]:
+    """Return a function that describes a row with an expected and a found value. ``column`` identifies the row."""
     return lambda row: f"{subject} {row[column]!r}: expected {row['expected']}, found {row['found']}"
 
 
@@ -289,7 +298,7 @@ def _file(row: FoundRow) -> str:
 
 
 def _content(crc: int | None, xxh3: int | None) -> str:
-    """CRC-32C, and XXH3 behind it where both are kept."""
+    """Return the checksums as text: CRC-32C, followed by XXH3 if it was recorded."""
     if crc is None:
         return "not read"
     return f"{crc:08x}" if xxh3 is None else f"{crc:08x}, xxh3 {xxh3:016x}"

@@ -1,4 +1,4 @@
-"""The quality gate: proves from collected facts that a checkpoint is complete and as expected, and keeps the proof."""
+"""The quality gate, which checks from facts that a checkpoint is complete and as expected, and writes a report."""
 
 import shutil
 from typing import TYPE_CHECKING
@@ -15,12 +15,12 @@ __all__ = ["QualityReport", "run_gate"]
 
 
 def run_gate(facts: CheckpointFacts, docs_directory: str) -> QualityReport:
-    """Judge ``facts`` with Great Expectations and write the result as static HTML pages.
+    """Return the result of checking ``facts`` with Great Expectations, and write it as static HTML pages.
 
-    ``docs_directory``: absolute path or ``file:`` URI. It is created; if an earlier run of the
-    gate made it, its pages stay and the new ones go to ``<docs_directory>-2``, and so on. The verdict does not
-    depend on the pages: where they cannot be written, the report's URI is '' and a warning among the results says
-    why. The first call in a process costs some seconds of CPU for the import.
+    ``docs_directory``: absolute path or ``file:`` URI. It is created. If it exists from an earlier run of the
+    gate, its pages stay and the new ones are written to ``<docs_directory>-2``, and so on. The verdict does not
+    depend on the pages: if they cannot be written, the report's URI is '' and the results contain a warning with the
+    reason. The first call in a process takes some seconds of CPU to import Great Expectations.
     """
     from statelib.quality.frames import frames_of
     from statelib.quality.validation import validate
@@ -34,10 +34,10 @@ def run_gate(facts: CheckpointFacts, docs_directory: str) -> QualityReport:
 
 
 def _report(validation: "Validation", record: CheckpointRecord, docs_directory: str) -> str:
-    """Write the report and return its URI. A half-written one is removed.
+    """Write the report and return its URI. A partly written report is removed.
 
-    Raises InvalidRequestError (``report-not-written``) whatever went wrong: the pages are made by a library, from
-    data of any kind."""
+    Raises InvalidRequestError (``report-not-written``) for an error of any type, because a library makes the pages
+    from any kind of data."""
     from statelib.quality.docs import fresh_directory, write_index
 
     directory = None
@@ -52,7 +52,7 @@ def _report(validation: "Validation", record: CheckpointRecord, docs_directory: 
             f"the report of {record.pipeline}/{record.checkpoint_id} cannot be written to {docs_directory}: "
             f"{_reason(error)}",
             kind="report-not-written",
-            hint="let STATELIB_DOCS name a directory with free space that Airflow's workers may write to",
+            hint="set STATELIB_DOCS to a directory with free space that Airflow's workers may write to",
         ) from error
 
 
@@ -61,4 +61,5 @@ def _reason(error: Exception) -> str:
 
 
 def _without_report(error: InvalidRequestError) -> QualityResult:
+    """Return the warning that the report could not be written."""
     return QualityResult("report", "the report is written", Severity.WARN, False, 1, 1, (str(error),))

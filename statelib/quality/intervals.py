@@ -1,4 +1,5 @@
-"""No interval of the source is lost, none is applied twice: the checkpoint's own against all that came before."""
+"""The checks that no interval of the source is lost or applied twice. The checkpoint's own interval is compared with
+all intervals before it."""
 
 import pandas as pd
 
@@ -8,15 +9,17 @@ from statelib.quality.rules import Check, Frame, OneOf
 
 
 def interval_frames(interval: DataInterval, source: SourceHistory) -> list[Frame]:
-    """Lost is what lies between the base's position and this interval; doubled is what this interval shares with one of
-    the history. Where gaps are allowed, none is lost."""
-    frames = [_doubled(interval, source)] if source.applied else []
+    """Return the frames for lost and for doubled intervals.
+
+    The time between the position of the base and this interval is lost; with ``source.gaps`` this is allowed and not
+    checked. The time that this interval shares with an earlier interval of the history is doubled."""
+    frames = [_doubled_frame(interval, source)] if source.applied else []
     if source.position is not None and not source.gaps:
-        frames.insert(0, _lost(interval, source.position))
+        frames.insert(0, _lost_frame(interval, source.position))
     return frames
 
 
-def _lost(interval: DataInterval, position: DataInterval) -> Frame:
+def _lost_frame(interval: DataInterval, position: DataInterval) -> Frame:
     lost_ms = max(interval.start_ms - position.end_ms, 0)
     table = pd.DataFrame([(position.end_ms, interval.start_ms, lost_ms)], columns=["applied_to", "start", "lost_ms"])
     check = Check(
@@ -30,7 +33,7 @@ def _lost(interval: DataInterval, position: DataInterval) -> Frame:
     return Frame("lost_intervals", ("applied_to", "start"), table, (check,))
 
 
-def _doubled(interval: DataInterval, source: SourceHistory) -> Frame:
+def _doubled_frame(interval: DataInterval, source: SourceHistory) -> Frame:
     rows = [
         (int(a.checkpoint_id), a.interval.start_ms, a.interval.end_ms, _overlap_ms(a.interval, interval))
         for a in source.applied

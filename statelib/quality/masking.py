@@ -1,7 +1,7 @@
-"""Text of users on its way through the templates of a library that write it into pages as it is.
+"""Masking of users' text, which a library's templates write into pages without escaping it.
 
-Every character that could mean something to HTML, to a template or to Markdown travels as one of Unicode's private
-use, which mean nothing to any of them, and becomes text again when the finished page has been parsed.
+Every character that has a meaning in HTML, templates or Markdown is replaced by a character of Unicode's private use
+area, which has no meaning there. When the finished page has been parsed, the original characters are put back.
 """
 
 from typing import Any
@@ -14,12 +14,13 @@ _MASKED = {
     for character in map(chr, range(0x80))
     if not (character.isalnum() or character in " _-.,:/()+")
 }
-"""The rest of ASCII: the names that the library itself compares, and moments, are left as they are."""
+"""The mask of each ASCII character that is replaced. The others occur in names that the library compares and in
+times, which must stay unchanged."""
 _UNMASKED = {ord(mask): chr(code) for code, mask in _MASKED.items()}
 
 
 def masked(value: Any) -> Any:
-    """Return a JSON value whose texts, keys included, hold no character with a meaning."""
+    """Return a JSON value with all texts masked, including keys. Invisible characters become escapes."""
     if isinstance(value, str):
         return visible(value, lines=True).translate(_MASKED)
     if isinstance(value, dict):
@@ -30,5 +31,5 @@ def masked(value: Any) -> Any:
 
 
 def unmasked(text: str) -> str:
-    """Return the text that was masked, hidden characters written as escapes."""
+    """Return the text with masked characters put back. Invisible characters stay escapes."""
     return text.translate(_UNMASKED)

@@ -1,8 +1,8 @@
-"""Pages of a report: readable without a network, without scripts, and with nothing of the data but text.
+"""The pages of a report, which need no network and no scripts. Data appears in them as text only.
 
-Great Expectations' pages load their styles and scripts from other people's servers. A page is parsed and written anew
-from the elements and attributes that a report needs, so that it looks the same in ten years, behind a firewall, and
-tells nobody that it was opened. What is not known is left out; text stays text.
+The pages of Great Expectations load styles and scripts from other servers. Here a page is parsed and written again
+with only the elements and attributes that a report needs. So it looks the same in ten years and behind a firewall, and
+no server learns that it was opened. Everything else is left out.
 """
 
 import re
@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 from statelib.quality.masking import unmasked
 
 CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-"""What a browser may do with a page, wherever it was opened from."""
+"""The content security policy of each page: a browser loads nothing and runs no scripts."""
 STYLE = """<style>
 :root { color-scheme: light dark; --good: #1a7f37; --bad: #c62828; --warned: #9a6700; --line: #8884; }
 body { font: 15px/1.45 system-ui, sans-serif; margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; }
@@ -37,27 +37,28 @@ _ELEMENTS = frozenset({
 })  # fmt: skip
 _EMPTY = frozenset({"br", "hr"})
 _DROPPED = frozenset({"script", "style", "footer", "noscript", "template", "svg", "iframe", "object", "label"})
-"""Elements that go with all they hold: most need what is fetched, or scripts."""
+"""Elements that are left out with their content, because most of them need scripts or files from a server."""
 _ATTRIBUTES = frozenset({"class", "id", "lang", "hidden", "colspan", "rowspan", "role"})
 _NAME = re.compile(r"[\w -]*", re.ASCII)
-"""Every value that the templates write. What looks otherwise is not theirs."""
+"""The pattern of all attribute values that the templates write. Other values are left out."""
 _LINK = re.compile(r"#[\w-]+|(?:\.\./)*[\w-][\w./-]*\.html", re.ASCII)
 
 
 def page(title: str, body: str) -> str:
-    """Return a page of our own around ``body``, which is HTML."""
+    """Return a whole page in the style of the report. ``body``: HTML; ``title``: text."""
     return f'<!DOCTYPE html><html lang="en"><head>{_head(title)}</head><body>{body}</body></html>\n'
 
 
 def text(data: str) -> str:
-    """Return any text as HTML."""
+    """Return text as HTML, with its special characters escaped."""
     return escape(data)
 
 
 def self_contained(html: str, is_page: Callable[[str], bool]) -> str:
-    """Return the page with the known elements and attributes only, our style sheet, and masked text put back.
+    """Return the page with the allowed elements and attributes only, with the style sheet of the report, and with
+    masked text put back.
 
-    ``is_page``: whether a relative link leads to a page of the report; the others become text."""
+    ``is_page``: returns whether a relative link leads to a page of the report; other links become text."""
     filtered = _Filter(is_page)
     filtered.feed(html)
     filtered.close()
@@ -72,7 +73,8 @@ def _head(title: str) -> str:
 
 
 class _Filter(HTMLParser):
-    """Writes what is allowed; comments, declarations and processing instructions are not."""
+    """A parser that collects the allowed elements and text in ``written``. Comments, declarations and processing
+    instructions are left out."""
 
     def __init__(self, is_page: Callable[[str], bool]) -> None:
         super().__init__(convert_charrefs=True)

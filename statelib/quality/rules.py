@@ -1,4 +1,4 @@
-"""Rules that rows must keep, as values: the frames of this room are made of them, ``validation`` judges them."""
+"""Frames of rows and the rules that the rows must keep, as values. The module ``validation`` evaluates them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,19 +8,20 @@ import pandas as pd
 from statelib.model.quality import Severity
 
 FoundRow = Mapping[str, object]
+"""A row that breaks a rule: value by column name."""
 
 
 @dataclass(frozen=True)
 class Equal:
-    """Two columns hold the same in each row, rows without a found value left out."""
+    """The rule that two columns are equal in each row. Rows in which either is missing are left out."""
 
     expected: str
-    found: str
+    actual: str
 
 
 @dataclass(frozen=True)
 class AtMost:
-    """One column of numbers is nowhere larger than another."""
+    """The rule that the numbers of one column are never larger than those of another in the same row."""
 
     column: str
     limit: str
@@ -28,7 +29,7 @@ class AtMost:
 
 @dataclass(frozen=True)
 class OneOf:
-    """A column holds nothing but these values."""
+    """The rule that a column holds only these values."""
 
     column: str
     values: tuple[str | int, ...]
@@ -36,7 +37,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Library:
-    """An expectation of Great Expectations' own, by the name of its class, with its parameters."""
+    """An expectation of Great Expectations, given by the name of its class and its parameters."""
 
     name: str
     parameters: Mapping[str, object]
@@ -44,25 +45,26 @@ class Library:
 
 @dataclass(frozen=True)
 class Unanswerable:
-    """Nothing that the rows could answer: it does not hold, and ``reason`` says why."""
+    """A rule that cannot be evaluated with the rows. The check fails with ``reason``."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Check:
-    """An expectation: its name, its rule, the words for a row that breaks it, and what follows then."""
+    """A check of all rows of a frame. ``describe``: returns the sentence for a row that breaks the rule. ``severity``:
+    the consequence if a row breaks it."""
 
     name: str
     rule: Equal | AtMost | OneOf | Library | Unanswerable
-    say: Callable[[FoundRow], str]
+    describe: Callable[[FoundRow], str]
     severity: Severity = Severity.FAIL
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """Rows to judge. ``keys`` are the columns that say which thing a row is about. ``notes``: what is to be known of
-    the rows, such as that they are a sample."""
+    """A table of rows and the checks that they must pass. ``keys``: the columns that identify a row. ``notes``: remarks
+    on the rows, for example that they are a sample."""
 
     name: str
     keys: tuple[str, ...]

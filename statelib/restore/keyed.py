@@ -53,7 +53,7 @@ def restore_heap(
     if restored_log(schema, key_group_range, sources) is not None:  # then the next snapshot may write changes only
         (source,) = sources
         known = expected_statistics(source, key_group_range) or ()
-        backend.know(dict(zip((d.name for d in source.schema.states), known, strict=True)))
+        backend.set_statistics(dict(zip((d.name for d in source.schema.states), known, strict=True)))
     return backend
 
 
@@ -82,7 +82,7 @@ def restore_rocksdb(
     else:
         statistics, known = _copied(schema, key_group_range, base, directory)
         backend = RocksDBKeyedStateBackend.open_existing(
-            schema, key_group_range, directory, backend_uid, statistics, known=known
+            schema, key_group_range, directory, backend_uid, statistics, restored_files=known
         )
     try:
         backend.check_key_groups()

@@ -69,7 +69,7 @@ def restore_logged(
     statistics, known = _copied(schema, logged, directory, log)
     key_groups = logged.files.key_group_range
     backend = RocksDBKeyedStateBackend.open_existing(
-        schema, key_groups, directory, backend_uid, statistics, known=known
+        schema, key_groups, directory, backend_uid, statistics, restored_files=known
     )
     try:
         for index, changes in log.changes.items():

@@ -1,1 +1,1 @@
-"""What is told to whoever watches: metrics through a port, log lines that carry their checkpoint, no secrets."""
+"""Observation of a process: metrics through a port, and log lines that name their checkpoint and hide secrets."""

@@ -1,7 +1,7 @@
-"""Log lines that say which checkpoint they are of, as text or as JSON, without secrets.
+"""Log lines as text or JSON that name the checkpoint they belong to and hide secrets.
 
-What is bound travels in a context variable; the one handler that :func:`configure` makes adds it to every line of
-every logger. In Airflow's tasks the lines are Airflow's, and so is what is bound to them.
+:func:`bound` stores fields such as the checkpoint id in a context variable. The handler that :func:`configure` adds
+writes them into every line of every logger. In Airflow's tasks, Airflow writes the lines and adds its own fields.
 """
 
 import json
@@ -19,14 +19,15 @@ from statelib.errors import InvalidRequestError
 from statelib.visible import visible, visible_json
 
 FIELDS = ("pipeline", "checkpoint_id", "attempt", "subtask")
-"""What may be bound, in the order in which it is shown."""
+"""The names of the fields that can be bound, in the order in which they are shown."""
 FORMATS = ("text", "json")
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 HIDDEN = "***"
 SHORTEST_SECRET = 6
-"""Characters. Hiding shorter ones would tear words apart, and hide nothing that could not be guessed."""
+"""The least number of characters of a secret that is hidden. A shorter one may be part of ordinary words, and it can be
+guessed anyway."""
 
-# user:password@ of any URL, up to the last @ before a slash or a space: passwords with @ happen.
+# The password in user:password@ of any URL, up to the last @ before a slash or a space, because it may contain an @.
 _IN_URL = re.compile(r"(://[^/\s:@]*:)[^/\s]+(?=@)")
 _IN_QUERY = re.compile(
     r"(?i)\b(\w*(?:password|passwd|secret|token|sig|signature|x-amz-signature|x-amz-credential|x-amz-security-token)=)[^&\s'\"]+"
@@ -38,27 +39,29 @@ _bound: ContextVar[Fields] = ContextVar("statelib_log_fields")
 
 @dataclass(frozen=True)
 class LogSettings:
-    """``secrets``: texts that no line may show. Not to be shipped: each host has its own."""
+    """The settings of the log. ``secrets``: texts that no line may show. They are not sent to other hosts, which have
+    their own."""
 
     format: str = "text"
     level: str = "WARNING"
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        """Raises InvalidRequestError (``bad-log-setting``)."""
-        for name, value, known in (("FORMAT", self.format, FORMATS), ("LEVEL", self.level, LEVELS)):
-            if value not in known:
+        """Raise InvalidRequestError (``bad-log-setting``) for an unknown format or level."""
+        for name, value, allowed in (("FORMAT", self.format, FORMATS), ("LEVEL", self.level, LEVELS)):
+            if value not in allowed:
                 raise InvalidRequestError(
-                    f"STATELIB_LOG_{name}={value}: expected {', '.join(known)}", kind="bad-log-setting"
+                    f"STATELIB_LOG_{name}={value}: expected {', '.join(allowed)}", kind="bad-log-setting"
                 )
 
 
 @contextmanager
 def bound(**fields: str | int | None) -> Iterator[None]:
-    """Every line that is logged in the block has these fields (of :data:`FIELDS`; None: as it was) besides those
-    bound around it. Threads that are started with a copy of the context have them too."""
-    given = {name: value for name, value in fields.items() if value is not None}
-    token = _bound.set({**current(), **given})
+    """Add fields to every line that is logged inside the block, besides the fields that are bound already. The names
+    are those of :data:`FIELDS`; a value None leaves the field unchanged. A thread has the fields if it runs in a copy
+    of the context."""
+    new_fields = {name: value for name, value in fields.items() if value is not None}
+    token = _bound.set({**current(), **new_fields})
     try:
         yield
     finally:
@@ -66,13 +69,13 @@ def bound(**fields: str | int | None) -> Iterator[None]:
 
 
 def current() -> Fields:
-    """What is bound here."""
+    """Return the fields that are bound in the current context."""
     return _bound.get({})
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
-    """Send what is logged to ``stream`` (None: stderr), from ``settings.level`` on; other libraries' lines from
-    WARNING on. A second call replaces the first; handlers of others stay."""
+    """Write log lines to ``stream`` (None: stderr): those of statelib from ``settings.level`` on, those of other
+    libraries from WARNING on. A second call replaces the handler of the first. Other handlers stay."""
     root = logging.getLogger()
     for handler in [h for h in root.handlers if isinstance(h, _Handler)]:
         root.removeHandler(handler)
@@ -81,69 +84,75 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
 
 
 def configured() -> LogSettings | None:
-    """What :func:`configure` was told last, without the secrets, as it may be shipped to other hosts."""
+    """Return the settings of the last call of :func:`configure` without the secrets, so that they can be sent to other
+    hosts; None if it was not called."""
     handlers = [h for h in logging.getLogger().handlers if isinstance(h, _Handler)]
     return replace(handlers[0].settings, secrets=()) if handlers else None
 
 
 def hidden(text: str, secrets: Sequence[str] = ()) -> str:
-    """The text without passwords in URLs, without signatures in queries, and without ``secrets``."""
+    """Return the text with :data:`HIDDEN` in place of passwords in URLs, signatures and tokens in queries, and
+    ``secrets``."""
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
     return _IN_QUERY.sub(rf"\g<1>{HIDDEN}", _IN_URL.sub(rf"\g<1>{HIDDEN}", text))
 
 
-def _worth_telling(record: logging.LogRecord) -> bool:
-    """Whatever level some library gave the root logger."""
+def _is_written(record: logging.LogRecord) -> bool:
+    """Return whether a record is written: any record from WARNING on, and all records of statelib. The level of the
+    root logger, which other libraries may change, does not matter."""
     return record.levelno >= logging.WARNING or record.name.partition(".")[0] == "statelib"
 
 
 class _Handler(logging.Handler):
-    """The one that :func:`configure` made. It looks up what is bound on the thread that logs."""
+    """The handler that :func:`configure` adds. It runs in the thread that logs and so reads the fields bound there."""
 
     def __init__(self, settings: LogSettings, stream: TextIO | None) -> None:
         super().__init__()
         self._stream = stream
         self.settings = settings
-        self.addFilter(_worth_telling)
+        self.addFilter(_is_written)
         self.setFormatter(JsonLines(settings.secrets) if settings.format == "json" else TextLines(settings.secrets))
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            stream = sys.stderr if self._stream is None else self._stream  # whichever it is now
+            stream = sys.stderr if self._stream is None else self._stream  # sys.stderr may have been replaced
             stream.write(self.format(record) + "\n")
             stream.flush()
-        except Exception:  # noqa: BLE001 - as every handler: a line that cannot be written ends nothing
+        except Exception:  # noqa: BLE001 - a line that cannot be written must not end the program
             self.handleError(record)
 
 
 class TextLines(logging.Formatter):
-    """``<UTC> <level> <logger>: <message> [pipeline=... checkpoint_id=...]``, then a traceback if there is one. Further
-    lines of either are indented, so that no data can pass for a line of the log."""
+    """The formatter of text lines: ``<UTC> <level> <logger>: <message> [pipeline=... checkpoint_id=...]``, followed by
+    the traceback if there is one. All lines of a record after its first are indented, so that data in a message cannot
+    look like another record."""
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         super().__init__()
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        named = " ".join(f"{name}={value}" for name, value in current().items())
-        line = f"{_moment(record)} {record.levelname} {record.name}: {record.getMessage()}"
-        parts = [f"{line} [{named}]" if named else line, _traceback(self, record)]
+        """Return the record as text, with secrets hidden."""
+        fields = " ".join(f"{name}={value}" for name, value in current().items())
+        line = f"{_timestamp(record)} {record.levelname} {record.name}: {record.getMessage()}"
+        parts = [f"{line} [{fields}]" if fields else line, _traceback(self, record)]
         text = hidden("\n".join(part for part in parts if part), self._secrets)
         return visible(text, lines=True).replace("\n", "\n  ")
 
 
 class JsonLines(logging.Formatter):
-    """An object a line, named as Airflow names its own: ``timestamp``, ``level``, ``logger``, ``event``, what is bound,
-    ``error_detail`` with a traceback."""
+    """The formatter of JSON lines, one object per record. Its names are those of Airflow: ``timestamp``, ``level``,
+    ``logger``, ``event`` (the message), the bound fields, and ``error_detail`` with the traceback if there is one."""
 
     def __init__(self, secrets: Sequence[str] = ()) -> None:
         super().__init__()
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
+        """Return the record as JSON on one line, with secrets hidden."""
         content: dict[str, str | int] = {
-            "timestamp": _moment(record),
+            "timestamp": _timestamp(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": hidden(record.getMessage(), self._secrets),
@@ -154,7 +163,7 @@ class JsonLines(logging.Formatter):
         return visible_json(json.dumps(content, ensure_ascii=False))
 
 
-def _moment(record: logging.LogRecord) -> str:
+def _timestamp(record: logging.LogRecord) -> str:
     moment = datetime.fromtimestamp(record.created, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{int(record.msecs):03d}Z"
 

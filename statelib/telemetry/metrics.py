@@ -1,6 +1,6 @@
-"""Every metric there is, and the port that takes their values. Names and tags are for dashboards: they only grow.
+"""All metrics, and the port that receives their values. Dashboards use names and tags: add new ones, change none.
 
-Tags are few and have few values, so that a time series is a pipeline's, not a checkpoint's.
+There are few tags, each with few values, so that there is one time series per pipeline, not one per checkpoint.
 """
 
 import logging
@@ -15,38 +15,44 @@ Tags = Mapping[str, str]
 
 
 class MetricKind(StrEnum):
+    """The way in which a receiver combines the values of a metric."""
+
     COUNTER = "counter"
-    """Values are added up."""
+    """The values are added."""
     GAUGE = "gauge"
-    """The last value stands."""
+    """The last value counts."""
     TIMING = "timing"
-    """Milliseconds; receivers keep their distribution."""
+    """The values are milliseconds; the receiver computes their distribution."""
 
 
 @dataclass(frozen=True)
 class Metric:
+    """The description of one metric. ``tags``: the names of the tags that each of its values has."""
+
     name: str
     kind: MetricKind
     unit: str
-    """As OpenTelemetry writes it (UCUM)."""
+    """The unit in the notation of OpenTelemetry (UCUM)."""
     meaning: str
     tags: tuple[str, ...]
 
 
 class Telemetry(Protocol):
-    """Takes values. May do nothing; must not wait for a receiver."""
+    """The port that receives the values of metrics. An implementation may do nothing. It must not wait for the
+    network."""
 
     def emit(self, metric: Metric, value: float, tags: Tags) -> None: ...
 
 
 class NoTelemetry:
-    """Nobody listens."""
+    """A :class:`Telemetry` that discards all values."""
 
     def emit(self, metric: Metric, value: float, tags: Tags) -> None: ...
 
 
 class Harmless:
-    """A :class:`Telemetry` whose receiver may fail as it likes: the first failure is logged, none is raised."""
+    """A :class:`Telemetry` that passes values to another one and never raises: the first error of that one is logged,
+    later errors are ignored."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._telemetry = telemetry
@@ -55,7 +61,7 @@ class Harmless:
     def emit(self, metric: Metric, value: float, tags: Tags) -> None:
         try:
             self._telemetry.emit(metric, value, tags)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the checkpoint matters more
+        except Exception as error:  # noqa: BLE001 - an error of any type must not stop the checkpoint
             if not self._failed:
                 log.warning("metrics cannot be sent, from %s on: %s", metric.name, error)
             self._failed = True
@@ -83,30 +89,32 @@ FAILURES = Metric(
     "statelib.checkpoint.failures",
     _COUNTER,
     "{checkpoint}",
-    "checkpoints and savepoints that were aborted, by reason code; CHECKPOINT_SUBSUMED: a newer one took over",
+    "checkpoints and savepoints that were aborted, by reason code; CHECKPOINT_SUBSUMED: a newer checkpoint replaced it",
     (*_OF_CHECKPOINT, "reason"),
 )
-DURATION = _timing("duration", "from begin to the commit")
+DURATION = _timing("duration", "time from begin to commit")
 SYNC_DURATION = _timing("sync_duration", "synchronous part of the slowest subtask")
 ASYNC_DURATION = _timing("async_duration", "asynchronous part of the slowest subtask")
-UPLOAD_DURATION = _timing("upload_duration", "of the asynchronous part, how long storage took, in the slowest subtask")
-RESTORE_DURATION = _timing("restore_duration", "how long the slowest subtask restored its state before it began")
-LAG = _gauge("lag", "ms", "from the end of the data interval to the commit: how old the state is when it is there")
-SIZE = _gauge("size_bytes", "By", "all files that the checkpoint needs")
-UPLOADED = _gauge("uploaded_bytes", "By", "what was written for this checkpoint")
-KEYS = _gauge("keys", "{key}", "distinct keys that have state, whichever; not sent where not known")
+UPLOAD_DURATION = _timing(
+    "upload_duration", "part of the asynchronous time spent waiting for storage, in the slowest subtask"
+)
+RESTORE_DURATION = _timing("restore_duration", "time that the slowest subtask took to restore its state")
+LAG = _gauge("lag", "ms", "time from the end of the data interval to the commit")
+SIZE = _gauge("size_bytes", "By", "size of all files that the checkpoint needs")
+UPLOADED = _gauge("uploaded_bytes", "By", "bytes written for this checkpoint")
+KEYS = _gauge("keys", "{key}", "distinct keys that have any state; not sent if not counted")
 ENTRIES = _gauge("entries", "{entry}", "entries of all states together")
 KEYS_CHANGED = _gauge("keys_changed", "{key}", "distinct keys that events or timers of the interval wrote")
 STATE_ENTRIES = Metric(
     "statelib.checkpoint.state_entries", _GAUGE, "{entry}", "entries of one state", (*_OF_CHECKPOINT, "state")
 )
 EVENTS = _counter("events", "{event}", "events of the interval that were applied")
-EVENTS_DROPPED = _counter("events_dropped", "{event}", "events without a key, which on_null_key: drop left out")
-EVENTS_LATE = _counter("events_late", "{event}", "events that came too late for all their windows, of all states")
-EVENTS_PER_SECOND = _gauge("events_per_second", "{event}/s", "applied events by the time from begin to the commit")
-RESTORES = Metric(
-    "statelib.restore.completed", _COUNTER, "{restore}", "how often the pipeline was put back", _OF_PIPELINE
+EVENTS_DROPPED = _counter("events_dropped", "{event}", "events without a key, dropped because of on_null_key: drop")
+EVENTS_LATE = _counter(
+    "events_late", "{event}", "events that came too late for all their windows, summed over all states"
 )
+EVENTS_PER_SECOND = _gauge("events_per_second", "{event}/s", "applied events divided by the time from begin to commit")
+RESTORES = Metric("statelib.restore.completed", _COUNTER, "{restore}", "restores of the pipeline", _OF_PIPELINE)
 CHECKS = Metric(
     "statelib.gate.checks",
     _COUNTER,
@@ -118,21 +126,29 @@ VERIFIED = Metric(
     "statelib.verify.checkpoints",
     _COUNTER,
     "{checkpoint}",
-    "completed checkpoints and savepoints that state_verify looked after",
+    "completed checkpoints and savepoints that state_verify checked",
     _OF_PIPELINE,
 )
 VERIFIED_BYTES = Metric(
-    "statelib.verify.read_bytes", _COUNTER, "By", "what it read, and compared with the checksums", _OF_PIPELINE
+    "statelib.verify.read_bytes",
+    _COUNTER,
+    "By",
+    "bytes that state_verify read and compared with the checksums",
+    _OF_PIPELINE,
 )
-FAULTS = Metric("statelib.verify.faults", _GAUGE, "{fault}", "what its last run found damaged", _OF_PIPELINE)
+FAULTS = Metric(
+    "statelib.verify.faults", _GAUGE, "{fault}", "faults that the last run of state_verify found", _OF_PIPELINE
+)
 DELETED_FILES = Metric("statelib.gc.deleted_files", _COUNTER, "{file}", "files that gc deleted", _OF_PIPELINE)
-DELETED_BYTES = Metric("statelib.gc.deleted_bytes", _COUNTER, "By", "their size", _OF_PIPELINE)
+DELETED_BYTES = Metric("statelib.gc.deleted_bytes", _COUNTER, "By", "size of the files that gc deleted", _OF_PIPELINE)
 ORPHANS = Metric("statelib.gc.orphan_files", _GAUGE, "{file}", "orphans that the last sweep found", _OF_PIPELINE)
-ORPHAN_BYTES = Metric("statelib.gc.orphan_bytes", _GAUGE, "By", "their size", _OF_PIPELINE)
+ORPHAN_BYTES = Metric(
+    "statelib.gc.orphan_bytes", _GAUGE, "By", "size of the orphans that the last sweep found", _OF_PIPELINE
+)
 
 METRICS = (
     COMPLETED, FAILURES, DURATION, SYNC_DURATION, ASYNC_DURATION, UPLOAD_DURATION, RESTORE_DURATION, LAG, SIZE,
     UPLOADED, KEYS, ENTRIES, KEYS_CHANGED, STATE_ENTRIES, EVENTS, EVENTS_DROPPED, EVENTS_LATE, EVENTS_PER_SECOND,
     RESTORES, CHECKS, VERIFIED, VERIFIED_BYTES, FAULTS, DELETED_FILES, DELETED_BYTES, ORPHANS, ORPHAN_BYTES,
 )  # fmt: skip
-"""In the order of the documentation."""
+"""All metrics, in the order of the documentation."""

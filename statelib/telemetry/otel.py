@@ -1,4 +1,5 @@
-"""Metrics as OpenTelemetry sends them; the SDK reads ``OTEL_*`` itself. Imported where somebody listens only."""
+"""Sending metrics with OpenTelemetry. Its SDK reads the variables ``OTEL_*`` itself. Import this module only if an
+endpoint is configured."""
 
 import logging
 from collections.abc import Callable
@@ -12,16 +13,17 @@ from statelib.telemetry.metrics import Metric, MetricKind, Tags
 log = logging.getLogger(__name__)
 
 FLUSH_MS = 3_000
-"""Longest that the end of a process waits for the receiver."""
+"""The longest time that a process waits for the receiver at its end."""
 
 
 class OpenTelemetry:
-    """A :class:`~statelib.telemetry.metrics.Telemetry` with an instrument a metric, made when its first value comes.
+    """A :class:`~statelib.telemetry.metrics.Telemetry` that sends values to an OpenTelemetry receiver.
 
-    Values are kept until :meth:`close`. ``service_name``: unless ``OTEL_SERVICE_NAME`` says another."""
+    The instrument of a metric is created with its first value. ``grpc``: use gRPC instead of HTTP. ``service_name``:
+    the name of the sending service; None: the SDK takes it from the environment. Call :meth:`close` at the end."""
 
     def __init__(self, *, grpc: bool, service_name: str | None) -> None:
-        # Its warnings announce tries to come; the error after the last one says it all.
+        # The SDK logs a warning before each new try, and an error after the last one, which is enough.
         logging.getLogger("opentelemetry").setLevel(logging.ERROR)
         reader = PeriodicExportingMetricReader(_exporter(grpc), export_timeout_millis=FLUSH_MS)
         resource = Resource.create({} if service_name is None else {"service.name": service_name})
@@ -43,10 +45,11 @@ class OpenTelemetry:
         return self._meter.create_histogram(*described).record
 
     def close(self) -> None:
-        """Send everything, within :data:`FLUSH_MS`; what is not received by then is lost, and logged."""
+        """Send all remaining values. If the receiver does not take them within :data:`FLUSH_MS`, they are lost and a
+        warning is logged."""
         try:
             self._provider.shutdown(timeout_millis=FLUSH_MS)
-        except Exception as error:  # noqa: BLE001 - the SDK raises bare ones; the work is done
+        except Exception as error:  # noqa: BLE001 - the SDK raises plain exceptions, and the work is already done
             log.warning("metrics were not received: %s", error)
 
 

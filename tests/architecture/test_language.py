@@ -12,8 +12,11 @@ from repository import modules
 PLAIN: tuple[str, ...] = (
     "statelib/catalog",
     "statelib/definition",
+    "statelib/backends",
     "statelib/formats/",
     "statelib/model",
+    "statelib/quality",
+    "statelib/telemetry",
     "statelib/wire/",
 )
 """The rooms whose language has been gone through. The others follow, one by one, until none is left."""

@@ -249,7 +249,7 @@ FAULTS = (
     Fault("a key group is lost", _forged(_move_first_group(1)), "key_groups", "every key group is covered by exactly one handle", "FAIL"),
     Fault("a key group is there twice", _forged(_move_first_group(-1)), "key_groups", "every key group is covered by exactly one handle", "FAIL"),
     Fault("an event is lost", _forged(_lose_event), "counters", "every counter is as expected", "FAIL"),
-    Fault("another coordinator's `_metadata`", _forged(_other_epoch), "identity", "_metadata is the one that the catalog asked for", "FAIL"),
+    Fault("another coordinator's `_metadata`", _forged(_other_epoch), "identity", "_metadata belongs to this checkpoint of the catalog", "FAIL"),
     Fault("an interval is lost", _with_interval(day(5)), "lost_intervals", "no interval is lost: this one begins where the base's ends", "FAIL"),
     Fault("an interval is applied twice", _with_interval(DataInterval(day(4).start_ms - HALF_DAY_MS, day(4).end_ms)), "doubled_intervals", "no interval is applied twice: this one shares nothing with those of the history", "FAIL"),
     Fault("it does not restore", _forged(_cut_operator_state), "rehearsal", "every subtask restores its part, and reads what was recorded", "FAIL"),

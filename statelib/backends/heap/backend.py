@@ -1,4 +1,4 @@
-"""Keyed state in memory, in columns: lookups and writes are Arrow kernels, not loops.
+"""The keyed state backend in memory. State is held in columns; Arrow kernels look keys up and write them.
 
 Source: requirements R3, R5, R29; the role of Flink's HashMapStateBackend.
 """
@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.distinct_keys import entries_per_key
-from statelib.backends.entries import add_entries, check_asked_keys, check_loaded_rows, check_write, removed_rows
+from statelib.backends.entries import add_entries, check_loaded_rows, check_owned_keys, check_write, removed_rows
 from statelib.backends.heap.column import Loads
 from statelib.backends.heap.table import HeapTable, Rows, empty_table
 from statelib.backends.key_order import as_arrow, as_ragged
@@ -26,12 +26,13 @@ from statelib.serializers.values import decode_values, encode_values
 from statelib.wire.ragged import Ragged
 
 _COUNTED_ANEW = 4
-"""A write of more than one in so many entries leaves them to be counted anew: a scan mostly follows, which does it."""
+"""A write to more than this fraction (one in N) of a state's entries does not update the statistics. Usually a scan
+follows, which counts all entries."""
 
 
 @dataclass(frozen=True, eq=False)
 class HeapCookie:
-    """Where a read found its keys, valid for one table."""
+    """The rows at which a read found its keys, -1 for a missing key. They are valid for ``table`` only."""
 
     table: HeapTable
     rows: Rows
@@ -39,7 +40,8 @@ class HeapCookie:
 
 @dataclass(eq=False)
 class _HeapState:
-    """The current table of a state, what was loaded and not yet joined to it, its statistics if known."""
+    """The current table of a state, and the loaded keys and values that are not yet part of it. ``counted``: a table
+    and its statistics, None if not counted."""
 
     table: HeapTable
     keys: Loads = field(default_factory=Loads)
@@ -47,22 +49,22 @@ class _HeapState:
     counted: tuple[HeapTable, StateStatistics] | None = None
 
     def joined(self) -> HeapTable:
-        """The table with all that was loaded; loads are joined once, not one by one."""
+        """Return the table after adding all loaded entries to it. They are added together, not one load at a time."""
         keys = self.keys.take()
         if keys:
             self.table = self.table.appended(keys, self.values.take())
         return self.table
 
-    def known(self) -> StateStatistics | None:
-        """The statistics of the current table, if they are known."""
+    def current_statistics(self) -> StateStatistics | None:
+        """Return the statistics of the current table; None if it has not been counted."""
         return self.counted[1] if self.counted is not None and self.counted[0] is self.table else None
 
 
 class HeapKeyedStateBackend:
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` in memory.
 
-    Writing copies the state's columns, so a subtask applies few large batches, not many small
-    ones. A frozen view costs nothing: it is the table of that moment."""
+    A write copies the columns of the state, so a subtask applies few large batches instead of many small
+    ones. A frozen view needs no copy: it is the table of that moment."""
 
     def __init__(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange) -> None:
         self._schema = schema
@@ -81,7 +83,7 @@ class HeapKeyedStateBackend:
 
     def read(self, state: str, keys: Ragged) -> StateValues:
         table = self._state(state).joined()
-        check_asked_keys(state, keys, self._schema, self._range)
+        check_owned_keys(state, keys, self._schema, self._range)
         rows = table.find(keys)
         present = pa.array(rows >= 0)
         values = table.values.take(rows)
@@ -92,10 +94,10 @@ class HeapKeyedStateBackend:
         table = held.joined()
         rows = _rows_of(before, table)
         check_write(table.descriptor, table.values.type, len(before.keys), values)
-        gone = removed_rows(table.descriptor, values, removed)
-        counted = self._counted_after(held, before, values, gone)
-        held.table = table.replaced(before.keys, rows, values, gone)
-        held.counted = None if counted is None else (held.table, counted)
+        removed_mask = removed_rows(table.descriptor, values, removed)
+        statistics = self._statistics_after(held, before, values, removed_mask)
+        held.table = table.replaced(before.keys, rows, values, removed_mask)
+        held.counted = None if statistics is None else (held.table, statistics)
 
     def load(self, state: str, rows: StateRows) -> None:
         held = self._state(state)
@@ -104,11 +106,12 @@ class HeapKeyedStateBackend:
             held.keys.add(as_arrow(rows.keys))
             held.values.add(decode_values(held.table.descriptor, rows.values))
 
-    def know(self, statistics: Mapping[str, StateStatistics]) -> None:
-        """What the entries of each state add up to: they are trusted, as whoever loaded them has counted them."""
-        for state, known in statistics.items():
+    def set_statistics(self, statistics: Mapping[str, StateStatistics]) -> None:
+        """Set the statistics of the current entries, by state name. They are not checked: the caller has counted the
+        entries that it loaded."""
+        for state, counted in statistics.items():
             held = self._state(state)
-            held.counted = (held.joined(), known)
+            held.counted = (held.joined(), counted)
 
     def scan(self, state: str) -> StateScan:
         held = self._state(state)
@@ -122,7 +125,7 @@ class HeapKeyedStateBackend:
         return tuple(self._statistics_of(self._state(d.name)) for d in self._schema.states)
 
     def size_bytes(self) -> int:
-        """What the columns of all states take in memory."""
+        """Return the size in bytes of the columns of all states in memory."""
         return sum(held.joined().size_bytes for held in self._states.values())
 
     def close(self) -> None:
@@ -136,32 +139,32 @@ class HeapKeyedStateBackend:
         return self._states[name]
 
     def _count_while_scanning(self, held: _HeapState, table: HeapTable) -> Generator[StateRows, None, None]:
-        """The entries of ``table``; a scan that reaches the end has paid for the statistics too."""
+        """Yield the entries of ``table``. When the scan reaches the end, the statistics are counted as well."""
         total = empty_statistics(self._range)
         for rows in table.batches():
             total = add_entries(total, rows, self._width, 1)
             yield rows
         held.counted = (table, total)
 
-    def _counted_after(
-        self, held: _HeapState, before: StateValues, values: pa.Array, gone: npt.NDArray[np.bool_]
+    def _statistics_after(
+        self, held: _HeapState, before: StateValues, values: pa.Array, removed: npt.NDArray[np.bool_]
     ) -> StateStatistics | None:
-        """The statistics after a write; None where they are not known, or it changes too much."""
-        known = held.known()
-        if known is None or len(gone) * _COUNTED_ANEW > len(held.table):
+        """Return the statistics after a write; None if the current ones are not counted, or if the write is large."""
+        current = held.current_statistics()
+        if current is None or len(removed) * _COUNTED_ANEW > len(held.table):
             return None
         present = before.present.to_numpy(zero_copy_only=False)
-        rest = add_entries(known, _entries(held.table, before.keys, before.values, present), self._width, -1)
-        return add_entries(rest, _entries(held.table, before.keys, values, ~gone), self._width, 1)
+        rest = add_entries(current, _entries(held.table, before.keys, before.values, present), self._width, -1)
+        return add_entries(rest, _entries(held.table, before.keys, values, ~removed), self._width, 1)
 
     def _statistics_of(self, held: _HeapState) -> StateStatistics:
         table = held.joined()
-        if held.known() is None:
+        if held.current_statistics() is None:
             for _ in self._count_while_scanning(held, table):
                 pass
-        known = held.known()
-        assert known is not None, "a scan that reaches the end has counted"
-        return known
+        statistics = held.current_statistics()
+        assert statistics is not None, "a scan that reaches the end has counted"
+        return statistics
 
 
 class HeapScan:
@@ -181,12 +184,13 @@ class HeapScan:
 
 
 def _entries(table: HeapTable, keys: Ragged, values: pa.Array, some: npt.NDArray[np.bool_]) -> StateRows:
-    """Some of the keys with their values, serialized."""
+    """Return the entries of the rows that are true in ``some``, serialized."""
     return StateRows(keys.take(np.flatnonzero(some)), encode_values(table.descriptor, values.filter(pa.array(some))))
 
 
 def _rows_of(before: StateValues, table: HeapTable) -> Rows:
-    """Where the keys of a read are now: other keys may have been written since."""
+    """Return the rows of the keys of a read in the current table. They differ from those of the read if other keys
+    have been written since."""
     if isinstance(before.cookie, HeapCookie) and before.cookie.table is table:
         return before.cookie.rows
     return table.find(before.keys)

@@ -1,4 +1,4 @@
-"""The values of a state in memory: an Arrow column in chunks, and how many bytes each of them takes."""
+"""The values of a state in memory: an Arrow column in chunks, and the size in bytes of each value."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,32 +11,34 @@ import pyarrow.compute as pc
 from statelib.wire.ragged import offsets_of
 
 CHUNK_BYTES = 16 * 1024 * 1024
-"""Of loaded values that become one chunk: few enough chunks to look through, small enough to be copied once."""
+"""The bytes of loaded values that are joined to one chunk. Larger chunks are fewer to search, but joining copies all
+values of a chunk."""
 Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Arrays of one type, one at least, taken end to end; never changed in place."""
+    """A column of values as one or more Arrow arrays of one type, one after the other. It is never changed in place."""
 
     chunks: list[pa.Array]
 
     @property
     def type(self) -> pa.DataType:
+        """The Arrow type of the values."""
         return self.chunks[0].type
 
     @cached_property
     def offsets(self) -> Rows:
-        """Where each chunk begins, and the number of all values."""
+        """The row at which each chunk begins, followed by the number of all values."""
         return offsets_of(np.array([len(chunk) for chunk in self.chunks], np.int64))
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int32]:
-        """About how many bytes each value takes, at most 2**31 - 1."""
+        """The approximate size of each value in bytes, at most 2**31 - 1."""
         return np.concatenate([np.minimum(_sizes(chunk), 0x7FFFFFFF).astype(np.int32) for chunk in self.chunks])
 
     def take(self, rows: Rows) -> pa.Array:
-        """The values of ``rows``, null for -1."""
+        """Return the values of ``rows``, null for a row -1."""
         if len(self.chunks) == 1:
             return self.chunks[0].take(_indices(rows))
         owners = np.searchsorted(self.offsets, rows, side="right") - 1
@@ -47,22 +49,22 @@ class Column:
             for chunk, first, a, b in zip(self.chunks, self.offsets[:-1], bounds[:-1], bounds[1:], strict=True)
             if b > a
         ]
-        found = pa.concat_arrays(parts) if parts else self.chunks[0].slice(0, 0)
-        if len(found) == len(rows) and bool((owners[1:] >= owners[:-1]).all()):
-            return found
+        by_chunk = pa.concat_arrays(parts) if parts else self.chunks[0].slice(0, 0)
+        if len(by_chunk) == len(rows) and bool((owners[1:] >= owners[:-1]).all()):
+            return by_chunk
         at = np.full(len(rows), -1, np.int64)
-        at[order[bounds[0] :]] = np.arange(len(found))
-        return found.take(_indices(at))
+        at[order[bounds[0] :]] = np.arange(len(by_chunk))
+        return by_chunk.take(_indices(at))
 
     def appended(self, chunks: list[pa.Array]) -> "Column":
-        """With further chunks behind its own, none of which is copied."""
+        """Return a column with ``chunks`` after its own. No chunk is copied."""
         filled = [chunk for chunk in (*self.chunks, *chunks) if len(chunk)]
         return Column(filled or self.chunks)
 
 
 class Loads:
-    """Arrays that come one by one, joined to chunks of ``chunk_bytes`` as soon as there are enough of them: so the
-    memory of the small ones is free for those that come next."""
+    """A collector of loaded arrays. It joins them to chunks of about ``chunk_bytes`` as soon as there are enough, which
+    frees the memory of the small arrays for the next ones."""
 
     def __init__(self, chunk_bytes: int = CHUNK_BYTES) -> None:
         self._chunk_bytes = chunk_bytes
@@ -71,13 +73,14 @@ class Loads:
         self._small_bytes = 0
 
     def add(self, array: pa.Array) -> None:
+        """Add one array after the others."""
         if self._small_bytes and self._small_bytes + array.nbytes > self._chunk_bytes:
             self._join()
         self._small.append(array)
         self._small_bytes += array.nbytes
 
     def take(self) -> list[pa.Array]:
-        """All of them, in chunks; forgets them."""
+        """Return all arrays, joined to chunks, and become empty."""
         if self._small:
             self._join()
         chunks, self._chunks = self._chunks, []
@@ -93,7 +96,7 @@ def _indices(rows: Rows) -> pa.Array:
 
 
 def _sizes(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Bytes of each value, those of its children included."""
+    """Return the approximate size of each value in bytes, including its children."""
     kind = values.type
     if pa.types.is_struct(kind):
         fields = [_sizes(values.field(i)) for i in range(kind.num_fields)]

@@ -1,4 +1,4 @@
-"""One state in memory: an immutable table of serialized keys and columnar values."""
+"""The table that holds one state in memory: serialized keys and values in columns. It is immutable."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class HeapTable:
-    """Row ``i`` holds value ``i`` of ``values``, its chunks end to end, for the key ``keys[i]``; keys are unique, in
-    no order.
+    """The entries of one state. Row ``i`` has the key ``keys[i]`` and value ``i`` of the column ``values``. The keys
+    are distinct and in no particular order.
 
-    Never changed in place: a write makes a new table, so whoever holds one has a frozen view. A restore brings
-    values in chunks, which are not copied again; a write makes one chunk of them."""
+    A table is never changed in place: a write makes a new table, so that a reference to a table is a frozen view. A
+    restore adds values in chunks, which are not copied; a write joins them to one chunk."""
 
     descriptor: StateDescriptor
     keys: pa.LargeBinaryArray
@@ -37,37 +37,40 @@ class HeapTable:
 
     @property
     def size_bytes(self) -> int:
+        """Size in bytes of the keys and values in memory."""
         return sum(int(array.nbytes) for array in (self.keys, *self.values.chunks))
 
     def find(self, keys: Ragged) -> Rows:
-        """Row of each key, -1 where it is not there."""
+        """Return the row of each key; -1 if the table does not have the key."""
         return find_rows(as_ragged(self.keys), keys)
 
     def replaced(self, keys: Ragged, rows: Rows, values: pa.Array, removed: npt.NDArray[np.bool_]) -> "HeapTable":
-        """With ``values`` put for ``keys`` (whose rows here are ``rows``), but those ``removed`` taken out."""
+        """Return a table in which ``keys`` have ``values``, without the keys that are true in ``removed``. ``rows``:
+        the rows of ``keys`` in this table, -1 for a new key."""
         source = np.arange(len(self), dtype=np.int64)
-        known = rows >= 0
-        updated = np.flatnonzero(known & ~removed)
+        present = rows >= 0
+        updated = np.flatnonzero(present & ~removed)
         source[rows[updated]] = len(self) + updated
         keep = np.ones(len(self), np.bool_)
-        keep[rows[known & removed]] = False
-        added = np.flatnonzero(~known & ~removed)
+        keep[rows[present & removed]] = False
+        added = np.flatnonzero(~present & ~removed)
         from_values = np.concatenate([source[keep], len(self) + added])
-        new_keys = _concat(self.descriptor, [_kept(self.keys, keep), as_arrow(keys.take(added))])
+        new_keys = _concat(self.descriptor, [_filtered(self.keys, keep), as_arrow(keys.take(added))])
         both = _concat(self.descriptor, [*self.values.chunks, values])
         return HeapTable(self.descriptor, new_keys, Column([both.take(pa.array(from_values))]))
 
     def appended(self, keys: list[pa.LargeBinaryArray], values: list[pa.Array]) -> "HeapTable":
-        """With further rows behind its own; none of their keys is here yet. Empties ``keys`` on the way."""
+        """Return a table with further rows after its own. The table must not have any of their keys. The list ``keys``
+        is emptied, to free its arrays one by one."""
         return HeapTable(self.descriptor, _joined_keys(self.keys, keys), self.values.appended(values))
 
     @cached_property
     def order(self) -> Rows:
-        """Rows in ascending key order."""
+        """The row numbers in ascending key order."""
         return byte_order(as_ragged(self.keys))
 
     def batches(self) -> Iterator[StateRows]:
-        """All entries, serialized, in ascending key order."""
+        """Yield all entries, serialized, in ascending key order."""
         keys = as_ragged(self.keys)
         for start in range(0, len(self), SCAN_ROWS):
             rows = self.order[start : start + SCAN_ROWS]
@@ -78,12 +81,13 @@ class HeapTable:
 
 
 def empty_table(descriptor: StateDescriptor) -> HeapTable:
+    """Return a table without entries."""
     values = pa.array([], value_arrow_type(descriptor))
     return HeapTable(descriptor, pa.array([], pa.large_binary()), Column([values]))
 
 
 def _joined_keys(first: pa.LargeBinaryArray, others: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
-    """Keys end to end; each array is let go of when it has been copied."""
+    """Return the keys of all arrays as one array. ``others`` is emptied: each array is freed after it is copied."""
     lengths = [as_ragged(keys).lengths for keys in (first, *others)]
     offsets = offsets_of(np.concatenate(lengths))
     data = np.empty(int(offsets[-1]), np.uint8)
@@ -97,12 +101,14 @@ def _joined_keys(first: pa.LargeBinaryArray, others: list[pa.LargeBinaryArray]) 
     return as_arrow(Ragged(data, offsets))
 
 
-def _kept(keys: pa.LargeBinaryArray, keep: npt.NDArray[np.bool_]) -> pa.LargeBinaryArray:
+def _filtered(keys: pa.LargeBinaryArray, keep: npt.NDArray[np.bool_]) -> pa.LargeBinaryArray:
     return keys if bool(keep.all()) else keys.filter(pa.array(keep))
 
 
 def _concat(descriptor: StateDescriptor, arrays: list[pa.Array]) -> pa.Array:
-    """Arrays end to end; those without rows are left out, so that they cost no copy."""
+    """Return the arrays joined to one. Empty arrays are left out first: a single array that remains is not copied.
+
+    Raises InvalidRequestError (``state-too-large``)."""
     filled = [a for a in arrays if len(a)]
     if len(filled) < 2:
         return filled[0] if filled else arrays[0]
@@ -111,7 +117,7 @@ def _concat(descriptor: StateDescriptor, arrays: list[pa.Array]) -> pa.Array:
     except pa.ArrowInvalid as error:
         raise InvalidRequestError(
             f"state {descriptor.name!r}: its values do not fit the heap backend, expected at most 2 GiB of text"
-            f" or bytes a subtask ({error})",
+            f" or bytes per subtask ({error})",
             kind="state-too-large",
             hint="raise the parallelism or use backend: rocksdb",
         ) from error

@@ -1,8 +1,8 @@
-"""Keyed state on the local disk, in RocksDB, for state that is larger than memory.
+"""The keyed state backend on the local disk, in RocksDB, for state that is larger than memory.
 
-Source: requirements R37 to R49; flink-formats.md section 2.4 (one column family a state, its name
-the state's; no write-ahead log). RocksDB takes lists of bytes and nothing else, so this is the one
-place with Python objects per record, always in key order.
+Source: requirements R37 to R49; flink-formats.md section 2.4 (one column family per state, with the name
+of the state; no write-ahead log). The RocksDB library only accepts lists of bytes, so this is the only
+place with Python objects per entry. The lists are always in key order.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from rocksdict import Rdict, WriteBatch
 
-from statelib.backends.entries import add_entries, check_asked_keys, check_loaded_rows, check_write, removed_rows
+from statelib.backends.entries import add_entries, check_loaded_rows, check_owned_keys, check_write, removed_rows
 from statelib.backends.key_order import byte_order
 from statelib.backends.keyed import StateScan, StateValues
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint, native_checkpoint
@@ -46,30 +46,32 @@ from statelib.storage.local.file_identity import KnownFile
 from statelib.wire.ragged import Ragged, from_list
 
 _BATCH_ROWS = 10_000
-"""Records in one WriteBatch."""
+"""The number of entries in one WriteBatch."""
 log = logging.getLogger(__name__)
 
 _FLUSHED_TO_SCAN = 200_000
-"""Entries of a state from which on what is in memory is written before a scan: tables are read some times faster."""
+"""The number of entries of a state from which a scan first flushes the memtables, because tables are read several
+times faster."""
 
 
 @dataclass(frozen=True, eq=False)
 class RocksDBCookie:
-    """What a read learned: the key order, the keys in it as bytes, and the entries found (in that order)."""
+    """The result of a read, in key order, for the write that follows. ``order``: the row numbers of the keys in key
+    order; ``sorted_keys``: the keys in this order; ``old``: the entries of those that are present, in this order."""
 
     order: npt.NDArray[np.int64]
     sorted_keys: list[bytes]
-    found: npt.NDArray[np.int64]
-    """Positions in ``sorted_keys`` that are present."""
+    present: npt.NDArray[np.int64]
+    """The positions in ``sorted_keys`` of the keys that have an entry."""
     old: StateRows
 
 
 class RocksDBKeyedStateBackend:
     """A :class:`~statelib.backends.keyed.KeyedStateBackend` in RocksDB.
 
-    ``directory`` belongs to the backend: it must be absent or empty, and is removed by
-    :meth:`close`. ``backend_uid`` names this instance in its native checkpoints. Statistics are
-    kept with every write: what was there is subtracted, what is there now is added."""
+    ``directory`` belongs to the backend: it must be absent or empty (else InvalidRequestError,
+    ``directory-not-empty``), and :meth:`close` removes it. ``backend_uid`` names this instance in its native
+    checkpoints. Each write updates the statistics: the old entries are subtracted, the new ones added."""
 
     def __init__(
         self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: str, backend_uid: str
@@ -92,12 +94,14 @@ class RocksDBKeyedStateBackend:
         backend_uid: str,
         statistics: tuple[StateStatistics, ...],
         *,
-        known: Mapping[str, KnownFile] | None = None,
+        restored_files: Mapping[str, KnownFile] | None = None,
     ) -> "RocksDBKeyedStateBackend":
-        """Take over the database that lies in ``database_directory(directory)``; ``directory`` is
-        removed by :meth:`close`, and when opening fails. ``statistics`` must be those of its
-        content: they are trusted. ``known``: files that it was made of, by RocksDB's names, and where else their
-        bytes lie. Raises CorruptStateError (``corrupt-rocksdb``, ``rocksdb-files-mismatch``)."""
+        """Return a backend for the existing database in ``database_directory(directory)``. ``directory`` is removed by
+        :meth:`close`, and when opening fails.
+
+        ``statistics`` must be those of the content; they are not checked. ``restored_files``: the files from which the
+        database was restored, by RocksDB's file names, each with the stream that holds the same bytes. Raises
+        CorruptStateError (``corrupt-rocksdb``, ``rocksdb-files-mismatch``)."""
         backend = cls.__new__(cls)
         try:
             tables = table_names(str(database_directory(directory)))
@@ -105,7 +109,7 @@ class RocksDBKeyedStateBackend:
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        backend._known = known or {}
+        backend._restored_files = restored_files or {}
         try:
             check_live_files(backend._db, backend._database, tables)
         except BaseException:
@@ -129,14 +133,14 @@ class RocksDBKeyedStateBackend:
         self._width = prefix_width(schema.max_parallelism)
         self.backend_uid = backend_uid
         names = [d.name for d in schema.states]
-        known = statistics or tuple(empty_statistics(key_group_range) for _ in names)
-        self._statistics = dict(zip(names, known, strict=True))
+        initial = statistics or tuple(empty_statistics(key_group_range) for _ in names)
+        self._statistics = dict(zip(names, initial, strict=True))
         self._database = str(database_directory(str(root)))
         self._db: Rdict = open_writable(self._database, names, create)
         self._families: dict[str, Rdict] = {name: self._db.get_column_family(name) for name in names}
         self._write_options = without_wal()
         self._leases = Leases(self._dispose)
-        self._known: Mapping[str, KnownFile] = {}
+        self._restored_files: Mapping[str, KnownFile] = {}
 
     @property
     def schema(self) -> KeyedStateSchema:
@@ -148,10 +152,10 @@ class RocksDBKeyedStateBackend:
 
     def read(self, state: str, keys: Ragged) -> StateValues:
         self._check_open(state)
-        check_asked_keys(state, keys, self._schema, self._range)
+        check_owned_keys(state, keys, self._schema, self._range)
         cookie = self._fetch(state, keys)
         at = np.full(len(keys), -1, np.int64)
-        at[cookie.order[cookie.found]] = np.arange(len(cookie.found))
+        at[cookie.order[cookie.present]] = np.arange(len(cookie.present))
         decoded = decode_values(self._schema.state(state), cookie.old.values)
         return StateValues(keys, pa.array(at >= 0), decoded.take(pa.array(at, mask=at < 0)), cookie)
 
@@ -160,14 +164,14 @@ class RocksDBKeyedStateBackend:
         descriptor = self._schema.state(state)
         check_write(descriptor, value_arrow_type(descriptor), len(before.keys), values)
         cookie = before.cookie if isinstance(before.cookie, RocksDBCookie) else self._fetch(state, before.keys)
-        gone = removed_rows(descriptor, values, removed)[cookie.order]
-        kept = np.flatnonzero(~gone)
-        rows = cookie.order[kept]
+        removed_mask = removed_rows(descriptor, values, removed)[cookie.order]
+        put = np.flatnonzero(~removed_mask)
+        rows = cookie.order[put]
         new = StateRows(before.keys.take(rows), encode_values(descriptor, values.take(pa.array(rows))))
-        lost = np.intersect1d(np.flatnonzero(gone), cookie.found, assume_unique=True)
-        names = cookie.sorted_keys
-        self._put(state, [names[i] for i in kept.tolist()], new.values.to_list())
-        self._delete(state, [names[i] for i in lost.tolist()])
+        deleted = np.intersect1d(np.flatnonzero(removed_mask), cookie.present, assume_unique=True)
+        keys = cookie.sorted_keys
+        self._put(state, [keys[i] for i in put.tolist()], new.values.to_list())
+        self._delete(state, [keys[i] for i in deleted.tolist()])
         self._count(state, cookie.old, -1)
         self._count(state, new, 1)
 
@@ -178,13 +182,14 @@ class RocksDBKeyedStateBackend:
         self._put(state, ordered.keys.to_list(), ordered.values.to_list())
         self._count(state, ordered, 1)
 
-    def replay(self, state: str, put: StateRows, gone: Ragged) -> None:
-        """Apply logged changes that the statistics given to :meth:`open_existing` count already."""
+    def replay(self, state: str, put: StateRows, removed: Ragged) -> None:
+        """Apply changes of a log: write the entries ``put`` and delete the keys ``removed``. The statistics are not
+        updated, because those that :meth:`open_existing` received already include the changes."""
         self._check_open(state)
         for window in windows(put):
             ordered = window.take(byte_order(window.keys))
             self._put(state, ordered.keys.to_list(), ordered.values.to_list())
-        self._delete(state, gone.take(byte_order(gone)).to_list())
+        self._delete(state, removed.take(byte_order(removed)).to_list())
 
     def scan(self, state: str) -> StateScan:
         self._check_open(state)
@@ -201,19 +206,20 @@ class RocksDBKeyedStateBackend:
     def count_entries(self, state: str, keys: Ragged, most: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         self._check_open(state)
         order = byte_order(keys)
-        asked, found = keys.take(order), np.empty(len(keys), np.int64)
+        sorted_keys, counts = keys.take(order), np.empty(len(keys), np.int64)
         if self._statistics[state].total_entries <= SCANNED_PER_KEY * len(keys):
-            found[order] = count_by_scan(self._stored(state), self._schema, asked)
+            counts[order] = count_by_scan(self._stored(state), self._schema, sorted_keys)
         else:
-            found[order] = count_by_seek(self._stored(state), asked.to_list(), most[order].tolist())
-        return found
+            counts[order] = count_by_seek(self._stored(state), sorted_keys.to_list(), most[order].tolist())
+        return counts
 
     def statistics(self) -> tuple[StateStatistics, ...]:
         return tuple(self._statistics[d.name] for d in self._schema.states)
 
     def checkpoint(self, checkpoint_id: CheckpointId) -> NativeCheckpoint:
-        """Freeze the database as files, compacted where that pays; the directory of an earlier try at this id is
-        replaced (R59)."""
+        """Return the frozen files of the database, after a compaction if one pays. The directory of an earlier attempt
+        with this id is replaced (R59). Raises CorruptStateError (``corrupt-rocksdb``), RetryableError
+        (``rocksdb-io``)."""
         self._leases.take()
         try:
             compact_where_it_pays(self._db, self._families, self.directory)
@@ -228,33 +234,34 @@ class RocksDBKeyedStateBackend:
         return native_checkpoint(self._db, directory, self._leases.give_back)
 
     def check_key_groups(self) -> None:
-        """Prove cheaply that the statistics may be those of the content: CorruptStateError (``restore-mismatch``) if
-        other key groups hold entries."""
+        """Raise CorruptStateError (``restore-mismatch``) if other key groups hold entries than the statistics say. The
+        cost is one seek per key group; the number of entries is not checked."""
         for state, family in self._families.items():
             with rocksdb_errors(self.directory, f"looking into state {state!r}"):
                 check_key_groups(family, state, self._statistics[state], self._range, self._width)
 
     def holds(self, name: str, path: str, stream: StreamStateHandle) -> bool:
-        """Whether a file of a native checkpoint, called ``name`` by RocksDB, is the one that the database was made of
-        and that has the stream's bytes. Nothing of it is read. Raises OSError."""
-        known = self._known.get(name)
-        return known is not None and known.is_at(path, stream)
+        """Return whether the file at ``path`` of a native checkpoint is unchanged since the restore and so has the
+        bytes of ``stream``. ``name``: RocksDB's name of the file. The file is not read. Raises OSError."""
+        restored = self._restored_files.get(name)
+        return restored is not None and restored.is_at(path, stream)
 
     def close(self) -> None:
-        """As the port says; while a scan or a native checkpoint is open, its release does the rest."""
+        """Close the database and remove the working directory. If a scan or a native checkpoint is still open, this
+        happens when the last one is released."""
         self._leases.close()
 
     @property
     def directory(self) -> str:
-        """The working directory, removed by :meth:`close`."""
+        """The working directory, which :meth:`close` removes."""
         return str(self._root)
 
     def _dispose(self) -> None:
         self._families.clear()
-        # Compactions in the background would go on making and removing files beside the removal.
+        # Compactions in the background would create and remove files while the directory is being removed.
         with contextlib.suppress(Exception):
             self._db.cancel_all_background(True)
-        # Closing writes what is still in memory, which a full disk refuses again; it all goes with the directory.
+        # Closing flushes the memtables, which fails on a full disk; the directory is removed anyway.
         with contextlib.suppress(Exception):
             self._db.close()
         del self._db
@@ -267,16 +274,16 @@ class RocksDBKeyedStateBackend:
 
     def _fetch(self, state: str, keys: Ragged) -> RocksDBCookie:
         order = byte_order(keys)
-        asked = keys.take(order)
-        names = asked.to_list()
-        if self._statistics[state].total_entries <= SCANNED_PER_KEY * len(names):
-            found, old = find_by_scan(self._stored(state), asked, names)
-            return RocksDBCookie(order, names, found, old)
-        with rocksdb_errors(self.directory, f"reading {number_of(len(names), 'key')} of state {state!r}"):
-            values: list[bytes | None] = self._families[state][names] if names else []
-        found = np.flatnonzero(np.fromiter((v is not None for v in values), np.bool_, len(values)))
-        old = StateRows(asked.take(found), from_list([v for v in values if v is not None]))
-        return RocksDBCookie(order, names, found, old)
+        sorted_keys = keys.take(order)
+        key_list = sorted_keys.to_list()
+        if self._statistics[state].total_entries <= SCANNED_PER_KEY * len(key_list):
+            present, old = find_by_scan(self._stored(state), sorted_keys, key_list)
+            return RocksDBCookie(order, key_list, present, old)
+        with rocksdb_errors(self.directory, f"reading {number_of(len(key_list), 'key')} of state {state!r}"):
+            values: list[bytes | None] = self._families[state][key_list] if key_list else []
+        present = np.flatnonzero(np.fromiter((v is not None for v in values), np.bool_, len(values)))
+        old = StateRows(sorted_keys.take(present), from_list([v for v in values if v is not None]))
+        return RocksDBCookie(order, key_list, present, old)
 
     def _stored(self, state: str) -> StoredState:
         return StoredState(self._db, self._families[state], state, self._database)
@@ -309,11 +316,11 @@ class RocksDBKeyedStateBackend:
 
 
 def _unless_gone(_: Callable[..., object], __: str, error: tuple[type[BaseException], BaseException, object]) -> None:
-    """RocksDB may remove files that it has no more use for even after it was closed."""
+    """Raise the error again unless a file was not found: RocksDB may remove obsolete files even after it was closed."""
     if not isinstance(error[1], FileNotFoundError):
         raise error[1]
 
 
 def database_directory(directory: str) -> Path:
-    """Where the database lies within a backend's working directory."""
+    """Return the directory of the database within a backend's working directory."""
     return Path(directory) / "db"

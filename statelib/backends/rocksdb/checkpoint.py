@@ -1,4 +1,4 @@
-"""RocksDB's native checkpoint: a directory of hard links that freezes the database of one moment."""
+"""RocksDB's native checkpoint: a directory of hard links to the files of the database at one moment."""
 
 import shutil
 import threading
@@ -12,9 +12,7 @@ from statelib.crash_points import crash_point
 
 
 class NativeCheckpoint:
-    """The files of a frozen database. ``files``: (RocksDB's file name, local path), sorted by name.
-
-    :meth:`release` removes the directory and gives the database back, once, from any thread."""
+    """The files of a frozen database. ``files``: (RocksDB's file name, local path), sorted by name."""
 
     def __init__(self, directory: Path, release: Callable[[], None]) -> None:
         self.directory = directory
@@ -24,6 +22,7 @@ class NativeCheckpoint:
         self.files = tuple((p.name, str(p)) for p in sorted(directory.iterdir()) if _belongs(p))
 
     def release(self) -> None:
+        """Remove the directory and release the database. Any thread may call it; a second call does nothing."""
         with self._lock:
             again, self._released = self._released, True
         if not again:
@@ -35,9 +34,10 @@ class NativeCheckpoint:
 
 
 def native_checkpoint(db: Rdict, directory: Path, release: Callable[[], None]) -> NativeCheckpoint:
-    """Flush the memtables and link all files into ``directory``, which must not exist.
+    """Flush the memtables, link all files into ``directory``, which must not exist, and return them.
 
-    The directory is removed and ``release`` called when that fails (requirement R49)."""
+    If this fails, the directory is removed and ``release`` is called (requirement R49). Raises CorruptStateError
+    (``corrupt-rocksdb``), RetryableError (``rocksdb-io``)."""
     try:
         with rocksdb_errors(str(directory), "taking a native checkpoint"):
             crash_point("native checkpoint: before")
@@ -46,13 +46,14 @@ def native_checkpoint(db: Rdict, directory: Path, release: Callable[[], None]) -
         return NativeCheckpoint(directory, release)
     except BaseException:
         try:
-            for left in (directory, directory.with_name(f"{directory.name}.tmp")):  # RocksDB's own name while it links
-                shutil.rmtree(left, ignore_errors=True)
+            # RocksDB links into a directory with the suffix .tmp and renames it at the end.
+            for leftover in (directory, directory.with_name(f"{directory.name}.tmp")):
+                shutil.rmtree(leftover, ignore_errors=True)
         finally:
             release()
         raise
 
 
 def _belongs(path: Path) -> bool:
-    """The library's own note stays out, and so does the empty log of a database that writes none."""
+    """Return whether a file is part of the snapshot: not the library's config file, nor an empty write-ahead log."""
     return path.name != CONFIG_FILE and not (path.suffix == ".log" and path.stat().st_size == 0)

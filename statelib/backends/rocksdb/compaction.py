@@ -1,7 +1,7 @@
-"""When RocksDB compacts: before a native checkpoint, where it pays, and then to its end.
+"""The compaction of a RocksDB database, which runs only before a native checkpoint, if it pays, and to its end.
 
-A subtask's database lives for one run, of seconds. What RocksDB begins to compact by itself during it is thrown away
-unless the checkpoint happens to come later, and begun again in the next run. So nothing is compacted in the background
+The database of a subtask exists for one run of some seconds. A compaction in the background that is not finished before
+the checkpoint is lost and begins again in the next run. Therefore compactions in the background are switched off
 (:func:`~statelib.backends.rocksdb.database.family_options`).
 """
 
@@ -16,22 +16,24 @@ from statelib.backends.rocksdb.database import rocksdb_errors
 log = logging.getLogger(__name__)
 
 TWO, FEW, MANY = 2, 5, 16
-"""Flushed tables of a state that nothing merged yet, the one just flushed with them. ``MANY`` are merged for the sake
-of lookups, each of which asks all of them; ``FEW`` only where little else is rewritten with them: what all states
-flushed is half of the rest; ``TWO`` where it is as much as the rest, and LARGE_BYTES: of batches so large each reads
-the whole state."""
+"""The numbers of flushed, unmerged tables of a state, including the table just flushed, from which they are merged.
+
+``MANY`` applies always, because each lookup searches all of these tables. ``FEW`` applies if merging rewrites little
+else: if the flushed tables of all states have at least half the size of the merged ones. ``TWO`` applies if they are
+at least as large as the merged ones and LARGE_BYTES: after batches so large, each batch reads the whole state."""
 LARGE_BYTES = 1 << 20
-"""Less than this is read in less time than it is merged in."""
+"""The size of flushed tables in bytes below which reading them takes less time than merging them."""
 _POLL_S, _STALLED_S = 0.005, 5.0
 _FLUSHED, _PENDING = "rocksdb.num-files-at-level0", "rocksdb.compaction-pending"
 _RUNNING, _FAILED = "rocksdb.num-running-compactions", "rocksdb.background-errors"
 
 
 def compact_where_it_pays(db: Rdict, families: Mapping[str, Rdict], directory: str) -> None:
-    """Flush what is in memory; let RocksDB merge the tables of the states that have many, and wait for it.
-    ``families``: by state.
+    """Flush the memtables, let RocksDB merge the tables of the states that have many, and wait until it is done.
 
-    What fails in the background leaves the tables as they are; if it matters, the next flush raises it."""
+    ``families``: the column families, by state. If a compaction in the background fails, the tables stay as they are;
+    a lasting error is raised by the next flush. Raises CorruptStateError (``corrupt-rocksdb``), RetryableError
+    (``rocksdb-io``)."""
     with rocksdb_errors(directory, "compacting it"):
         for family in families.values():
             family.flush()
@@ -46,11 +48,12 @@ def compact_where_it_pays(db: Rdict, families: Mapping[str, Rdict], directory: s
             for family in due.values():
                 family.set_options({"disable_auto_compactions": "true"})
     if due:
-        left = {state: _number(family, _FLUSHED) for state, family in due.items()}
-        log.info("tables left after %.1f s: %s", time.monotonic() - began, left)
+        remaining = {state: _number(family, _FLUSHED) for state, family in due.items()}
+        log.info("tables left after %.1f s: %s", time.monotonic() - began, remaining)
 
 
 def _due(db: Rdict, families: Mapping[str, Rdict]) -> dict[str, Rdict]:
+    """Return the states, with their column families, whose tables are to be merged."""
     sizes = [0, 0]
     for file in db.live_files():
         sizes[file["level"] > 0] += file["size"]
@@ -60,7 +63,7 @@ def _due(db: Rdict, families: Mapping[str, Rdict]) -> dict[str, Rdict]:
 
 
 def _wait(families: Mapping[str, Rdict]) -> None:
-    """Until none of them has anything to compact, or RocksDB gives it up."""
+    """Wait until no column family has anything to compact, or until RocksDB reports an error or stops working."""
     last_seen_at_work = time.monotonic()
     while any(_number(family, _PENDING) or _number(family, _RUNNING) for family in families.values()):
         now = time.monotonic()

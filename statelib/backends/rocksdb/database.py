@@ -1,6 +1,6 @@
-"""Opening RocksDB: options, column families, and RocksDB's errors as statelib's.
+"""Opening RocksDB: its options, its column families, and the conversion of its errors to errors of statelib.
 
-Raw mode is always given explicitly: the library's default mode would unpickle what it reads.
+Raw mode is always set explicitly, because the library's default mode would unpickle the bytes that it reads.
 """
 
 import re
@@ -14,14 +14,14 @@ from statelib.errors import CorruptStateError, RetryableError, StatelibError
 
 DEFAULT_FAMILY = "default"
 CONFIG_FILE = "rocksdict-config.json"
-"""The library's own note of its mode; never part of a snapshot, never trusted."""
+"""The file in which the library stores its mode. It is neither part of a snapshot nor read."""
 FILE_NAME = re.compile(r"\d{6,20}\.(sst|log)|MANIFEST-\d{6,20}|OPTIONS-\d{6,20}|CURRENT")
-"""The files that make up a RocksDB database; a handle that names any other is refused."""
+"""The names of the files of a RocksDB database. A handle with any other file name is refused."""
 IMMUTABLE_SUFFIX = ".sst"
-"""RocksDB never changes such a file; all others are each snapshot's own (R56)."""
+"""The suffix of files that RocksDB never changes. Snapshots share them and have their own copy of all others (R56)."""
 
 LIVE_BYTES = "rocksdb.live-sst-files-size"
-"""Property of a column family: bytes of the SST files that it consists of."""
+"""The property of a column family that is the size of its SST files in bytes."""
 
 _BLOCK_BYTES = 4 * 1024
 _MEMTABLE_BYTES = 64 * 1024 * 1024
@@ -31,7 +31,8 @@ _SST_FORMAT_VERSION = 5
 
 @contextmanager
 def rocksdb_errors(directory: str, doing: str) -> Iterator[None]:
-    """Turn what RocksDB raises into CorruptStateError (``corrupt-rocksdb``) or RetryableError (``rocksdb-io``)."""
+    """Convert errors of RocksDB to RetryableError (``rocksdb-io``, disk or memory) or CorruptStateError
+    (``corrupt-rocksdb``, everything else). ``doing``: the operation, for the message."""
     try:
         yield
     except (StatelibError, OSError):
@@ -46,7 +47,7 @@ def rocksdb_errors(directory: str, doing: str) -> Iterator[None]:
 
 
 def _is_about_the_machine(text: str) -> bool:
-    """Whether RocksDB complains about disk or memory, not about the bytes it found."""
+    """Return whether an error text of RocksDB is about disk, memory or limits, not about the content of files."""
     signs = (
         "No space left",
         "File too large",
@@ -60,7 +61,7 @@ def _is_about_the_machine(text: str) -> bool:
 
 
 def _database_options(create: bool) -> Options:
-    """Options of a whole database; with ``create``, missing column families are made."""
+    """Return the options of a database. ``create``: create the database and missing column families."""
     options = family_options()
     options.create_if_missing(create)
     options.create_missing_column_families(create)
@@ -71,11 +72,13 @@ def _database_options(create: bool) -> Options:
 
 
 def family_options() -> Options:
-    """Options of one column family: what Flink's own libraries read too (SST format 5, Snappy, bloom filters, XXH64:
-    Flink 1's RocksDB knows no XXH3, this library's default, and this library's CRC-32C is half of a lookup).
-    A run opens all tables for a batch of keys: the last level, where most keys lie, has no filters to be read, and
-    blocks are as small as Flink's. Nothing is compacted in the background
-    (:mod:`statelib.backends.rocksdb.compaction`)."""
+    """Return the options of one column family. Flink's RocksDB libraries can read the files: SST format 5, Snappy,
+    bloom filters, XXH64 checksums.
+
+    XXH64 is used because Flink 1's RocksDB does not support XXH3, the default of this library, and because computing
+    CRC-32C in this library takes half the time of a lookup. A run opens all tables for one batch of keys; therefore
+    the last level, which holds most keys, has no bloom filters that would have to be read, and blocks are as small as
+    Flink's. Compaction in the background is off (:mod:`statelib.backends.rocksdb.compaction`)."""
     options = Options(raw_mode=True)
     table = BlockBasedOptions()
     table.set_block_size(_BLOCK_BYTES)
@@ -91,52 +94,59 @@ def family_options() -> Options:
 
 
 def open_writable(directory: str, states: Sequence[str], create: bool) -> Rdict:
-    """Open for reading and writing, one column family a state."""
+    """Return a database opened for reading and writing, with one column family per state.
+
+    Raises CorruptStateError (``corrupt-rocksdb``), RetryableError (``rocksdb-io``)."""
     families = {name: family_options() for name in (DEFAULT_FAMILY, *states)}
     with rocksdb_errors(directory, "opening it"):
         return Rdict(directory, _database_options(create), column_families=families)
 
 
 def open_readable(directory: str, states: Sequence[str]) -> Rdict:
-    """Open read-only. A database written by Flink needs its own OPTIONS file (merge operator)."""
+    """Return a database opened read-only. A database that Flink wrote is opened with its own OPTIONS file, which names
+    the merge operator. Raises CorruptStateError (``corrupt-rocksdb``), RetryableError (``rocksdb-io``)."""
     with rocksdb_errors(directory, "opening it read-only"):
         options, families = _stored_options(directory, states)
         return Rdict(directory, options, column_families=families, access_type=AccessType.read_only())
 
 
 def without_wal() -> WriteOptions:
-    """Write options without the write-ahead log: checkpoints flush, a crash restores from one."""
+    """Return write options that switch the write-ahead log off. It is not needed: a checkpoint flushes, and after a
+    crash the state is restored from a checkpoint."""
     options = WriteOptions()
     options.disable_wal = True
     return options
 
 
 def column_families(directory: str) -> set[str]:
-    """Names of the column families, ``default`` left out."""
+    """Return the names of the column families, without ``default``."""
     with rocksdb_errors(directory, "listing its column families"):
         return set(Rdict.list_cf(directory, Options(raw_mode=True))) - {DEFAULT_FAMILY}
 
 
 def table_names(directory: str) -> frozenset[str]:
-    """The SST files in a directory."""
+    """Return the names of the SST files in a directory."""
     return frozenset(p.name for p in Path(directory).iterdir() if p.suffix == IMMUTABLE_SUFFIX)
 
 
-def check_live_files(db: Rdict, directory: str, found: frozenset[str]) -> None:
-    """Raise CorruptStateError (``rocksdb-files-mismatch``) unless the database uses exactly the SST files that lay in
-    its directory before it was opened: a cut MANIFEST opens as a smaller database without any error, and to write to
-    it removes the others."""
+def check_live_files(db: Rdict, directory: str, stored: frozenset[str]) -> None:
+    """Raise CorruptStateError (``rocksdb-files-mismatch``) unless the database uses exactly the SST files ``stored``,
+    those in its directory before it was opened.
+
+    RocksDB opens a truncated MANIFEST as a smaller database without any error, and a write then removes the other
+    files."""
     with rocksdb_errors(directory, "listing its files"):
         live = {str(f["name"]).lstrip("/") for f in db.live_files()}
-    if live != found:
+    if live != stored:
         raise CorruptStateError(
-            f"RocksDB at {directory}: its MANIFEST names the SST files {sorted(live)}, found {sorted(found)}",
+            f"RocksDB at {directory}: its MANIFEST names the SST files {sorted(live)}, found {sorted(stored)}",
             kind="rocksdb-files-mismatch",
         )
 
 
 def _stored_options(directory: str, states: Sequence[str]) -> tuple[Options, dict[str, Options]]:
-    """The options to read with: the directory's OPTIONS file, its foreign paths overridden, or our own."""
+    """Return the options to read a directory with, of the database and per column family: those of its OPTIONS file,
+    with the paths of the other machine replaced, or statelib's if there is none."""
     if not any(p.name.startswith("OPTIONS-") for p in Path(directory).iterdir()):
         return _database_options(create=False), {name: family_options() for name in (DEFAULT_FAMILY, *states)}
     options, families = Options.load_latest(directory, ignore_unknown_options=True)

@@ -1,6 +1,6 @@
-"""Reading a column family in key order, entry by entry, so that damage is an error and never a short result.
+"""Reading a column family in key order, entry by entry. Damage raises an error and never shortens the result.
 
-The library's ``items()`` ends quietly at a damaged block; a raw iterator tells, if it is asked.
+The library's ``items()`` ends without an error at a damaged block. A raw iterator has a status, which is checked here.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from statelib.wire.ragged import from_list
 
 
 class RocksDBScan:
-    """A :class:`~statelib.backends.keyed.StateScan` of one column family, frozen when it is made.
+    """A :class:`~statelib.backends.keyed.StateScan` of one column family at the moment when it is created.
 
-    ``first`` and ``stop`` bound the keys, [first, stop); ``release`` is called once, when the scan
-    is closed or has come to its end. Raises CorruptStateError (``corrupt-rocksdb``)."""
+    The keys are in [first, stop). ``release`` is called once, when the scan is closed or has reached its
+    end. Raises CorruptStateError (``corrupt-rocksdb``)."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class RocksDBScan:
 
 
 def _take(iterator: RdictIter, stop: bytes | None) -> tuple[list[bytes], list[bytes]]:
-    """A batch of entries from where the iterator stands; none = it came to its end."""
+    """Return the keys and values of the next batch of entries; both are empty at the end."""
     keys: list[bytes] = []
     values: list[bytes] = []
     valid, key, value, step = iterator.valid, iterator.key, iterator.value, iterator.next
@@ -65,12 +65,12 @@ def _take(iterator: RdictIter, stop: bytes | None) -> tuple[list[bytes], list[by
     for _ in range(SCAN_ROWS):
         if left <= 0 or not valid():
             break
-        at = key()
-        if stop is not None and at >= stop:
+        key_bytes = key()
+        if stop is not None and key_bytes >= stop:
             break
-        held = value()
-        keys.append(at)
-        values.append(held)
-        left -= len(at) + len(held)
+        value_bytes = value()
+        keys.append(key_bytes)
+        values.append(value_bytes)
+        left -= len(key_bytes) + len(value_bytes)
         step()
     return keys, values

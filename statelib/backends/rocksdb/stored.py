@@ -1,4 +1,4 @@
-"""A stored RocksDB directory: read without changing it, never trusted to be complete."""
+"""Reading a stored RocksDB directory without changing it. It is checked that no file is missing."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -22,11 +22,11 @@ def scan_stored(
     max_parallelism: int,
     optional: Collection[str] = (),
 ) -> Iterator[tuple[int, StateRows]]:
-    """(index in ``states``, entries in key order) of the key groups (None: of all), from a materialised directory.
+    """Yield (index in ``states``, entries in key order) of the key groups (None: of all) from a local directory.
 
-    Merge operands of Flink's list state come joined. Raises CorruptStateError: ``corrupt-rocksdb``
-    for damage, ``rocksdb-files-mismatch`` for a MANIFEST that does not name the files there are,
-    ``missing-state`` for a state without a column family, unless it is ``optional``."""
+    The merge operands of Flink's list state are joined. Raises CorruptStateError: ``corrupt-rocksdb``
+    for damage, ``rocksdb-files-mismatch`` if the MANIFEST names other files than the directory has,
+    ``missing-state`` for a state without a column family that is not in ``optional``."""
     present = column_families(directory)
     missing = [name for name in states if name not in present and name not in optional]
     if missing:
@@ -50,7 +50,7 @@ def scan_stored(
 
 
 def key_group_bounds(key_groups: KeyGroupRange, max_parallelism: int) -> tuple[bytes, bytes | None]:
-    """Serialized keys of the key groups lie in [first, stop); ``stop`` None = to the end."""
+    """Return the bounds [first, stop) of the serialized keys of the key groups; ``stop`` None = no upper bound."""
     width = prefix_width(max_parallelism)
     end = key_groups.end + 1
     stop = end.to_bytes(width, "big") if end < 256**width else None

@@ -1,8 +1,8 @@
-"""Reading a column family in key order from its tables themselves, in columns.
+"""Reading a column family in key order directly from its SST files (tables), in columns.
 
-RocksDB hands out one entry a call. Where all of a family lies in tables that
-:mod:`statelib.formats.sst.sorted_table` reads, and nothing of it in memory only, they are read and merged here: about
-three times as fast. Everything else is left to :class:`~statelib.backends.rocksdb.scan.RocksDBScan`.
+RocksDB returns one entry per call. If all entries of a family are in tables that
+:mod:`statelib.formats.sst.sorted_table` can read, and none only in memory, the tables are read and merged here, which
+is about three times as fast. Otherwise :class:`~statelib.backends.rocksdb.scan.RocksDBScan` reads the family.
 """
 
 import os
@@ -23,24 +23,24 @@ from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import Ragged
 
 CHUNK_BYTES = 512 * 1024
-"""As they are stored, and never more than make SCAN_BYTES, that are read at once of all tables that are merged; of
-each an eighth at least."""
+"""The stored bytes that are read at once from all merged tables together, an eighth or more from each. They are fewer
+if they would decompress to more than SCAN_BYTES."""
 _IN_MEMORY = ("rocksdb.num-entries-active-mem-table", "rocksdb.num-entries-imm-mem-tables")
 
 
 Placed = tuple[bytes, bytes, Table]
-"""Smallest and largest key, and the table that has both."""
+"""A table with its bounds: (smallest key, largest key, table)."""
 
 
 def tables_of(db: Rdict, family: Rdict, name: str, directory: str) -> list[Placed] | None:
-    """All tables of a family; None where it does not lie in tables alone, or one of them is not read in columns, or
-    RocksDB replaces them at this moment."""
+    """Return all tables of a column family with their bounds. Return None if some entries are only in memory, or a
+    table cannot be read in columns, or RocksDB is just replacing tables."""
     with rocksdb_errors(directory, "listing its files"):
         if any(family.property_int_value(kind) for kind in _IN_MEMORY):
             return None
         live: list[dict[str, Any]] = db.live_files()
         size = family.property_int_value(LIVE_BYTES) or 0
-    found: list[Placed] = []
+    tables: list[Placed] = []
     for file in live:
         path = Path(directory) / str(file["name"]).lstrip("/")
         try:
@@ -50,13 +50,14 @@ def tables_of(db: Rdict, family: Rdict, name: str, directory: str) -> list[Place
         if table is None or (table.family == name and not table.readable):
             return None
         if table.family == name:
-            found.append((file["start_key"], file["end_key"], table))
+            tables.append((file["start_key"], file["end_key"], table))
             size -= file["size"]
-    return None if size else found
+    return None if size else tables
 
 
 class _LocalFile:
-    """Closed with the last reference to it: RocksDB may remove a file, and whoever has it open still reads it."""
+    """A local file that stays open until the last reference to this object is gone. It can be read even after RocksDB
+    has removed the file."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = -1
@@ -71,10 +72,10 @@ class _LocalFile:
 
 
 class TableScan:
-    """A :class:`~statelib.backends.keyed.StateScan` of the newest entry of each key, without those deleted.
+    """A :class:`~statelib.backends.keyed.StateScan` of the newest entry of each key, without deleted keys.
 
-    ``first`` and ``stop`` bound the keys, [first, stop); ``release`` is called once, when the scan
-    is closed or has come to its end. Raises CorruptStateError (``corrupt-rocksdb``)."""
+    The keys are in [first, stop). ``release`` is called once, when the scan is closed or has reached its
+    end. Raises CorruptStateError (``corrupt-rocksdb``)."""
 
     def __init__(
         self,
@@ -105,8 +106,8 @@ class TableScan:
 
 
 class _Run:
-    """The entries of one table, as far as they are read and not handed out. ``unread``: whether there are more.
-    ``least``: no unread key is smaller."""
+    """A table that is being read: the entries that are loaded and not yet returned. ``unread``: whether the table has
+    entries that are not loaded. ``least``: no key that is not loaded is smaller."""
 
     def __init__(self, placed: Placed, first: bytes, stop: bytes | None, share: float) -> None:
         smallest, largest, self._table = placed
@@ -118,7 +119,8 @@ class _Run:
         self._held: list[BlockEntries] = []
 
     def load(self) -> None:
-        """The next entries, or first where they lie: there may be many blocks, and many tables wait for their turn."""
+        """Load the next entries. The list of blocks is read at the first call only, because it may be long, and many
+        tables may be waiting."""
         if not self._blocks:
             self._open()
         begin, left = self._at, self._share * min(CHUNK_BYTES, SCAN_BYTES / max(self._table.expansion, 1))
@@ -143,18 +145,19 @@ class _Run:
             self._end = min(bisect_left(self._blocks, self._stop, key=lambda block: block.last) + 1, self._end)
 
     def take_below(self, bound: bytes | None) -> list[BlockEntries]:
-        """The entries that are read, with keys below ``bound`` (None: all)."""
-        taken, kept = [], []
+        """Return and remove the loaded entries with keys below ``bound`` (None: all loaded entries)."""
+        taken, remaining = [], []
         for entries in self._held:
             cut = len(entries) if bound is None else _first_from(entries.keys, bound)
             taken.append(entries.slice(0, cut))
-            kept.append(entries.slice(cut, len(entries)))
-        self._held = [entries for entries in kept if len(entries)]
+            remaining.append(entries.slice(cut, len(entries)))
+        self._held = [entries for entries in remaining if len(entries)]
         return [entries for entries in taken if len(entries)]
 
 
 def _merged(runs: Sequence[_Run]) -> Iterator[StateRows]:
-    """What lies below the least key that is still unread anywhere is complete."""
+    """Yield the entries of all tables in key order. The entries below the least key that is not loaded in any table are
+    complete, so these are merged and yielded."""
     while any(run.unread for run in runs):
         min((run for run in runs if run.unread), key=lambda run: run.least).load()
         bound = min((run.least for run in runs if run.unread), default=None)
@@ -166,7 +169,7 @@ def _merged(runs: Sequence[_Run]) -> Iterator[StateRows]:
 
 
 def _newest(entries: BlockEntries, *, ordered: bool) -> StateRows:
-    """The newest entry of each key, unless it deletes the key."""
+    """Return the newest entry of each key, without the keys whose newest entry is a deletion."""
     if not ordered:
         entries = entries.take(byte_order(entries.keys))
     older = equal_neighbours(entries.keys)
@@ -182,7 +185,7 @@ def _newest(entries: BlockEntries, *, ordered: bool) -> StateRows:
 
 
 def _first_from(keys: Ragged, bound: bytes) -> int:
-    """The first row of ascending keys that is not below ``bound``."""
+    """Return the first row of ascending keys whose key is not below ``bound``."""
     return bisect_left(range(len(keys)), bound, key=lambda row: _key(keys, row))
 
 

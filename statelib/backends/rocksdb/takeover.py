@@ -1,6 +1,6 @@
-"""A copied RocksDB database made ready for a new owner: other key groups cut away, states added and dropped.
+"""Preparing a copied RocksDB database for a new subtask: foreign key groups are removed, states added and dropped.
 
-Nothing here reads the entries that stay. Source: flink-formats.md section 8.3
+The remaining entries are not read. Source: flink-formats.md section 8.3
 (RocksDBIncrementalCheckpointUtils.clipDBWithKeyGroupRange).
 """
 
@@ -28,8 +28,9 @@ from statelib.model.state import StateStatistics
 
 @dataclass(frozen=True)
 class TakenOver:
-    """A database as it lies in a directory. ``states`` and ``statistics``: what it holds, of the key
-    groups ``held``; the statistics cover at least those, or are None where nobody recorded them."""
+    """The description of a copied database in a directory. ``states``: the names of its states. ``held``: the key
+    groups that it contains. ``statistics``: one element per state, each for ``held`` or a larger range; None if they
+    were not recorded."""
 
     directory: str
     states: tuple[str, ...]
@@ -39,18 +40,19 @@ class TakenOver:
 
 
 def check_database(database: TakenOver) -> None:
-    """Prove cheaply that the database is the one described: one seek a key group that holds anything.
+    """Raise CorruptStateError unless the database matches its description. The cost is one seek per key group with
+    entries.
 
-    Raises CorruptStateError: ``missing-state``, ``rocksdb-files-mismatch``, ``corrupt-rocksdb``,
-    ``restore-mismatch`` for a key group that is there and should not be, or the other way round.
-    What the entries themselves say is not looked at; without statistics, no key group is."""
+    Kinds: ``missing-state``, ``rocksdb-files-mismatch``, ``corrupt-rocksdb``, and ``restore-mismatch`` for a key group
+    with entries where the statistics have none, or the reverse. The entries themselves are not checked; without
+    statistics, key groups are not checked either."""
     present = check_states(database)
     db = open_readable(database.directory, sorted(present))
     try:
         check_live_files(db, database.directory, table_names(database.directory))
         width = prefix_width(database.max_parallelism)
-        known = zip(database.states, database.statistics, strict=True) if database.statistics is not None else ()
-        for name, statistics in known:
+        by_state = zip(database.states, database.statistics, strict=True) if database.statistics is not None else ()
+        for name, statistics in by_state:
             with rocksdb_errors(database.directory, f"looking into state {name!r}"):
                 check_key_groups(db.get_column_family(name), name, statistics, database.held, width)
     finally:
@@ -58,7 +60,8 @@ def check_database(database: TakenOver) -> None:
 
 
 def check_states(database: TakenOver) -> set[str]:
-    """All column families, among which are the database's states; CorruptStateError (``missing-state``) otherwise."""
+    """Return the names of all column families. Raises CorruptStateError (``missing-state``) if a state of the database
+    has none."""
     present = column_families(database.directory)
     missing = [name for name in database.states if name not in present]
     if missing:
@@ -70,17 +73,18 @@ def check_states(database: TakenOver) -> set[str]:
 
 
 def check_key_groups(family: Rdict, name: str, statistics: StateStatistics, held: KeyGroupRange, width: int) -> None:
-    """Seek each key group of ``held`` that holds anything. CorruptStateError (``restore-mismatch``) if others do."""
+    """Raise CorruptStateError (``restore-mismatch``) unless exactly those key groups of ``held`` have entries that
+    have entries in the statistics. ``width``: size of the key-group prefix in bytes."""
     cut = held.start - statistics.key_group_range.start
     entries = statistics.entries[cut : cut + len(held)]
     iterator = family.iter()
     iterator.seek_to_first()
     for group in (*(np.flatnonzero(entries) + held.start).tolist(), None):
-        found = int.from_bytes(iterator.key()[:width], "big") if iterator.valid() else None
+        actual = int.from_bytes(iterator.key()[:width], "big") if iterator.valid() else None
         iterator.status()
-        if found != group:
+        if actual != group:
             raise CorruptStateError(
-                f"state {name!r}: expected the next entries in key group {group}, found them in {found}"
+                f"state {name!r}: expected the next entries in key group {group}, found them in {actual}"
                 " (None: at the end)",
                 kind="restore-mismatch",
                 hint="statelib verify names the damaged file; restore an older checkpoint",
@@ -90,16 +94,18 @@ def check_key_groups(family: Rdict, name: str, statistics: StateStatistics, held
 
 
 def is_as_wanted(database: TakenOver, wanted: KeyGroupRange, states: Sequence[str]) -> bool:
-    """Whether :func:`take_over` has nothing to do."""
+    """Return whether the database already has exactly the wanted key groups and states, so that :func:`take_over` has
+    nothing to do."""
     return set(database.states) == set(states) and not list(_foreign(database.held, wanted))
 
 
 def take_over(database: TakenOver, wanted: KeyGroupRange, states: Sequence[str]) -> dict[str, int]:
-    """Cut the database to the key groups ``wanted`` and the states ``states``; new ones are empty.
+    """Reduce the database to the key groups ``wanted`` and give it exactly the states ``states``; new states are
+    empty. Return the size on disk in bytes of each dropped state, by name.
 
-    Returns the bytes on disk of each state that was dropped. RocksDB itself rewrites the files that
-    hold both kept and foreign key groups, so that no range tombstone and nothing beneath one gets
-    into the next snapshot."""
+    Files that hold both wanted and foreign key groups are rewritten (compacted), so that the next snapshot contains
+    no range tombstones and no deleted entries. Raises CorruptStateError (``corrupt-rocksdb``), RetryableError
+    (``rocksdb-io``)."""
     dropped = [name for name in database.states if name not in states]
     added = [name for name in states if name not in database.states]
     foreign = list(_foreign(database.held, wanted))
@@ -120,6 +126,7 @@ def take_over(database: TakenOver, wanted: KeyGroupRange, states: Sequence[str])
 
 
 def _drop(db: Rdict, directory: str, names: Iterable[str]) -> dict[str, int]:
+    """Drop column families and return the size on disk in bytes of each, by name."""
     sizes = {}
     with rocksdb_errors(directory, "dropping states"):
         for name in names:
@@ -129,7 +136,7 @@ def _drop(db: Rdict, directory: str, names: Iterable[str]) -> dict[str, int]:
 
 
 def _foreign(held: KeyGroupRange, wanted: KeyGroupRange) -> Iterable[tuple[int, int]]:
-    """The runs [start, stop) of key groups of ``held`` that are not wanted."""
+    """Yield the ranges [start, stop) of the key groups of ``held`` that are not wanted."""
     if held.start < wanted.start:
         yield held.start, wanted.start
     if wanted.end < held.end:
@@ -137,6 +144,7 @@ def _foreign(held: KeyGroupRange, wanted: KeyGroupRange) -> Iterable[tuple[int, 
 
 
 def _cut(family: Rdict, database: TakenOver, foreign: Iterable[tuple[int, int]]) -> None:
+    """Delete the key groups in the ranges ``foreign`` and compact their key ranges."""
     width = prefix_width(database.max_parallelism)
     with rocksdb_errors(database.directory, "cutting it to its key groups"):
         for start, stop in foreign:

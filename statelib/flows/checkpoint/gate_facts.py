@@ -168,7 +168,7 @@ def _expectations(pipeline: Pipeline) -> Iterator[UserExpectation]:
         yield UserExpectation(
             state=wanted.state,
             library_name=class_name(wanted.expect),
-            said=wanted.describe(),
+            text=wanted.describe(),
             parameters=wanted.parameters,
             severity=wanted.level,
             needs_all_rows=EXPECTATIONS[wanted.expect].all_rows,

@@ -54,7 +54,7 @@ def judge(tmp_path: Path, sample: StateSample, *wanted: UserExpectation) -> list
     validation = validate(expectation_frames(wanted, {"total": sample}))
     validation.write_pages(str(tmp_path))
     results = validation.results
-    assert [r.name for r in results] == [w.said for w in wanted]
+    assert [r.name for r in results] == [w.text for w in wanted]
     assert [r.severity for r in results] == [w.severity for w in wanted]
     return [(r.passed, r.failed, r.sentences) for r in results]
 

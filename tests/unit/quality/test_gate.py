@@ -170,7 +170,7 @@ def test_the_data_interval_must_be_the_one_asked_for(tmp_path: Path):
 def test_a_state_may_grow_by_one_entry_an_event_and_no_more(tmp_path: Path):
     assert judge(with_manifest(good(), events=EventCounts(9, 9, 0)), tmp_path) == ()
     assert judge(with_manifest(good(), events=EventCounts(8, 8, 0)), tmp_path) == (
-        "state by <dest>: 9 entries, expected at most 8 (those of the base and one an applied event)",
+        "state by <dest>: 9 entries, expected at most 8 (those of the base and one per applied event)",
     )
 
 
@@ -187,7 +187,7 @@ def test_a_first_checkpoint_is_compared_with_the_empty_state(tmp_path: Path):
     facts = with_manifest(good(), base=None, events=EventCounts(35, 35, 0))
     first = replace(facts, record=replace(facts.record, base=None), base_statistics=None)
     assert judge(first, tmp_path) == (
-        "state flights: 36 entries, expected at most 35 (those of the base and one an applied event)",
+        "state flights: 36 entries, expected at most 35 (those of the base and one per applied event)",
     )
 
 
