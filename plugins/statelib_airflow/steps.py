@@ -92,7 +92,7 @@ def check(hook: StatelibHook, pipeline: str, checkpoint_id: "CheckpointId") -> s
 def register(
     hook: StatelibHook, pipeline: str, checkpoint_id: "CheckpointId", report_uri: str, context: "Context"
 ) -> dict[str, int | None]:
-    """The commit point; returns what :func:`announce` does."""
+    """The commit point; returns what :func:`_announce` does."""
     from statelib.flows.checkpoint.steps import register as commit
 
     loaded = hook.pipeline(pipeline)
@@ -100,20 +100,20 @@ def register(
     with failing_fast():
         record = commit(hook.deployment(), loaded, checkpoint_id, report_uri)
     observing.registered(record, hook, loaded)
-    return announce(record, context)
+    return _announce(record, context)
 
 
 def announce_again(
     hook: StatelibHook, name: str, checkpoint_id: "CheckpointId", context: "Context"
 ) -> dict[str, int | None]:
-    """As :func:`announce`, of a checkpoint that an earlier run completed."""
+    """As :func:`_announce`, of a checkpoint that an earlier run completed."""
     from statelib.model.ids import PipelineName
 
     with failing_fast():
-        return announce(hook.deployment().catalog().get(PipelineName(name), checkpoint_id), context)
+        return _announce(hook.deployment().catalog().get(PipelineName(name), checkpoint_id), context)
 
 
-def announce(record: "CheckpointRecord", context: "Context") -> dict[str, int | None]:
+def _announce(record: "CheckpointRecord", context: "Context") -> dict[str, int | None]:
     """Id, bytes, keys, entries and duration of a completed checkpoint; sent along with the task's asset events."""
     from statelib.model.amounts import keys_and_entries
 
