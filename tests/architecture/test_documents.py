@@ -49,7 +49,8 @@ def anchors(document: Path) -> set[str]:
 def test_every_document_is_in_the_index() -> None:
     index = ROOT / "docs" / "README.md"
     linked = {(index.parent / place).resolve() for place in re.findall(r"\]\(([^)#:\s]+)", index.read_text())}
-    assert [path.name for path in EVERY if path.parent != ROOT and path != index and path not in linked] == []
+    elsewhere = {ROOT, ROOT / "docs" / "decisions"}  # the decisions have an index of their own
+    assert [path.name for path in EVERY if path.parent not in elsewhere and path != index and path not in linked] == []
 
 
 def test_every_direct_dependency_has_a_reason() -> None:

@@ -40,13 +40,21 @@ def _defined(node: ast.AST, prefix: str) -> Iterator[str]:
             yield from (prefix + target.id for target in targets if isinstance(target, ast.Name))
 
 
-def decisions() -> set[str]:
-    return set(re.findall(r"^(\d+)\. \*\*", (ROOT / "DECISIONS.md").read_text(), re.MULTILINE))
+def decisions() -> dict[str, Path]:
+    """Return the file of each decision by its number."""
+    return {str(int(path.name[:4])): path for path in sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))}
 
 
-def test_each_decision_has_a_number_of_its_own() -> None:
-    numbers = re.findall(r"^(\d+)\. \*\*", (ROOT / "DECISIONS.md").read_text(), re.MULTILINE)
-    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+def test_decisions_are_numbered_and_in_the_index() -> None:
+    paths = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    assert [int(path.name[:4]) for path in paths] == list(range(1, len(paths) + 1))
+    index = (ROOT / "docs" / "decisions" / "README.md").read_text()
+    for number, path in decisions().items():
+        text = path.read_text()
+        assert text.startswith(f"# {number}. ")
+        assert re.search(r"^Status: (Accepted|Superseded by \[decision \d+\]\(.+\))$", text, re.MULTILINE)
+        assert f"| {number} | [" in index
+        assert f"({path.name})" in index
 
 
 def problems(text: str) -> list[str]:
@@ -73,7 +81,7 @@ def _problems_of(row: dict[str, str]) -> Iterator[str]:
     yield from _lost_names(row["test"], tests=True)
     known = decisions()
     for number, place in DECISION.findall(row["answer"]):
-        if number not in known or (PAGE.parent / place).resolve() != ROOT / "DECISIONS.md":
+        if (PAGE.parent / place).resolve() != known.get(number):
             yield f"there is no decision {number} in {place}"
 
 

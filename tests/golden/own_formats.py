@@ -4,11 +4,11 @@
 there is never written again. A format that changes gets a new version, whose files differ; the old ones stay readable.
 """
 
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import statelib
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
@@ -33,9 +33,8 @@ TRUTH = "truth.jsonl"
 
 
 def present() -> str:
-    """The version of pyproject.toml."""
-    text = Path(__file__).parents[2].joinpath("pyproject.toml").read_text(encoding="utf-8")
-    return str(tomllib.loads(text)["project"]["version"])
+    """Return the version of this checkout."""
+    return statelib.__version__
 
 
 def state(backend: KeyedStateBackend) -> None:

@@ -1,7 +1,7 @@
 """Writing a canonical savepoint that a Flink job starts from: operators by uid, from columns or out of another one.
 
-It is Flink's in every respect, with no manifest of statelib behind its metadata (DECISIONS 60). That is of version 3,
-or of the version that a rewritten savepoint had, if it holds names and uids (DECISIONS 109).
+It is Flink's in every respect, with no manifest of statelib behind its metadata (decision 60). That is of version 3,
+or of the version that a rewritten savepoint had, if it holds names and uids (decision 109).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

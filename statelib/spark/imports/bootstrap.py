@@ -1,7 +1,7 @@
 """A savepoint from tables, in Spark: rows become entries where they lie, entries go to the subtask that owns them.
 
 Spark sorts them on the way, on disk where need be, so a task holds one batch and one key group at a time. It is the
-one way through: the command line runs it with a local master (DECISIONS 61).
+one way through: the command line runs it with a local master (decision 61).
 """
 
 import pickle

@@ -25,6 +25,7 @@ from statelib.storage.filesystem.data_files import DataFile, PipelineDirectory, 
 from statelib.storage.filesystem.descriptors import opened_directory
 from statelib.storage.filesystem.failures import storage_errors
 from statelib.storage.filesystem.publish import METADATA_NAME, location_taken, put_if_absent, read_published
+from statelib.storage.filesystem.task_owned import FileTaskOwned
 from statelib.storage.names import (
     SAVEPOINTS_DIRECTORY,
     SHARED_DIRECTORY,
@@ -34,7 +35,6 @@ from statelib.storage.names import (
     savepoint_directory,
 )
 from statelib.storage.streams import CheckpointStream
-from statelib.storage.task_owned import FileTaskOwned
 from statelib.storage.uris import local_path, parts_below, shown, to_uri
 from statelib.storage.views import (
     CheckpointedStateScope,

@@ -35,10 +35,10 @@ from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.copies import copy_object, in_bucket_of
 from statelib.storage.objects.publish import check_put_if_absent, put_object_if_absent, read_published_object
 from statelib.storage.objects.spool import SpooledObject
+from statelib.storage.objects.task_owned import ObjectTaskOwned
 from statelib.storage.objects.uris import SCHEMES, ObjectLocation, object_location
 from statelib.storage.retries import Retries
 from statelib.storage.streams import CheckpointStream
-from statelib.storage.task_owned import ObjectTaskOwned
 from statelib.storage.uris import shown
 from statelib.storage.views import (
     CheckpointedStateScope,
