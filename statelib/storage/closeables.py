@@ -1,4 +1,4 @@
-"""CloseableRegistry: the one place that a cancelled snapshot is cancelled through (R14, R103-R107)."""
+"""The registry through which a running snapshot is cancelled (R14, R103 to R107)."""
 
 import threading
 from typing import Protocol
@@ -7,15 +7,18 @@ from statelib.errors import RetryableError
 
 
 class Closeable(Protocol):
-    def close(self) -> None: ...
+    """A resource that can be closed."""
+
+    def close(self) -> None:
+        """Release the resource."""
+        ...
 
 
 class CloseableRegistry:
-    """Closes all that is registered when it is closed itself, newest first, once.
+    """A thread-safe registry of open resources. Closing the registry closes all of them, each once, the newest first.
 
-    Registering with a closed registry closes the newcomer and raises RetryableError
-    (kind ``cancelled``). Thread-safe. All closes are tried; the first error is raised last,
-    later ones are its notes.
+    Every resource is closed even if closing another one fails; then the first error is raised, and the later errors
+    are its notes.
     """
 
     def __init__(self) -> None:
@@ -28,6 +31,8 @@ class CloseableRegistry:
         return self._closed
 
     def register(self, closeable: Closeable) -> None:
+        """Add a resource. If the registry is closed already, close the resource and raise RetryableError
+        (``cancelled``)."""
         with self._lock:
             if not self._closed:
                 self._open[id(closeable)] = closeable
@@ -36,23 +41,24 @@ class CloseableRegistry:
         raise RetryableError("the snapshot was cancelled", kind="cancelled")
 
     def unregister(self, closeable: Closeable) -> bool:
-        """Whether it was still registered (False: the registry closed it already)."""
+        """Remove a resource and return whether it was registered. False means that the registry has closed it."""
         with self._lock:
             return self._open.pop(id(closeable), None) is not None
 
     def close(self) -> None:
+        """Close the registry and all registered resources. A second call does nothing."""
         with self._lock:
             self._closed = True
-            doomed = list(self._open.values())
+            closeables = list(self._open.values())
             self._open.clear()
-        first: Exception | None = None
-        for closeable in reversed(doomed):
+        first_error: Exception | None = None
+        for closeable in reversed(closeables):
             try:
                 closeable.close()
-            except Exception as error:  # noqa: BLE001 - every resource gets its chance; the first error is raised below
-                if first is None:
-                    first = error
+            except Exception as error:  # noqa: BLE001 - every resource is closed; the first error is raised below
+                if first_error is None:
+                    first_error = error
                 else:
-                    first.add_note(f"also while closing: {error}")
-        if first is not None:
-            raise first
+                    first_error.add_note(f"also while closing: {error}")
+        if first_error is not None:
+            raise first_error

@@ -1,4 +1,4 @@
-"""The names of snapshots' directories, and of what an attempt writes in them: made and recognised."""
+"""The names of snapshot directories and of the files in them. Functions here make these names and recognise them."""
 
 import itertools
 import re
@@ -8,35 +8,39 @@ from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, PipelineName
 from statelib.storage.uris import shown
 
 TASK_OWNED_DIRECTORY = "taskowned"
-"""Below a pipeline's directory, as in Flink; what lies there no coordinator removes."""
+"""The directory of task-owned state in a pipeline's directory, as in Flink. No coordinator removes its files."""
 
 SHARED_DIRECTORY = "shared"
-"""Below a pipeline's directory: files that several of its checkpoints may refer to."""
+"""The directory, in a pipeline's directory, of files to which several of its checkpoints may refer."""
 
 SAVEPOINTS_DIRECTORY = "savepoints"
-"""Below a storage's root, beside the pipelines."""
+"""The directory of savepoints in a storage's root, beside the directories of pipelines."""
 
 CHECKPOINT_PREFIX = "chk-"
-"""Of the name of a checkpoint's directory."""
+"""The beginning of the name of a checkpoint's directory."""
 _ATTEMPT = re.compile(r"[0-9a-f]{32}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
-_task_owned = itertools.count()
+_task_owned_numbers = itertools.count()
 
 
 def _checked_number(value: int, what: str) -> int:
-    """An id that becomes part of a name: a plain integer, whatever its annotation promised."""
+    """Return an id that becomes part of a name. Raise InvalidRequestError (``bad-id``) unless it is an integer >= 0;
+    its annotation does not guarantee that."""
     if type(value) is not int or value < 0:
         raise InvalidRequestError(f"{what} {shown(str(value))}: expected an integer >= 0", kind="bad-id")
     return value
 
 
 def checkpoint_directory(checkpoint_id: CheckpointId) -> str:
-    """The name of a checkpoint's directory in its pipeline's: ``chk-<id>``."""
+    """Return the name of a checkpoint's directory in its pipeline's directory: ``chk-<id>``.
+
+    Raises InvalidRequestError (``bad-id``)."""
     return f"{CHECKPOINT_PREFIX}{_checked_number(checkpoint_id, 'checkpoint id')}"
 
 
 def checkpoint_number(directory: str) -> CheckpointId | None:
-    """The other way round; None for any other name."""
+    """Return the checkpoint id in a directory's name, the inverse of :func:`checkpoint_directory`. Return None for any
+    other name."""
     number = directory.removeprefix(CHECKPOINT_PREFIX)
     if number == directory or not _NUMBER.fullmatch(number) or int(number) > MAX_NUMBER:
         return None
@@ -44,12 +48,17 @@ def checkpoint_number(directory: str) -> CheckpointId | None:
 
 
 def savepoint_directory(pipeline: PipelineName, checkpoint_id: CheckpointId) -> str:
-    """The name of a savepoint's directory, in :data:`SAVEPOINTS_DIRECTORY` or where its user wants it."""
+    """Return the name of a savepoint's directory: ``savepoint-<pipeline>-<id>``. It lies in
+    :data:`SAVEPOINTS_DIRECTORY` or in a directory that the user chose.
+
+    Raises InvalidRequestError (``bad-id``)."""
     return f"savepoint-{pipeline}-{_checked_number(checkpoint_id, 'checkpoint id')}"
 
 
 def file_prefix(attempt: AttemptId, subtask: int) -> str:
-    """What the names of one try's files begin with; a number follows."""
+    """Return the beginning of the file names of one subtask's attempt: ``<attempt>-<subtask>-``. A number follows it.
+
+    Raises InvalidRequestError (``bad-attempt``, ``bad-id``)."""
     if not _ATTEMPT.fullmatch(attempt):
         raise InvalidRequestError(
             f"attempt {shown(attempt)}: expected 32 lower-case hexadecimal digits", kind="bad-attempt"
@@ -58,16 +67,17 @@ def file_prefix(attempt: AttemptId, subtask: int) -> str:
 
 
 def is_numbered(name: str, prefix: str) -> bool:
-    """Whether a name is ``prefix`` and a number."""
+    """Return whether a name is ``prefix`` followed by a decimal number."""
     number = name.removeprefix(prefix)
     return number != name and number.isascii() and number.isdecimal()
 
 
 def task_owned_name(attempt: AttemptId, subtask: int) -> str:
-    """A name that is not given twice: numbers are this process's own, and no other process works for the attempt."""
-    return f"{file_prefix(attempt, subtask)}{next(_task_owned)}"
+    """Return a new name for a file of task-owned state. It is unique, because this process counts its names and no
+    other process works for the same attempt."""
+    return f"{file_prefix(attempt, subtask)}{next(_task_owned_numbers)}"
 
 
 def is_task_owned(path: str) -> bool:
-    """Whether a file's path or URI leads into the directory of task-owned state."""
+    """Return whether a file's path or URI lies in a directory of task-owned state."""
     return TASK_OWNED_DIRECTORY in path.split("/")[:-1]

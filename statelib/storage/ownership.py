@@ -1,7 +1,8 @@
-"""Whose a file is, told by its URI alone: its name holds the attempt that wrote it, its directory the pipeline.
+"""The owner of a file, derived from its URI alone. The file's name contains the attempt that wrote it, its directory
+belongs to a pipeline.
 
-A manifest is only text, and so is a row that was made of one. What neither its name nor its directory makes a
-snapshot's own is never taken for it: not by adopting it, not by deleting it.
+The paths in a manifest, and in catalog rows made from it, are not trusted. A file is adopted or deleted as part of a
+snapshot only if its name and its directory prove that it belongs to the snapshot.
 """
 
 import re
@@ -19,15 +20,15 @@ from statelib.storage.names import (
 )
 
 ATTEMPT_PREFIX = 24
-"""Digits of an attempt that all its Spark tasks share; the last eight are the task's own."""
+"""The number of digits of an attempt id that all its Spark tasks share. The last eight digits differ per task."""
 
 _STATE_FILE = re.compile(r"([0-9a-f]{32})-[0-9]+-[0-9]+")
 
 
 @dataclass(frozen=True)
 class SnapshotPlace:
-    """Where a snapshot lies and who wrote it. ``root``: the deployment's storage. ``directory`` and ``root`` are
-    normalised URIs."""
+    """The place of a snapshot and the attempt that wrote it. ``root`` is the root of the deployment's storage.
+    ``directory`` and ``root`` are normalised URIs."""
 
     root: str
     directory: str
@@ -35,7 +36,8 @@ class SnapshotPlace:
 
 
 def is_written_by(uri: str, place: SnapshotPlace) -> bool:
-    """Whether a file lies beside the snapshot's ``_metadata`` and has the name of a task of its attempt."""
+    """Return whether a file lies beside the snapshot's ``_metadata`` and its name shows that a task of the snapshot's
+    attempt wrote it."""
     directory, _, name = uri.rpartition("/")
     writer = _STATE_FILE.fullmatch(name)
     if writer is None or not place.attempt or directory != place.directory.rstrip("/"):
@@ -44,22 +46,23 @@ def is_written_by(uri: str, place: SnapshotPlace) -> bool:
 
 
 def is_of_checkpoints(uri: str, root: str, pipeline: PipelineName) -> bool:
-    """Whether a file has the name and the directory of state that the pipeline's checkpoints wrote, and that its tasks
-    do not own."""
+    """Return whether a file has the name and the directory of state that the pipeline's checkpoints wrote. Task-owned
+    state is not such a file."""
     directory, _, name = uri.rpartition("/")
     parent, _, last = directory.rpartition("/")
-    ours = last == SHARED_DIRECTORY or checkpoint_number(last) is not None
-    return bool(_STATE_FILE.fullmatch(name)) and ours and parent == f"{root.rstrip('/')}/{pipeline}"
+    of_checkpoints = last == SHARED_DIRECTORY or checkpoint_number(last) is not None
+    return bool(_STATE_FILE.fullmatch(name)) and of_checkpoints and parent == f"{root.rstrip('/')}/{pipeline}"
 
 
 def is_task_owned_by(uri: str, root: str, pipeline: PipelineName) -> bool:
-    """Whether a file is state that a task of the pipeline owns."""
+    """Return whether a file is task-owned state of the pipeline."""
     directory, _, name = uri.rpartition("/")
     return bool(_STATE_FILE.fullmatch(name)) and directory == f"{root.rstrip('/')}/{pipeline}/{TASK_OWNED_DIRECTORY}"
 
 
 def is_misplaced(place: SnapshotPlace, pipeline: PipelineName, checkpoint_id: CheckpointId) -> bool:
-    """Whether a snapshot lies within the storage in a directory that is not for the one that it says it is."""
+    """Return whether a snapshot lies within the storage, but in a directory of another checkpoint than the pipeline
+    and the id in its ``_metadata``."""
     root = place.root.rstrip("/")
     if f"{place.directory}/".startswith(f"{root}/{SAVEPOINTS_DIRECTORY}/"):
         return False
@@ -70,12 +73,13 @@ def is_misplaced(place: SnapshotPlace, pipeline: PipelineName, checkpoint_id: Ch
 
 
 def own_directory(root: str, pipeline: PipelineName, checkpoint_id: CheckpointId) -> str:
-    """The directory of a pipeline's checkpoint in the storage."""
+    """Return the directory of a pipeline's checkpoint in the storage."""
     return f"{root.rstrip('/')}/{pipeline}/{checkpoint_directory(checkpoint_id)}"
 
 
 def is_in_savepoint(uri: str, root: str, savepoints: Collection[tuple[PipelineName, CheckpointId]]) -> bool:
-    """Whether a file lies in the storage's directory of one of the savepoints, and has the name of state."""
+    """Return whether a file lies in the storage's directory of one of ``savepoints``, and has the name of a state
+    file."""
     directory, _, name = uri.rpartition("/")
-    places = {f"{root.rstrip('/')}/{SAVEPOINTS_DIRECTORY}/{savepoint_directory(*each)}" for each in savepoints}
-    return bool(_STATE_FILE.fullmatch(name)) and directory in places
+    directories = {f"{root.rstrip('/')}/{SAVEPOINTS_DIRECTORY}/{savepoint_directory(*each)}" for each in savepoints}
+    return bool(_STATE_FILE.fullmatch(name)) and directory in directories

@@ -1,7 +1,7 @@
-"""Kinds of storage and the URL schemes that choose them: the one way through to all of them.
+"""The kinds of storage, and the URL scheme that selects each of them.
 
-A place is an absolute path, a ``file:`` URI or the URI of an object storage. :class:`Places` is the registry,
-:class:`PlacedCheckpointStorage` a checkpoint storage that picks the kind for each location it is given.
+A place is an absolute path, a ``file:`` URI or the URI of an object storage. :class:`Places` is the registry of kinds.
+:class:`PlacedCheckpointStorage` is a checkpoint storage that selects the kind per location.
 """
 
 import re
@@ -36,7 +36,7 @@ from statelib.storage.views import (
 )
 
 Checksums = Mapping[str, tuple[int, int]]
-"""Path as in a handle -> (size in bytes, crc32c)."""
+"""A map from the path in a handle to (size in bytes, crc32c)."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -55,16 +55,17 @@ _REFUSED = {
     "abfs": ("without TLS", "write abfss://container@account.dfs.core.windows.net/prefix or az://container/prefix"),
     "wasbs": ("an old name of it", "write abfss://container@account.dfs.core.windows.net/prefix"),
 }
-"""Schemes that people try: why not, and what to do instead."""
+"""Schemes that users try but that are not supported: (the reason, the hint)."""
 
 
 class CheckpointStorage(CheckpointStorageWorkerView, CheckpointStorageCoordinatorView, Protocol):
-    """Both views in one object."""
+    """The worker view and the coordinator view in one object."""
 
 
 @dataclass(frozen=True)
 class StorageSettings:
-    """What a storage of one pipeline needs besides its root. ``scratch``: local directory for data on its way."""
+    """The settings of one pipeline's storage besides its root. ``scratch`` is a local directory that holds objects
+    until they are uploaded; None stands for the system's own temporary directory."""
 
     pipeline: PipelineName
     inline_threshold_bytes: int
@@ -72,26 +73,46 @@ class StorageSettings:
 
 
 class StorageKind(Protocol):
-    """All that depends on where bytes lie."""
+    """The operations that differ between kinds of storage. Each directory, root and place belongs to this kind."""
 
-    def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage: ...
-    def reader(self, directory: str, checksums: Checksums | None, allowed_root: AllowedRoot) -> StateReader: ...
-    def read_published(self, directory: str) -> bytes: ...
+    def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
+        """Return the storage of one pipeline's checkpoints below ``root``."""
+        ...
+
+    def reader(self, directory: str, checksums: Checksums | None, allowed_root: AllowedRoot) -> StateReader:
+        """Return a reader of the handles in the ``_metadata`` of ``directory``. ``checksums`` are the recorded sizes
+        and checksums that it verifies. Absolute paths may also lead below ``allowed_root``."""
+        ...
+
+    def read_published(self, directory: str) -> bytes:
+        """Return the bytes of ``_metadata`` in a directory.
+
+        Raises NotFoundError (``no-metadata``), CorruptStateError (``metadata-too-large``)."""
+        ...
+
     def verify_files(
         self, directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: AllowedRoot
-    ) -> list[FileFinding]: ...
-    def list_files(self, directory: str) -> list[StoredFile]: ...
+    ) -> list[FileFinding]:
+        """Return one finding per record, in the same order: whether the file exists and has its recorded size, and if
+        ``read_data`` also its recorded checksums."""
+        ...
+
+    def list_files(self, directory: str) -> list[StoredFile]:
+        """Return all files below a directory, sorted by path. Raises NotFoundError (``missing-file``) where there is
+        no such directory."""
+        ...
+
     def normalised(self, place: str) -> str:
-        """The URI of a place: equal places have equal text."""
+        """Return the URI of a place in its normal form: equal places have equal text."""
         ...
 
     def shown(self, place: str) -> str:
-        """A place as people write it, and as messages about it begin."""
+        """Return a place as users write it. Messages about the place begin with this text."""
         ...
 
 
 class FileSystemKind:
-    """Local, shared or mounted file systems."""
+    """The kind of local, shared and mounted file systems."""
 
     def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
         return FileSystemCheckpointStorage(root, settings.pipeline, settings.inline_threshold_bytes)
@@ -119,8 +140,10 @@ class FileSystemKind:
 
 @dataclass(frozen=True)
 class ObjectKind:
-    """S3, Google Cloud Storage and Azure Blob Storage; credentials and endpoint come from the environment.
-    ``patience`` says, each time that something is opened, how long it is asked."""
+    """The kind of object storages: S3, Google Cloud Storage and Azure Blob Storage. Credentials and endpoint come from
+    the environment.
+
+    ``patience`` is called for each storage or reader that is opened, and returns the retries of its requests."""
 
     patience: Callable[[], Retries]
 
@@ -155,34 +178,35 @@ class ObjectKind:
 
 
 class Places:
-    """The kinds of storage there are, by URL scheme; '' is that of a plain path."""
+    """The registry of the kinds of storage, by URL scheme. The scheme '' stands for a plain path."""
 
     def __init__(self, kinds: Mapping[str, StorageKind]) -> None:
         self._kinds = dict(kinds)
 
     def kind(self, place: str) -> StorageKind:
-        """Raises UnsupportedError (``unknown-scheme``)."""
-        found = _SCHEME.match(place)
-        scheme = found[1].lower() if found else ""
+        """Return the kind of storage of a place. Raises UnsupportedError (``unknown-scheme``)."""
+        scheme_match = _SCHEME.match(place)
+        scheme = scheme_match[1].lower() if scheme_match else ""
         if scheme not in self._kinds:
-            known = ", ".join(f"{name}:" for name in sorted(self._kinds) if name)
+            supported = ", ".join(f"{name}:" for name in sorted(self._kinds) if name)
             reason, hint = _REFUSED.get(scheme, ("", "mount the storage as a file system"))
             raise UnsupportedError(
-                f"storage of scheme {shown(scheme)}: {reason or f'expected an absolute path or one of {known}'}",
+                f"storage of scheme {shown(scheme)}: {reason or f'expected an absolute path or one of {supported}'}",
                 kind="unknown-scheme",
                 hint=hint,
             )
         return self._kinds[scheme]
 
     def file_uri(self, directory: str, path: str) -> str:
-        """The URI of a checkpoint's file: ``path`` is relative to ``directory``, or absolute already."""
+        """Return the URI of a checkpoint's file. ``path`` is absolute, or relative to ``directory``."""
         if is_absolute(path):
             return self.kind(path).normalised(path)
         return "/".join((self.kind(directory).normalised(directory), *relative_parts(path)))
 
     def same_place(self, first: str, second: str) -> bool | None:
-        """Whether two directories of published snapshots are one, however they are written or linked; None where only
-        their content can tell, as with two mounts of one disk."""
+        """Return whether two paths or URIs lead to one directory of a published snapshot, even if they are written
+        differently or one is a link. Return None where only the content can decide that, as with two mounts of one
+        disk."""
         if self.kind(first).normalised(first) == self.kind(second).normalised(second):
             return True
         if is_object(first) and is_object(second):
@@ -193,13 +217,14 @@ class Places:
         return same_file(*(f"{local_path(place)}/{METADATA_NAME}" for place in (first, second)))
 
     def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
-        """Of one pipeline's checkpoints below ``root``; its savepoints may go to places of any kind."""
+        """Return the storage of one pipeline's checkpoints below ``root``. Its savepoints may go to places of any
+        kind. Raises UnsupportedError (``unknown-scheme``)."""
         self.kind(root)
         return PlacedCheckpointStorage(self, root, settings)
 
 
 class PlacedCheckpointStorage:
-    """Both views: of each location the kind that its own URI says."""
+    """A :class:`CheckpointStorage` that uses, per location, the kind of storage of the location's URI."""
 
     def __init__(
         self, places: Places, root: str, settings: StorageSettings, merging: FileMergingSettings | None = None
@@ -242,12 +267,13 @@ class PlacedCheckpointStorage:
         return self._at(self._root).create_task_owned_checkpoint_state_toolset(attempt, subtask)
 
     def _at(self, place: str) -> CheckpointStorage:
-        """The storage's own root where that is of the place's kind, else one rooted at the place itself."""
+        """Return a storage of the place's kind. Its root is the root of this storage if that has the same kind, else
+        the place itself."""
         kind = self._places.kind(place)
         root = self._root if kind is self._places.kind(self._root) else place
         return kind.storage(root, self._settings)
 
 
 def is_absolute(path: str) -> bool:
-    """Whether a file's path is absolute or a URI, not relative to its checkpoint."""
+    """Return whether a file's path is absolute or a URI, and not relative to its checkpoint's directory."""
     return path.startswith(("/", "file:")) or is_object(path)

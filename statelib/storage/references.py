@@ -1,4 +1,4 @@
-"""References to storage locations as bytes: what a trigger ships, and workers do not look into (R86 to R88).
+"""References to storage locations as opaque bytes. A trigger ships them to the workers (R86 to R88).
 
 Source: CheckpointStorageLocationReference, AbstractFsCheckpointStorageAccess.encodePathAsReference.
 """
@@ -8,16 +8,19 @@ from statelib.model.amounts import number_of
 from statelib.storage.views import DEFAULT_REFERENCE, StorageReference
 
 _MAGIC = bytes.fromhex("055f3f18")
-"""In front of a directory's URI in UTF-8; no bytes at all are the default reference."""
+"""The bytes in front of a directory's URI in UTF-8. The default reference has no bytes at all."""
 
 
 def encode_reference(reference: StorageReference, default: StorageReference = DEFAULT_REFERENCE) -> bytes:
-    """Opaque bytes; none for the ``default`` location, which a worker computes by itself."""
+    """Return a reference as opaque bytes. They are empty for the ``default`` location, because a worker computes that
+    location itself."""
     return b"" if reference in (default, DEFAULT_REFERENCE) else _MAGIC + reference.directory.encode()
 
 
 def decode_reference(data: bytes) -> StorageReference:
-    """Inverse of :func:`encode_reference`. Raises InvalidRequestError (``bad-reference``) for other bytes."""
+    """Return the reference of such bytes, the inverse of :func:`encode_reference`.
+
+    Raises InvalidRequestError (``bad-reference``) for any other bytes."""
     if not data:
         return DEFAULT_REFERENCE
     try:

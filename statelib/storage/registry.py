@@ -1,4 +1,4 @@
-"""The kinds of storage, each by its URL scheme, and how long each is asked again: the one place that names them all."""
+"""The registry of all kinds of storage by URL scheme, and the retries of their requests."""
 
 import time
 import uuid
@@ -13,14 +13,15 @@ from statelib.storage.places import FileSystemKind, ObjectKind, Places
 from statelib.storage.retries import Retries
 
 RETRIES = Retries((0.1, 0.3, 1.0, 3.0, 9.0), time.sleep)
-"""How long a storage that is in trouble is asked again."""
+"""The retries of a request that a storage in trouble did not answer."""
 _HURRIED = replace(RETRIES, delays_s=(), request_timeout_s=3.0)
 _PATIENCE: ContextVar[Retries | None] = ContextVar("patience", default=None)
 
 
 @contextmanager
 def hurried() -> Iterator[None]:
-    """What is opened within asks an object storage once, and for three seconds: somebody waits for the answer."""
+    """Let storages that the body opens make one attempt of three seconds per request. It is for calls whose result a
+    user waits for."""
     token = _PATIENCE.set(_HURRIED)
     try:
         yield
@@ -29,6 +30,7 @@ def hurried() -> Iterator[None]:
 
 
 def patience() -> Retries:
+    """Return the retries of object storages that are opened now: :data:`RETRIES`, or fewer within :func:`hurried`."""
     return _PATIENCE.get() or RETRIES
 
 
@@ -37,4 +39,5 @@ PLACES = Places({"": _FILES, "file": _FILES} | dict.fromkeys(SCHEMES, ObjectKind
 
 
 def new_attempt() -> AttemptId:
+    """Return a new, random attempt id: 32 hexadecimal digits."""
     return AttemptId(uuid.uuid4().hex)

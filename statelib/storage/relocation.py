@@ -1,7 +1,7 @@
-"""Snapshots that were moved: what their ``_metadata`` calls a path, and where that is now.
+"""Reading snapshots that were moved: replacing the absolute paths in their ``_metadata`` by the present paths.
 
-``_metadata`` is read as if it had been written at the new place. So every way of reading knows the moved files
-without another path, and the roots that a reader keeps to are those of the new place.
+``_metadata`` is read as if it had been written at the new place. So every reader finds the moved files without further
+settings, and the roots of a reader are directories of the new place.
 """
 
 import re
@@ -22,21 +22,22 @@ _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
 
 @dataclass(frozen=True)
 class Relocation:
-    """``moves``: prefix as written -> where what was below it lies now. The longest prefix of a path counts.
+    """The moves of a snapshot's files. ``moves``: pairs of an old prefix, as components, and the directory or URI where
+    its files lie now, the longest prefix first. The first prefix that matches a path counts.
 
-    The old prefix is text: any scheme will do, also one that nothing here could open."""
+    The old prefix may have any scheme, even one that no storage here supports."""
 
     moves: tuple[tuple[Parts, str], ...] = ()
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The places that files were moved to."""
+        """The directories and URIs to which files were moved."""
         return tuple(new for _, new in self.moves)
 
     def path(self, path: str) -> str:
-        """Where a file is now; the same where no prefix is of it.
+        """Return the present path of a file. A path without a matching prefix is returned unchanged.
 
-        Raises InvalidRequestError (``outside-root``) for a path that leaves the prefix by ``..``."""
+        Raises InvalidRequestError (``outside-root``) for a path that leaves the prefix through ``..``."""
         parts = _path_parts(path)
         for old, new in self.moves:
             if parts[: len(old)] == old and len(parts) > len(old):
@@ -44,18 +45,19 @@ class Relocation:
         return path
 
     def metadata(self, metadata: CheckpointMetadata) -> CheckpointMetadata:
-        """The same with every absolute path as it is now."""
+        """Return a copy of the metadata in which every absolute path is the present path."""
         return self._moved(metadata) if self.moves else metadata
 
     def manifest(self, manifest: CheckpointManifest | None) -> CheckpointManifest | None:
-        """Likewise, so that the checksums go with the paths; None stays None."""
+        """Return a copy of the manifest in which every absolute path is the present path, so that its checksums match
+        the moved files. None stays None."""
         if manifest is None or not self.moves:
             return manifest
         files = tuple(replace(f, path=self.path(f.path)) if _is_absolute(f.path) else f for f in manifest.files)
         return replace(manifest, files=files)
 
     def _moved(self, value: T) -> T:
-        """A copy of handles, of whatever kind."""
+        """Return a copy of a value in which the paths of all handles are the present paths."""
         if isinstance(value, FileStateHandle | SegmentFileStateHandle):
             return replace(value, path=self.path(value.path))
         if isinstance(value, int | str | bytes | None):
@@ -68,10 +70,11 @@ class Relocation:
 
 
 def relocation_of(moves: Mapping[str, str] | None) -> Relocation:
-    """Of prefixes as written, with or without a slash at the end, and where they are now.
+    """Return the relocation of ``moves``: old prefix -> directory or URI where its files lie now. A slash at the end
+    of a prefix makes no difference.
 
-    Raises InvalidRequestError (``bad-relocation``) for what is no prefix."""
-    found = []
+    Raises InvalidRequestError (``bad-relocation``) unless both are absolute directories or URIs."""
+    prefixes = []
     for old, new in (moves or {}).items():
         parts = _path_parts(old)
         if parts in ((), ("file:",)) or not _is_absolute(new):
@@ -80,13 +83,13 @@ def relocation_of(moves: Mapping[str, str] | None) -> Relocation:
                 kind="bad-relocation",
                 hint="--relocate OLD_PREFIX=NEW_PREFIX, such as file:///flink-data/checkpoints=/mnt/copy",
             )
-        found.append((parts, new))
-    return Relocation(tuple(sorted(found, key=lambda move: len(move[0]), reverse=True)))
+        prefixes.append((parts, new))
+    return Relocation(tuple(sorted(prefixes, key=lambda move: len(move[0]), reverse=True)))
 
 
 def _path_parts(path: str) -> Parts:
-    """(scheme and host, component, component ...); equal places have equal parts, however they are written:
-    ``file:/a``, ``file:///a`` and ``/a`` are one.
+    """Return (scheme and host, component, component ...) of an absolute path or URI, an empty tuple for any other text.
+    Equal places have equal parts: those of ``file:/a``, ``file:///a`` and ``/a`` are the same.
 
     Raises InvalidRequestError (``outside-root``) for a component ``..``."""
     uri = _URI.fullmatch(path)

@@ -1,4 +1,4 @@
-"""How long to go on after a storage said "not now": attempts and pauses are arguments, waiting is too."""
+"""Repeating requests that a storage in trouble did not answer. The pauses and the function that waits are arguments."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,16 +11,20 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Retries:
-    """One attempt, and one more after each pause of ``delays_s`` seconds. ``sleep`` waits. A request that is not
-    answered whole within ``request_timeout_s`` seconds has failed."""
+    """The schedule of attempts: one attempt, and one more after each pause of ``delays_s`` seconds.
+
+    ``sleep`` waits for a number of seconds. A request fails if its whole answer has not arrived after
+    ``request_timeout_s`` seconds."""
 
     delays_s: tuple[float, ...]
     sleep: Callable[[float], None]
     request_timeout_s: float = 60.0
 
     def run(self, attempt: Callable[[], T]) -> T:
-        """What ``attempt`` returns. Its last RetryableError goes on when the pauses are used up; others, and
-        a cancel, at once."""
+        """Call ``attempt`` until it succeeds, and return its result.
+
+        A RetryableError is raised when no pause is left. Any other error, and a RetryableError of kind ``cancelled``,
+        is raised at once."""
         for delay_s in self.delays_s:
             try:
                 return attempt()
@@ -32,8 +36,8 @@ class Retries:
 
 
 def wait_never(_delay_s: float) -> None:
-    """A ``sleep`` that returns at once."""
+    """Return at once: a ``sleep`` that does not wait."""
 
 
 IMPATIENT = Retries((), wait_never)
-"""One attempt only."""
+"""The schedule of a single attempt."""

@@ -1,6 +1,7 @@
-"""What lies under the path of a source: a file, a directory, or a pattern of Spark's, on a file system or in a bucket.
+"""Listing the files of a source. Its path is a file, a directory or a pattern of Spark's, on a file system or in a
+bucket.
 
-A path that only Spark can reach (HDFS, a table) is refused by name: nothing is known of it here.
+A source that only Spark can reach (HDFS, a table) is refused with an error that names it.
 """
 
 import os
@@ -18,15 +19,18 @@ from statelib.storage.uris import local_path
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _HADOOPS = {"s3a": "s3", "s3n": "s3"}
-"""Hadoop's names of schemes."""
+"""Hadoop's names of schemes, and the names of the same schemes here."""
 _SPECIAL = re.compile(r"[*?\[\]{}]")
 
 
 @dataclass(frozen=True)
 class SourceListing:
-    """``exists``: whether anything lies there, a directory without files included. ``files``: how many files hold data,
-    as Spark sees it: their names begin neither with ``_`` nor with ``.``. ``newest_ms``: when the last of all was
-    changed, by the storage's clock; None where there is none."""
+    """The state of a source at one moment.
+
+    ``exists``: whether anything has the path, which includes a directory without files.
+    ``files``: the number of files that Spark reads as data. Names that begin with ``_`` or ``.`` are not data.
+    ``newest_ms``: the latest modification time of all files, by the storage's clock in epoch milliseconds; None where
+    there is no file."""
 
     exists: bool
     files: int
@@ -35,31 +39,33 @@ class SourceListing:
 
 @dataclass(frozen=True)
 class _Entry:
-    """``below``: the names from the directory that is listed down to the entry. ``modified_at_ms``: None for a
-    directory."""
+    """One file or directory of a listing. ``below``: the names that lead from the listed directory to the entry.
+    ``modified_at_ms``: the modification time of a file, None for a directory."""
 
     below: tuple[str, ...]
     modified_at_ms: int | None
 
 
 def look_at_source(path: str, retries: Retries) -> SourceListing:
-    """Return what lies under a path of a source at this moment.
+    """Return the listing of a source's path at this moment.
 
-    Raises UnsupportedError (``source-not-visible``), and what the storage raises while it is in trouble."""
-    root, pattern = _split(_known(path))
+    Raises UnsupportedError (``source-not-visible``), and the errors of the storage while it is in trouble."""
+    root, pattern = _split(_visible(path))
     entries = _objects(root, retries) if is_object(root) else _files(root)
-    matches = [re.compile(_expression(part)) for part in pattern]
-    found = [entry for entry in entries if _lies_under(entry, matches)]
-    times = [entry.modified_at_ms for entry in found if entry.modified_at_ms is not None]
-    data = [entry for entry in found if entry.modified_at_ms is not None and not _is_hidden(entry, len(matches))]
-    return SourceListing(bool(found), len(data), max(times, default=None))
+    expressions = [re.compile(_expression(part)) for part in pattern]
+    matching = [entry for entry in entries if _lies_under(entry, expressions)]
+    times = [entry.modified_at_ms for entry in matching if entry.modified_at_ms is not None]
+    data = [entry for entry in matching if entry.modified_at_ms is not None and not _is_hidden(entry, len(expressions))]
+    return SourceListing(bool(matching), len(data), max(times, default=None))
 
 
-def _known(path: str) -> str:
-    found = _SCHEME.match(path)
-    scheme = found[1].lower() if found else "file"
+def _visible(path: str) -> str:
+    """Return a path that this module can list, with Hadoop's scheme replaced. Raise UnsupportedError
+    (``source-not-visible``) for any other path."""
+    scheme_match = _SCHEME.match(path)
+    scheme = scheme_match[1].lower() if scheme_match else "file"
     path = f"{_HADOOPS[scheme]}{path[len(scheme) :]}" if scheme in _HADOOPS else path
-    if (scheme == "file" and (found or path.startswith("/"))) or is_object(path):
+    if (scheme == "file" and (scheme_match or path.startswith("/"))) or is_object(path):
         return path
     raise UnsupportedError(
         f"source {path}: whether it is there cannot be looked at from here: expected an absolute path, or a file:, "
@@ -70,10 +76,10 @@ def _known(path: str) -> str:
 
 
 def _split(path: str) -> tuple[str, tuple[str, ...]]:
-    """The directory up to the first name with a wildcard, and the names from there on."""
+    """Return the path before the first name with a wildcard, and that name with all names after it."""
     parts = path.split("/")
-    first = next((i for i, part in enumerate(parts) if _SPECIAL.search(part)), len(parts))
-    return "/".join(parts[:first]), tuple(part for part in parts[first:] if part)
+    first_pattern = next((i for i, part in enumerate(parts) if _SPECIAL.search(part)), len(parts))
+    return "/".join(parts[:first_pattern]), tuple(part for part in parts[first_pattern:] if part)
 
 
 def _lies_under(entry: _Entry, pattern: list[re.Pattern[str]]) -> bool:
@@ -82,9 +88,9 @@ def _lies_under(entry: _Entry, pattern: list[re.Pattern[str]]) -> bool:
     )
 
 
-def _is_hidden(entry: _Entry, matched: int) -> bool:
-    """Names that the path itself gives are never hidden."""
-    return any(name.startswith(("_", ".")) for name in entry.below[matched:])
+def _is_hidden(entry: _Entry, pattern_length: int) -> bool:
+    """Return whether Spark ignores the entry as hidden. Names that match the pattern of the path are never hidden."""
+    return any(name.startswith(("_", ".")) for name in entry.below[pattern_length:])
 
 
 def _files(root: str) -> Iterator[_Entry]:
@@ -113,13 +119,14 @@ def _below(path: str) -> Iterator[_Entry]:
 
 
 def _unless_gone(error: OSError) -> None:
-    """A directory that was removed since its parent was read holds nothing; one that cannot be read is an error."""
+    """Ignore that a directory was removed after its parent was read. Raise any other error of listing a directory."""
     if not isinstance(error, FileNotFoundError):
         raise error
 
 
 def _modified_ms(path: str) -> int | None:
-    """None for a file that was removed since its directory was read."""
+    """Return the modification time of a file in epoch milliseconds, None if the file was removed after its directory
+    was read."""
     try:
         return os.stat(path).st_mtime_ns // 1_000_000
     except FileNotFoundError:
@@ -127,16 +134,16 @@ def _modified_ms(path: str) -> int | None:
 
 
 def _objects(root: str, retries: Retries) -> Iterable[_Entry]:
-    """The objects at and below a prefix; a bucket has no directories but those that objects' keys make."""
+    """Return the objects below a prefix; if there are none, the object of exactly this key."""
     location = object_location(root)
     bucket, prefix = Bucket(location.bucket_uri, retries), f"{location.key}/" if location.key else ""
     below = [item for item in bucket.list(location.key) if item.key.startswith(prefix)]
-    found = [_Entry(tuple(item.key[len(prefix) :].split("/")), item.modified_at_ms) for item in below]
-    return found or _object(bucket, location.key)
+    entries = [_Entry(tuple(item.key[len(prefix) :].split("/")), item.modified_at_ms) for item in below]
+    return entries or _object(bucket, location.key)
 
 
 def _object(bucket: Bucket, key: str) -> list[_Entry]:
-    """The object of exactly this key, if there is one."""
+    """Return the object of exactly this key, or an empty list if there is none."""
     try:
         return [_Entry((), bucket.look(key).modified_at_ms)] if key else []
     except NotFoundError as error:
@@ -146,7 +153,8 @@ def _object(bucket: Bucket, key: str) -> list[_Entry]:
 
 
 def _expression(pattern: str) -> str:
-    """A name with wildcards as Hadoop has them: ``*``, ``?``, ``[a-c]``, ``[^a]`` and ``{a,b}``."""
-    text = re.sub(r"[^\w*?\[\]{},^-]", lambda found: re.escape(found[0]), pattern)
+    """Return the regular expression of a name with Hadoop's wildcards: ``*``, ``?``, ``[a-c]``, ``[^a]`` and
+    ``{a,b}``."""
+    text = re.sub(r"[^\w*?\[\]{},^-]", lambda match: re.escape(match[0]), pattern)
     text = text.replace("*", ".*").replace("?", ".")
-    return re.sub(r"\{([^{}]*)\}", lambda found: f"(?:{found[1].replace(',', '|')})", text)
+    return re.sub(r"\{([^{}]*)\}", lambda match: f"(?:{match[1].replace(',', '|')})", text)

@@ -1,4 +1,4 @@
-"""The output stream of a checkpoint: small state stays inline, the rest spills into a file."""
+"""The output stream of a checkpoint. Small state becomes an inline handle; larger state spills into a file."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -13,30 +13,33 @@ from statelib.storage.views import WrittenStream
 from statelib.wire.checksum import ContentHash
 
 _CHUNK_BYTES = 4 << 20
-"""Most that is written between two looks at whether the stream was cancelled."""
+"""The most bytes that are written before the stream checks again whether it was cancelled."""
 _BUFFER_BYTES = 256 << 10
-"""Writes smaller than this are gathered once the stream has a file."""
+"""After a stream has spilled, writes smaller than this are gathered in a buffer before they go to the file."""
 
 
 class SpilledFile(Protocol):
-    """A new file that nobody else writes."""
+    """A new file for the data of one stream. It has a single writer."""
 
-    def write(self, data: bytes | bytearray | memoryview) -> None: ...
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Append ``data`` to the file."""
+        ...
+
     def finish(self) -> StreamStateHandle:
-        """Make it durable, close it, say how to find it."""
+        """Make the file durable, close it and return its handle."""
         ...
 
     def drop(self) -> None:
-        """Close and remove it."""
+        """Close and remove the file."""
         ...
 
 
 @runtime_checkable
 class InterruptibleFile(SpilledFile, Protocol):
-    """A file whose finishing takes long enough to be worth ending."""
+    """A file whose :meth:`finish` may take long, for example an upload, and can be interrupted."""
 
     def interrupt(self) -> None:
-        """Make a running ``finish`` raise RetryableError (``cancelled``) soon. Called from any thread."""
+        """Make a running :meth:`finish` raise RetryableError (``cancelled``) soon. Any thread may call this."""
         ...
 
 
@@ -47,10 +50,11 @@ class _Phase(Enum):
 
 
 class CheckpointStream:
-    """Bytes of one piece of state. One thread writes; any thread may close, which ends the writing.
+    """A :class:`~statelib.storage.views.CheckpointOutputStream` that holds its data in memory until it spills.
 
-    ``spill`` opens the file when more than ``inline_threshold_bytes`` come together; it is given
-    the size that is needed. After any failure nothing of the stream is left (R106, R107).
+    One thread writes; any thread may call :meth:`close`, which ends the writing.
+    ``spill`` opens the file as soon as the stream is larger than ``inline_threshold_bytes``. Its argument is the size
+    in bytes that the stream needs at that moment. After any failure nothing of the stream is left (R106, R107).
     """
 
     def __init__(self, name: str, inline_threshold_bytes: int, spill: Callable[[int], SpilledFile]) -> None:
@@ -65,11 +69,12 @@ class CheckpointStream:
         self._content = ContentHash()
 
     def position(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes that were written so far."""
         return self._position
 
     def write(self, data: bytes | memoryview) -> None:
-        """Raises RetryableError (``cancelled``) when the stream was closed, before or meanwhile."""
+        """Append ``data``. Raises RetryableError (``cancelled``) if the stream was closed before or during the call,
+        and InvalidRequestError (``stream-finished``) after its handle was taken."""
         view = memoryview(data).cast("B")
         if not view:
             self._append(view)
@@ -77,7 +82,8 @@ class CheckpointStream:
             self._append(view[start : start + _CHUNK_BYTES])
 
     def close_and_get_handle(self) -> WrittenStream:
-        """Durable when it returns. Nothing written gives an inline handle of no bytes (R100)."""
+        """Complete the stream and return its handle. The data is durable when it returns. A stream to which nothing
+        was written has an inline handle without bytes (R100)."""
         with self._working():
             if self._file is None:
                 data = bytes(self._buffer)
@@ -91,10 +97,10 @@ class CheckpointStream:
             return WrittenStream(handle, self._position, self._content.crc32c, self._content.xxh3)
 
     def close(self) -> None:
-        """Drop the data, unless the handle was taken; a second call does nothing."""
+        """Drop the data, unless the handle was taken. A second call does nothing."""
         file = self._file
         if isinstance(file, InterruptibleFile):
-            file.interrupt()  # before the lock, which a thread that sends the file holds
+            file.interrupt()  # before the lock is taken: the thread that uploads the file holds the lock
         with self._lock:
             if self._phase is _Phase.OPEN:
                 self._drop()
@@ -126,7 +132,7 @@ class CheckpointStream:
 
     @contextmanager
     def _working(self) -> Iterator[None]:
-        """Hold an open stream; whatever goes wrong drops it before the error goes on."""
+        """Hold the lock and check that the stream is open. An error of the body drops the stream, then goes on."""
         with self._lock:
             if self._phase is _Phase.FINISHED:
                 raise InvalidRequestError(f"stream {self._name}: its handle was taken already", kind="stream-finished")

@@ -1,7 +1,7 @@
-"""State that belongs to a task, not to a checkpoint: written, duplicated and removed by tasks only (R89 to R93).
+"""Task-owned state belongs to a task, not to a checkpoint. Only tasks write, duplicate and remove it (R89 to R93).
 
-It lies in ``<pipeline>/taskowned/``, which retention, gc and the orphan sweep leave alone. Files there never
-change and each has its own blocks or object, so a duplicate and its original live and die apart.
+It lies in ``<pipeline>/taskowned/``. Retention, gc and the orphan sweep remove nothing there. Its files never change,
+and each has its own blocks or its own object, so a duplicate does not depend on its original.
 """
 
 import re
@@ -14,22 +14,27 @@ _NAME = re.compile(r"[0-9a-f]{32}-\d+-\d+")
 
 
 def duplicable(handle: StreamStateHandle, possible: bool) -> FileStateHandle:
-    """The handle, if its storage can; UnsupportedError (``no-fast-duplicate``) otherwise."""
+    """Return the handle if its file can be duplicated within the storage. ``possible`` is what ``can_fast_duplicate``
+    returned for it.
+
+    Raises UnsupportedError (``no-fast-duplicate``) otherwise."""
     if possible and isinstance(handle, FileStateHandle):
         return handle
-    what = f"inline state {shown(handle.name)}" if isinstance(handle, ByteStreamStateHandle) else shown(handle.path)
+    source = f"inline state {shown(handle.name)}" if isinstance(handle, ByteStreamStateHandle) else shown(handle.path)
     raise UnsupportedError(
-        f"{what} cannot be duplicated within the storage",
+        f"{source} cannot be duplicated within the storage",
         kind="no-fast-duplicate",
         hint="ask can_fast_duplicate first, and read and write the bytes where it says no",
     )
 
 
 def own_name(handle: StreamStateHandle, directory: str) -> str:
-    """The name of a task-owned file; InvalidRequestError (``foreign-file``) for any other."""
+    """Return the name of a handle's file, if it is task-owned state in ``directory``, a normalised URI.
+
+    Raises InvalidRequestError (``foreign-file``) for any other handle."""
     path = handle.path if isinstance(handle, FileStateHandle) else ""
-    where, _, name = path.rpartition("/")
-    if where != directory or not _NAME.fullmatch(name):
+    parent, _, name = path.rpartition("/")
+    if parent != directory or not _NAME.fullmatch(name):
         raise InvalidRequestError(
             f"discarding {shown(path)}: expected a file that a task owns, in {directory}", kind="foreign-file"
         )

@@ -1,7 +1,7 @@
-"""Where bytes lie, as text: ``file:`` URIs and absolute paths, parsed without touching a disk.
+"""Parsing and writing ``file:`` URIs and absolute paths. No function here does any I/O.
 
-The text is Flink's: nothing in it is percent-encoded, so ``%2e%2e`` is a file of that name and
-never a way up. Write one with :func:`to_uri`, not with :meth:`pathlib.Path.as_uri`.
+URIs are written as Flink writes them: nothing is percent-encoded, so ``%2e%2e`` is a file of that name and never the
+parent directory. Write a URI with :func:`to_uri`, not with :meth:`pathlib.Path.as_uri`.
 """
 
 import re
@@ -17,16 +17,17 @@ from statelib.model.handles import (
 MAX_PATH_LENGTH = 4096
 
 AllowedRoot = str | tuple[str, ...] | None
-"""Where the files of a checkpoint may lie besides its own directory: below a directory, some directories, nowhere."""
+"""The directory or directories below which the files of a checkpoint may lie besides its own directory; None for no
+other directory."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
 
 def local_path(text: str) -> str:
-    """The normalised absolute path of ``/a/b``, ``file:/a/b``, ``file:///a/b`` or ``file://localhost/a/b``.
+    """Return the normalised absolute path of ``/a/b``, ``file:/a/b``, ``file:///a/b`` or ``file://localhost/a/b``.
 
-    Raises UnsupportedError (``unknown-scheme``) for any other scheme, InvalidRequestError:
-    ``outside-root`` for a path with a ``..`` component, ``bad-path`` for all else that is no path.
+    Raises UnsupportedError (``unknown-scheme``) for any other scheme, InvalidRequestError (``outside-root``) for a
+    path with a ``..`` component, InvalidRequestError (``bad-path``) for any other text that is no absolute path.
     """
     scheme = _SCHEME.fullmatch(text)
     if scheme and scheme[1].lower() != "file":
@@ -42,10 +43,11 @@ def local_path(text: str) -> str:
 
 
 def relative_parts(text: str) -> tuple[str, ...]:
-    """The components of a path relative to a checkpoint's directory, which it can not leave.
+    """Return the components of a path that is relative to a checkpoint's directory and stays inside it.
 
-    Raises InvalidRequestError: ``outside-root`` for an absolute path or a ``..`` component,
-    ``bad-path`` for an empty path or component, ``.``, a NUL, or too great a length.
+    Raises InvalidRequestError (``outside-root``) for an absolute path or a ``..`` component, InvalidRequestError
+    (``bad-path``) for an empty path or component, a ``.`` component, a NUL, or more than ``MAX_PATH_LENGTH``
+    characters.
     """
     if text.startswith("/"):
         raise InvalidRequestError(
@@ -58,33 +60,37 @@ def relative_parts(text: str) -> tuple[str, ...]:
 
 
 def roots_with(directory: str, allowed: AllowedRoot) -> tuple[str, ...]:
-    """The directory itself, and the others."""
+    """Return the directories below which the files of a checkpoint may lie: ``directory`` itself, then ``allowed``."""
     if allowed is None:
         return (directory,)
     return (directory, allowed) if isinstance(allowed, str) else (directory, *allowed)
 
 
 def to_uri(path: str) -> str:
-    """The ``file:`` URI of an absolute path (or URI), normalised: equal places have equal text."""
+    """Return the normalised ``file:`` URI of an absolute path or ``file:`` URI. Equal places have equal text.
+
+    Raises like :func:`local_path`."""
     return "file://" + local_path(path)
 
 
 def parts_below(path: str, root: str) -> tuple[str, ...] | None:
-    """Components that lead from ``root`` to ``path`` (both normalised), None where it lies elsewhere."""
+    """Return the components that lead from ``root`` to ``path``, None if ``path`` does not lie below ``root``. Both
+    are normalised absolute paths."""
     prefix = root.rstrip("/") + "/"
     return tuple(path[len(prefix) :].split("/")) if path.startswith(prefix) else None
 
 
 def file_handle(path: str, size_bytes: int) -> FileStateHandle | RelativeFileStateHandle:
-    """The handle of a file whose path was written down: absolute path or URI, or relative to its ``_metadata``."""
+    """Return the handle of a file, given its recorded path: an absolute path or URI, or a path relative to the
+    directory of ``_metadata``."""
     absolute = path.startswith(("/", "file:"))
     return (FileStateHandle if absolute else RelativeFileStateHandle)(path, size_bytes)
 
 
 def absolute_uri(directory: str, handle: StreamStateHandle) -> str:
-    """The URI of a handle's file, given the directory of its ``_metadata``.
+    """Return the URI of a handle's file. ``directory`` is the directory of the ``_metadata`` that holds the handle.
 
-    Raises InvalidRequestError (``inline-handle``) for bytes that live inside the metadata.
+    Raises InvalidRequestError (``inline-handle``) for inline state, whose bytes are part of ``_metadata``.
     """
     if isinstance(handle, ByteStreamStateHandle):
         raise InvalidRequestError(f"inline state {shown(handle.name)} has no file", kind="inline-handle")
@@ -94,7 +100,7 @@ def absolute_uri(directory: str, handle: StreamStateHandle) -> str:
 
 
 def shown(text: str) -> str:
-    """Foreign text as it may stand in a message: quoted, escaped, cut."""
+    """Return text of unknown origin in a form that is safe in a message: quoted, escaped, and cut to 200 characters."""
     return repr(text if len(text) <= 200 else f"{text[:200]}...")
 
 

@@ -169,7 +169,7 @@ class MemoryReader:
         start, stop = range_of(start, stop, inline.size_bytes, inline.name)
         return memoryview(inline.data)[start:stop]
 
-    def check_crc(self, handle: StreamStateHandle, found: int) -> None:
+    def check_crc(self, handle: StreamStateHandle, crc: int) -> None:
         """Nothing recorded one."""
 
     def locate(self, handle: FilePart) -> object:
