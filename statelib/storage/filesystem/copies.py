@@ -1,7 +1,7 @@
-"""Copies of whole files that the kernel makes: their bytes do not pass through this process.
+"""Copying whole files within a file system. The kernel copies them, so their bytes do not pass through this process.
 
-A copy has blocks of its own, and is no hard link: files of a savepoint belong to its user, who may change them in
-place, or their owner and mode, which all links of a file share.
+A copy is a new file and no hard link, because the files of a savepoint belong to its user. The user may change their
+content, owner or mode, which all hard links of a file share.
 """
 
 import os
@@ -17,7 +17,8 @@ from statelib.storage.uris import local_path, shown
 
 
 def on_file_system_of(handle: StreamStateHandle, directory: str) -> FileStateHandle | None:
-    """Return the handle if it stands for a whole file on the file system that ``directory``, a path, lies on."""
+    """Return the handle if it stands for a whole file on the same file system as ``directory``, a path. Otherwise
+    return None."""
     file = whole_file(handle)
     if file is None:
         return None
@@ -31,8 +32,11 @@ def on_file_system_of(handle: StreamStateHandle, directory: str) -> FileStateHan
 def copied_file(
     original: FileStateHandle, new_file: Callable[[], DataFile]
 ) -> FileStateHandle | RelativeFileStateHandle:
-    """Copy a file into a new one, durably. Nothing is left of a copy that fails: NotFoundError (``missing-file``),
-    CorruptStateError (``size-mismatch``, ``not-a-regular-file``), RetryableError (``storage-io``)."""
+    """Copy a file into the file that ``new_file`` creates, and return the handle of the copy, which is durable. Nothing
+    is left of a copy that fails.
+
+    Raises NotFoundError (``missing-file``), CorruptStateError (``size-mismatch``, ``not-a-regular-file``),
+    RetryableError (``storage-io``)."""
     directory, _, name = local_path(original.path).rpartition("/")
     with (
         storage_errors(f"duplicating {shown(original.path)}"),

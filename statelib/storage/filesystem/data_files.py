@@ -1,4 +1,5 @@
-"""The files of a checkpoint on a file system: new under their final name, durable when finished."""
+"""The data files of a checkpoint on a file system. They are created under their final name and durable once
+finished."""
 
 import contextlib
 import errno
@@ -16,7 +17,8 @@ _CANNOT_COPY = (errno.ENOSYS, errno.EXDEV, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 class PipelineDirectory:
-    """Where a pipeline keeps files that outlive one checkpoint; made when the first one comes."""
+    """A directory of a pipeline for files that outlive one checkpoint, such as ``shared``. It is created when the
+    first file is written."""
 
     def __init__(self, root: str, pipeline: PipelineName, name: str) -> None:
         self._root = root
@@ -25,14 +27,15 @@ class PipelineDirectory:
         self.path = "/".join((root.rstrip("/"), *self._parts))
 
     def make(self) -> None:
-        """Durable when it returns; a link on the way is refused."""
+        """Create the directory if it does not exist. It is durable when this returns. Raise CorruptStateError
+        (``not-a-regular-file``) if a directory on the way is a link."""
         if not self._made:
             with storage_errors(f"making {self.path}"), opened_directory(self._root, self._parts, create=True):
                 self._made = True
 
 
 class DataFile:
-    """A new file under its final name: nobody looks for it before its handle is acknowledged."""
+    """A new file under its final name. Nothing reads it before its handle is acknowledged."""
 
     def __init__(self, directory: str, name: str, *, absolute: bool = False) -> None:
         self._directory = directory
@@ -49,8 +52,11 @@ class DataFile:
         self._size_bytes += len(data)
 
     def copy_from(self, source: int, size_bytes: int) -> int:
-        """Append the first so many bytes of an open file, or as many as it has; how many there were. The kernel
-        copies them, where the file system can by referring to its blocks; one that can not is read and written."""
+        """Append the first ``size_bytes`` bytes of the open file ``source``, or all if it has fewer. Return the number
+        of bytes that were appended.
+
+        The kernel copies the bytes; some file systems only refer to the same blocks. Where the kernel cannot copy,
+        the bytes are read and written."""
         copied = 0
         with storage_errors(f"copying into {self._name} in {self._directory}"):
             while copied < size_bytes and (count := _copy_some(source, self._file, size_bytes - copied, copied)):
@@ -59,6 +65,7 @@ class DataFile:
         return copied
 
     def finish(self) -> FileStateHandle | RelativeFileStateHandle:
+        """Make the file durable, close it and return its handle."""
         with storage_errors(f"syncing {self._name} in {self._directory}"), opened_directory(self._directory) as parent:
             crash_point("data file: written")
             os.fsync(self._file)
@@ -70,6 +77,7 @@ class DataFile:
         return RelativeFileStateHandle(self._name, self._size_bytes)
 
     def drop(self) -> None:
+        """Close and remove the file."""
         try:
             with storage_errors(f"dropping {self._name} in {self._directory}"):
                 self._close()
@@ -77,13 +85,14 @@ class DataFile:
             remove_file(self._directory, self._name)
 
     def _close(self) -> None:
-        file, self._file = self._file, -1  # first: after a failed close the descriptor is gone all the same
+        file, self._file = self._file, -1  # before the close: the descriptor is invalid even if the close fails
         if file >= 0:
             os.close(file)
 
 
 def _copy_some(source: int, target: int, size_bytes: int, offset: int) -> int:
-    """Some bytes from ``offset`` to where ``target`` is; 0 at the end of the source."""
+    """Copy at most ``size_bytes`` bytes from ``offset`` of ``source`` to the position of ``target``. Return the number
+    of bytes copied, 0 at the end of the source."""
     try:
         return os.copy_file_range(source, target, size_bytes, offset)
     except OSError as error:
@@ -95,7 +104,7 @@ def _copy_some(source: int, target: int, size_bytes: int, offset: int) -> int:
 
 
 def remove_file(directory: str, name: str) -> None:
-    """Remove a file; one that is gone is success."""
+    """Remove a file. It succeeds if the file is gone already."""
     with (
         storage_errors(f"removing {name} in {directory}"),
         contextlib.suppress(FileNotFoundError),

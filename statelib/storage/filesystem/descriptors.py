@@ -1,7 +1,7 @@
-"""POSIX moves on files and directories: links are never followed below a root, nothing is overwritten.
+"""File system calls on descriptors. Links below a root are never followed, and no file is overwritten.
 
-Everything here takes normalised absolute paths or open directory descriptors, and raises OSError, if nothing else is
-said; callers wrap it in :func:`statelib.storage.filesystem.failures.storage_errors`.
+The functions take normalised absolute paths or open directory descriptors. They raise OSError unless their docstring
+names another error; callers convert it with :func:`statelib.storage.filesystem.failures.storage_errors`.
 """
 
 import errno
@@ -14,18 +14,20 @@ from statelib.crash_points import crash_point
 from statelib.errors import InvalidRequestError
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# O_NONBLOCK: opening a FIFO that somebody put in a file's place must not wait for its writer
+# O_NONBLOCK: if a FIFO lies in the place of a file, opening it must not wait for a writer
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# what syncing a directory says that nobody makes directories in: that of a mount point, or another user's
+# the errors of syncing a parent directory in which this user cannot create anything, such as that of a mount point
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS)
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
 def opened_directory(root: str, parts: Sequence[str] = (), *, create: bool = False) -> Iterator[int]:
-    """Descriptor of the directory ``parts`` below ``root``. ``root`` itself may be a link, the rest not.
+    """Yield the descriptor of the directory ``parts`` below ``root``. ``root`` may be a link, the directories below it
+    may not.
 
-    ``create`` makes what is missing (root included) and makes every directory on the way durable.
+    With ``create``, missing directories are created (``root`` included), and every directory on the way is made
+    durable.
     """
     if create:
         _make_directory(root)
@@ -45,15 +47,15 @@ def _child(parent: int, name: str, create: bool) -> int:
         with _existing_is_fine():
             os.mkdir(name, dir_fd=parent)
         crash_point("directory: made")
-        os.fsync(parent)  # also where another process made it: it may not have come to its own fsync yet
+        os.fsync(parent)  # even if another process created it, because that process may not have synced it yet
     return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
 
 
 def _make_directory(path: str) -> None:
-    """Make a directory and its parents. Durable also where another process made it, which may have been killed before
-    its own fsync.
+    """Create a directory and its parents, and make them durable. Existing ones are made durable too, because the
+    process that created them may have been killed before its fsync.
 
-    Raises InvalidRequestError (``not-a-directory``) for what lies in the place of one of them."""
+    Raises InvalidRequestError (``not-a-directory``) if a file or something else has the name of one of them."""
     parent = os.path.dirname(path)
     if not os.path.isdir(path):
         _make_directory(parent)
@@ -71,12 +73,12 @@ def _make_directory(path: str) -> None:
 
 
 def _check_directory(path: str) -> None:
-    """Refuse what was there before: everybody who opens it would only learn that it is no directory."""
+    """Raise InvalidRequestError (``not-a-directory``) if something else than a directory has this path."""
     if os.path.isdir(path):
         return
-    found = "a file" if os.path.isfile(path) else "a link to nothing" if os.path.islink(path) else "something else"
+    obstacle = "a file" if os.path.isfile(path) else "a link to nothing" if os.path.islink(path) else "something else"
     raise InvalidRequestError(
-        f"{path}: expected a directory, found {found}",
+        f"{path}: expected a directory, found {obstacle}",
         kind="not-a-directory",
         hint="name another directory, or move away what lies there",
     )
@@ -84,15 +86,17 @@ def _check_directory(path: str) -> None:
 
 @contextmanager
 def _existing_is_fine() -> Iterator[None]:
+    """Ignore that a directory exists already."""
     try:
         yield
     except FileExistsError:
-        return  # whoever opens it next finds out whether it is a directory
+        return  # whether it is a directory shows when it is opened next
 
 
 @contextmanager
 def opened_file(directory: int, name: str) -> Iterator[int]:
-    """Descriptor of a regular file for reading; a link, FIFO, device or directory is ELOOP or ENXIO."""
+    """Yield the descriptor of a regular file, open for reading. A link, FIFO, device or directory raises OSError
+    (ELOOP or ENXIO)."""
     file = os.open(name, _READ, dir_fd=directory)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -103,12 +107,13 @@ def opened_file(directory: int, name: str) -> Iterator[int]:
 
 
 def create_file(directory: int, name: str) -> int:
-    """Descriptor of a new file for writing; FileExistsError if anything has that name."""
+    """Return the descriptor of a new file, open for writing. Raises FileExistsError if anything has that name."""
     return os.open(name, _CREATE, 0o666, dir_fd=directory)
 
 
 def create_in(path: str, name: str) -> int:
-    """As :func:`create_file`, in the directory at ``path``. If only closing that fails, the file is not left open."""
+    """Create a file like :func:`create_file`, in the directory at ``path``. If closing the directory fails, the file is
+    closed too."""
     file = None
     try:
         with opened_directory(path) as directory:
@@ -121,14 +126,14 @@ def create_in(path: str, name: str) -> int:
 
 
 def write_all(file: int, data: bytes | bytearray | memoryview) -> None:
-    """Write everything; a short write is continued, so that a full disk becomes an error."""
+    """Write all of ``data``. A short write is continued, so that a full disk raises an error."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(file, rest) :]
 
 
 def read_up_to(file: int, size: int, offset: int = 0) -> bytearray:
-    """``size`` bytes from ``offset``; fewer where the file ends before."""
+    """Return ``size`` bytes from ``offset``, or fewer if the file ends before that."""
     data = bytearray(size)
     filled = 0
     view = memoryview(data)

@@ -1,4 +1,4 @@
-"""What the operating system says, as the errors of statelib: one table."""
+"""The table that converts errors of the operating system into errors of statelib."""
 
 import errno
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _DENIED = (InvalidRequestError, "storage-denied", "check the owner and mode of t
 
 _TABLE: dict[int, tuple[type[StatelibError], str, str]] = {
     errno.ENOENT: (NotFoundError, "missing-file", ""),
-    # O_NOFOLLOW answers ELOOP for a link in place of a file, ENOTDIR for one in place of a directory
+    # O_NOFOLLOW fails with ELOOP for a link in place of a file, with ENOTDIR for a link in place of a directory
     errno.ELOOP: _STRANGE,
     errno.ENOTDIR: _STRANGE,
     errno.EISDIR: _STRANGE,
@@ -43,7 +43,8 @@ _OTHER = (RetryableError, "storage-io", "run the task again; if it stays, the st
 
 @contextmanager
 def storage_errors(what: str) -> Iterator[None]:
-    """Turn an OSError of the body into a typed error; ``what`` names the action and the file."""
+    """Convert an OSError of the body into an error of statelib. Its message begins with ``what``, which names the
+    action and the file."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What lies in a checkpoint's directory, compared with what should: nothing is changed here."""
+"""Listing and verifying the files in a checkpoint's directory. Functions here only read."""
 
 import os
 import stat
@@ -20,8 +20,11 @@ Problem = Literal["", "missing", "size", "checksum"]
 
 @dataclass(frozen=True)
 class FileFinding:
-    """One expected file. ``problem`` is '' where all is well. ``actual_size`` is None where no
-    regular file lies (a link does not count), ``actual_crc`` and ``actual_xxh3`` also where the data was not read."""
+    """The result of verifying one expected file.
+
+    ``problem`` is '' if none was found. Sizes are in bytes. ``actual_size`` is None if there is no regular file with
+    the path (a link is none). ``actual_crc`` and ``actual_xxh3`` are None then too, and if the data was not read;
+    ``actual_xxh3`` also if none was expected."""
 
     path: str
     key_group_range: KeyGroupRange
@@ -36,8 +39,8 @@ class FileFinding:
 
 @dataclass(frozen=True)
 class StoredFile:
-    """What a directory holds. ``path`` is relative to it. ``modified_at_ms`` is the storage's
-    clock, epoch milliseconds. ``regular`` is False for links and special files."""
+    """One file in a listing of a directory. ``path`` is relative to the directory. ``modified_at_ms`` is the time of
+    the last change by the storage's clock, in epoch milliseconds. ``regular`` is False for links and special files."""
 
     path: str
     size_bytes: int
@@ -48,10 +51,11 @@ class StoredFile:
 def verify_files(
     directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: AllowedRoot = None
 ) -> list[FileFinding]:
-    """A finding for each record, in order. Sizes always; checksums of what has the right size if ``read_data``.
+    """Return one finding per record, in the same order. Sizes are always compared; with ``read_data``, files of the
+    right size are read and their checksums compared.
 
-    Absolute paths must lie below ``directory`` or ``allowed_root``: otherwise InvalidRequestError
-    (``outside-root``), before anything is read."""
+    Raises InvalidRequestError (``outside-root``), before anything is read, for an absolute path that lies neither
+    below ``directory`` nor below ``allowed_root``."""
     reader = DirectoryReader(directory, allowed_root=allowed_root)
     places = [reader.locate(file_handle(record.path, record.size_bytes)) for record in files]
     return [_verify(record, *place, read_data) for record, place in zip(files, places, strict=True)]
@@ -78,20 +82,21 @@ def _verify(record: FileRecord, root: str, parts: tuple[str, ...], read_data: bo
 
 
 def finding(record: FileRecord, problem: Problem, size: int | None = None) -> FileFinding:
-    """Of a file whose data was not read."""
+    """Return the finding of a file whose data was not read. ``size`` is its actual size, None if it is missing."""
     expected = (record.path, record.key_group_range, record.size_bytes, size, record.crc32c)
     return FileFinding(*expected, None, problem, record.xxh3)
 
 
-def read_finding(record: FileRecord, size: int, found: ContentHash) -> FileFinding:
-    """Of a file that has its size and was read."""
-    same = found.crc32c == record.crc32c and record.xxh3 in (None, found.xxh3)
+def read_finding(record: FileRecord, size: int, content: ContentHash) -> FileFinding:
+    """Return the finding of a file that has its recorded size and was read. ``content`` holds the checksums of the
+    bytes that were read."""
+    same = content.crc32c == record.crc32c and record.xxh3 in (None, content.xxh3)
     unread = finding(record, "" if same else "checksum", size)
-    return replace(unread, actual_crc=found.crc32c, actual_xxh3=None if record.xxh3 is None else found.xxh3)
+    return replace(unread, actual_crc=content.crc32c, actual_xxh3=None if record.xxh3 is None else content.xxh3)
 
 
 def list_files(directory: str) -> list[StoredFile]:
-    """All that lies below a directory, subdirectories included, links not followed, by path.
+    """Return all files below a directory and its subdirectories, sorted by path. Links are listed, not followed.
 
     Raises NotFoundError (``missing-file``) if there is no such directory."""
     root = local_path(directory)
@@ -106,7 +111,7 @@ def _listed(directory: int, prefix: str) -> Iterator[StoredFile]:
         try:
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
-            continue  # removed since the directory was read
+            continue  # it was removed after the directory was read
         if stat.S_ISDIR(status.st_mode):
             yield from _listed_below(directory, name, prefix)
         else:
@@ -118,7 +123,7 @@ def _listed_below(parent: int, name: str, prefix: str) -> Iterator[StoredFile]:
     try:
         child = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     except FileNotFoundError:
-        return  # removed since it was seen; the rest of the listing is as good as before
+        return  # it was removed after the directory was read; the rest of the listing is still valid
     try:
         yield from _listed(child, f"{prefix}{name}/")
     finally:

@@ -1,8 +1,8 @@
-"""Atomic publication: a file appears whole and durable under its name, or not at all, and only once.
+"""Atomic publication of a file. Under its name it is either complete and durable or absent, and it never changes.
 
-Source: protocol of ``_metadata``: temporary file, fsync, link (which fails where the name is taken,
-as rename would not), fsync of the directory. The answer is always read back, because a reply lost
-on a network file system turns one's own success into "already exists".
+Source: protocol of ``_metadata``. The steps are: write a temporary file, sync it, link it to the name (a link fails if
+the name is taken, a rename does not), sync the directory. The published bytes are always read back, because on a
+network file system the reply of a successful link may be lost, and its repetition fails with "already exists".
 """
 
 import contextlib
@@ -22,10 +22,11 @@ _MAX_TEMPORARIES = 1000
 
 
 def put_if_absent(directory: str, name: str, data: bytes) -> bytes:
-    """Give ``data`` the name unless something has it; return the bytes that have it afterwards.
+    """Publish ``data`` as file ``name`` unless a file has that name. Return the bytes that the file holds afterwards:
+    ``data``, or the bytes of the writer that published first.
 
-    ``directory`` is an absolute path or URI. Durable when it returns, whoever wrote it.
-    Raises UnsupportedError (``no-hard-links``) where the file system can not link.
+    ``directory`` is an absolute path or URI. The file is durable when this returns, even if another writer published
+    it. Raises UnsupportedError (``no-hard-links``) if the file system has no hard links.
     """
     path = local_path(directory)
     with storage_errors(f"publishing {name} in {path}"), opened_directory(path) as parent:
@@ -43,7 +44,7 @@ def put_if_absent(directory: str, name: str, data: bytes) -> bytes:
 
 
 def location_taken(where: str) -> ConflictError:
-    """What a begin raises where ``_metadata`` lies already."""
+    """Return the error of initializing a location that holds ``_metadata`` already."""
     return ConflictError(
         f"{where}: a checkpoint was published here already, ids are never reused",
         kind="location-taken",
@@ -52,10 +53,10 @@ def location_taken(where: str) -> ConflictError:
 
 
 def read_published(directory: str, name: str = METADATA_NAME) -> bytes:
-    """All bytes of a published file.
+    """Return all bytes of a published file.
 
     Raises NotFoundError (``no-metadata``), CorruptStateError (``not-a-regular-file`` for a link,
-    ``metadata-too-large``)."""
+    ``metadata-too-large`` for more than ``MAX_METADATA_BYTES``)."""
     path = local_path(directory)
     try:
         with (
@@ -78,7 +79,7 @@ def read_published(directory: str, name: str = METADATA_NAME) -> bytes:
 
 
 def _write_temporary(parent: int, name: str, data: bytes) -> str:
-    """Write and sync the data under a name that nobody else has; remove it again on failure."""
+    """Write and sync the data under a new temporary name, and return that name. Remove the file on failure."""
     temporary, file = _create_temporary(parent, name)
     try:
         try:
@@ -94,7 +95,8 @@ def _write_temporary(parent: int, name: str, data: bytes) -> str:
 
 
 def _create_temporary(parent: int, name: str) -> tuple[str, int]:
-    """O_EXCL hands each racer a name of its own. One that a crash left behind is never reused."""
+    """Create a temporary file and return its name and descriptor. O_EXCL ensures that each of several writers gets
+    another name. A temporary file that a crash left behind is never reused."""
     for number in range(_MAX_TEMPORARIES):
         temporary = f".{name}.{number}.tmp"
         with contextlib.suppress(FileExistsError):
@@ -107,10 +109,11 @@ def _create_temporary(parent: int, name: str) -> tuple[str, int]:
 
 
 def _link(parent: int, temporary: str, name: str, path: str) -> None:
+    """Link the temporary file to ``name``, unless a file has that name."""
     try:
         os.link(temporary, name, src_dir_fd=parent, dst_dir_fd=parent, follow_symlinks=False)
     except FileExistsError:
-        return  # somebody was first, perhaps we ourselves: the bytes that are read back tell
+        return  # another writer was first, or this link succeeded and its reply was lost: the caller reads the bytes
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS):
             raise

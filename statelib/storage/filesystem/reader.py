@@ -1,4 +1,4 @@
-"""Reading the files of a checkpoint back: bound to one directory, verified, never through a link."""
+"""Reading the files of a checkpoint. A reader belongs to one directory, verifies what it reads and follows no links."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -29,11 +29,12 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class DirectoryReader:
-    """Reads handles of the ``_metadata`` in ``directory_uri``. A value: picklable, holds nothing open.
+    """A :class:`~statelib.storage.views.StateReader` of the handles in the ``_metadata`` of ``directory_uri``. It is a
+    value: it can be pickled and keeps no file open.
 
-    ``checksums``: :func:`~statelib.model.handles.checksum_key` of files and of segments ->
-    (size in bytes, crc32c), None where none are known.
-    ``allowed_root``: absolute paths may lead here too; otherwise only into the directory itself.
+    ``checksums`` maps :func:`~statelib.model.handles.checksum_key` of files and segments to (size in bytes, crc32c);
+    None if there are none.
+    ``allowed_root``: absolute paths may lead below it or below the directory, None for the directory only.
     """
 
     directory_uri: str
@@ -41,61 +42,66 @@ class DirectoryReader:
     allowed_root: AllowedRoot = None
 
     def read(self, handle: StreamStateHandle) -> memoryview:
-        """All bytes, read-only. Raises as :class:`statelib.storage.views.StateReader` says, and
-        CorruptStateError (``not-a-regular-file``) for a link or special file in its place."""
+        """Return all bytes of a handle, verified and read-only.
+
+        Raises like :meth:`statelib.storage.views.StateReader.read`, and CorruptStateError (``not-a-regular-file``) if
+        a link or special file has the path."""
         if isinstance(handle, ByteStreamStateHandle):
             return memoryview(handle.data)
-        with self._opened(handle) as (file, where):
+        with self._opened(handle) as (file, path):
             size_bytes = _bytes_in(handle, os.fstat(file).st_size)
             data = read_up_to(file, size_bytes, start_of(handle))
-        check_size(where, size_bytes, len(data))
+        check_size(path, size_bytes, len(data))
         self.check_crc(handle, crc32c(data))
         return memoryview(data).toreadonly()
 
     def read_range(self, handle: StreamStateHandle, start: int, stop: int) -> memoryview:
-        """Bytes ``start`` to ``stop`` (exclusive); only the file's size is verified.
+        """Return the bytes ``start`` (inclusive) to ``stop`` (exclusive) of a handle, read-only. Only the size of the
+        file is verified.
 
-        Raises CorruptStateError (``bad-range``) unless 0 <= start <= stop <= size."""
+        Raises like :meth:`read`, and CorruptStateError (``bad-range``) unless 0 <= start <= stop <= size."""
         size_bytes = handle.size_bytes
         if isinstance(handle, ByteStreamStateHandle):
             start, stop = range_of(start, stop, size_bytes, handle.name)
             return memoryview(handle.data)[start:stop]
         start, stop = range_of(start, stop, size_bytes, handle.path)
-        with self._opened(handle) as (file, where):
+        with self._opened(handle) as (file, path):
             data = read_up_to(file, stop - start, start_of(handle) + start)
-        check_size(where, stop - start, len(data))
+        check_size(path, stop - start, len(data))
         return memoryview(data).toreadonly()
 
     def copy_to(self, handle: StreamStateHandle, local_path: str) -> None:
-        """Copy into a new file, verified while it streams; nothing is left of a copy that fails.
+        """Copy a handle's bytes into a new local file. They are verified while they are copied, and nothing is left of
+        a copy that fails.
 
-        Raises ConflictError (``name-taken``) where a file lies already; otherwise as :meth:`read`."""
+        Raises like :meth:`read`, and ConflictError (``name-taken``) if the local file exists."""
         if isinstance(handle, ByteStreamStateHandle):
             copy_inline(handle, local_path)
             return
-        with self._opened(handle) as (file, where), new_file(local_path) as target:
+        with self._opened(handle) as (file, path), new_file(local_path) as target:
             size_bytes = _bytes_in(handle, os.fstat(file).st_size)
             copied, crc = _copy(_blocks_of(file, handle), target, local_path)
-            check_size(where, size_bytes, copied)
+            check_size(path, size_bytes, copied)
             self.check_crc(handle, crc)
 
     @contextmanager
     def _opened(self, handle: FilePart) -> Iterator[tuple[int, str]]:
-        """(descriptor, path for messages) of a file of the right size."""
+        """Yield (descriptor, path for messages) of a handle's file, whose size was verified."""
         root, parts = self.locate(handle)
-        where = "/".join((root.rstrip("/"), *parts))
+        path = "/".join((root.rstrip("/"), *parts))
         with (
-            storage_errors(f"reading {where}"),
+            storage_errors(f"reading {path}"),
             opened_directory(root, parts[:-1]) as parent,
             opened_file(parent, parts[-1]) as file,
         ):
-            check_file_size(where, handle, os.fstat(file).st_size, self.checksums or {})
-            yield file, where
+            check_file_size(path, handle, os.fstat(file).st_size, self.checksums or {})
+            yield file, path
 
     def locate(self, handle: FilePart) -> tuple[str, tuple[str, ...]]:
-        """(root, components below it) of a handle's file; decided without any I/O.
+        """Return (root, components below it) of a handle's file. No I/O is done.
 
-        Raises InvalidRequestError (``outside-root``, ``bad-path``), UnsupportedError (``unknown-scheme``)."""
+        Raises InvalidRequestError (``outside-root``, ``bad-path``, ``task-owned``), UnsupportedError
+        (``unknown-scheme``)."""
         directory = parse_path(self.directory_uri)
         if isinstance(handle, RelativeFileStateHandle):
             return directory, relative_parts(handle.path)
@@ -113,18 +119,22 @@ class DirectoryReader:
             " deployment needs STATELIB_STORAGE set to its root",
         )
 
-    def check_crc(self, handle: StreamStateHandle, found: int) -> None:
-        """Inline bytes have the checksum of ``_metadata``."""
+    def check_crc(self, handle: StreamStateHandle, crc: int) -> None:
+        """Compare the CRC-32C of a handle's bytes with the recorded one. Inline state always passes, because the
+        checksum of ``_metadata`` covers its bytes.
+
+        Raises CorruptStateError (``checksum-mismatch``)."""
         if isinstance(handle, ByteStreamStateHandle):
             return
-        known = (self.checksums or {}).get(checksum_key(handle))
-        if known is not None:
+        recorded = (self.checksums or {}).get(checksum_key(handle))
+        if recorded is not None:
             root, parts = self.locate(handle)
-            check_crc("/".join((root.rstrip("/"), *parts)), known[1], found)
+            check_crc("/".join((root.rstrip("/"), *parts)), recorded[1], crc)
 
 
 def check_relocatable(path: str, roots: str) -> None:
-    """Raises InvalidRequestError (``task-owned``) for a file that belongs to a task, not to a checkpoint."""
+    """Raise InvalidRequestError (``task-owned``) if the path is that of task-owned state, which is never moved with a
+    snapshot. ``roots`` is the text for the message."""
     if is_task_owned(path):
         raise InvalidRequestError(
             f"handle of {shown(path)}: a file that its task owns stays where it was written, expected it below {roots}",
@@ -141,7 +151,9 @@ def copy_inline(handle: ByteStreamStateHandle, local_path: str) -> None:
 
 
 def range_of(start: int, stop: int, size_bytes: int, what: str) -> tuple[int, int]:
-    """(start, stop), once it is sure that they lie within the stream."""
+    """Return (start, stop) if they are a range within the stream of ``size_bytes`` bytes. ``what`` names the stream.
+
+    Raises CorruptStateError (``bad-range``) otherwise."""
     if not 0 <= start <= stop <= size_bytes:
         raise CorruptStateError(
             f"{shown(what)}: bytes {start} to {stop}, expected a range within its {size_bytes} bytes", kind="bad-range"
@@ -150,7 +162,7 @@ def range_of(start: int, stop: int, size_bytes: int, what: str) -> tuple[int, in
 
 
 def blocks(file: int) -> Iterator[bytes]:
-    """The bytes of an open file from its start, a block at a time."""
+    """Yield the bytes of an open file from its start, in blocks of at most ``BLOCK_BYTES`` bytes."""
     offset = 0
     while block := os.pread(file, BLOCK_BYTES, offset):
         yield block
@@ -158,7 +170,7 @@ def blocks(file: int) -> Iterator[bytes]:
 
 
 def _blocks_of(file: int, handle: FilePart) -> Iterator[bytes]:
-    """A handle's bytes in its open file, a block at a time; a whole file to wherever it ends."""
+    """Yield the bytes of a handle in its open file, in blocks. A handle of a whole file yields all of the file."""
     if not isinstance(handle, SegmentFileStateHandle):
         yield from blocks(file)
         return
@@ -169,7 +181,7 @@ def _blocks_of(file: int, handle: FilePart) -> Iterator[bytes]:
 
 
 def _copy(content: Iterator[bytes], target: int, local_path: str) -> tuple[int, int]:
-    """(bytes copied, their crc32c)."""
+    """Write all blocks to ``target`` and return (number of bytes, their CRC-32C)."""
     copied = crc = 0
     for block in content:
         with storage_errors(f"writing {local_path}"):
@@ -181,7 +193,7 @@ def _copy(content: Iterator[bytes], target: int, local_path: str) -> tuple[int, 
 
 @contextmanager
 def new_file(path: str) -> Iterator[int]:
-    """Descriptor of a new file, which is removed again when the body fails."""
+    """Yield the descriptor of a new file, open for writing. The file is removed if the body fails."""
     with storage_errors(f"creating {path}"):
         file = os.open(path, _NEW_FILE, 0o666)
     try:
@@ -194,52 +206,53 @@ def new_file(path: str) -> Iterator[int]:
 
 
 def start_of(handle: FilePart) -> int:
-    """Where a handle's bytes begin in their file."""
+    """Return the offset, in bytes, at which a handle's bytes begin in their file."""
     return handle.start if isinstance(handle, SegmentFileStateHandle) else 0
 
 
 def _bytes_in(handle: FilePart, file_bytes: int) -> int:
-    """How many bytes a handle's file of that size holds for it."""
+    """Return the number of the handle's bytes in its file of ``file_bytes`` bytes."""
     return file_bytes if isinstance(handle, ChangeFileStateHandle) else handle.size_bytes
 
 
-def check_file_size(where: str, handle: FilePart, found: int, checksums: Mapping[str, tuple[int, int]]) -> None:
-    """The size of a handle's file: that of the handle itself, or enough for a segment, and what is known of it.
+def check_file_size(where: str, handle: FilePart, size_bytes: int, checksums: Mapping[str, tuple[int, int]]) -> None:
+    """Compare the size of a handle's file with the recorded size and with the handle. It must be the size of the
+    handle; the file of a segment must at least reach to the segment's end.
 
     Raises CorruptStateError (``size-mismatch``)."""
-    known = checksums.get(handle.path)
-    if known is not None:
-        check_size(where, known[0], found)
+    recorded = checksums.get(handle.path)
+    if recorded is not None:
+        check_size(where, recorded[0], size_bytes)
     if isinstance(handle, ChangeFileStateHandle):
-        if found > handle.most_bytes:
+        if size_bytes > handle.most_bytes:
             raise CorruptStateError(
-                f"{where}: expected at most {handle.most_bytes} bytes, found {found}", kind="size-mismatch"
+                f"{where}: expected at most {handle.most_bytes} bytes, found {size_bytes}", kind="size-mismatch"
             )
     elif not isinstance(handle, SegmentFileStateHandle):
-        check_size(where, handle.size_bytes, found)
-    elif found < handle.start + handle.size_bytes:
+        check_size(where, handle.size_bytes, size_bytes)
+    elif size_bytes < handle.start + handle.size_bytes:
         raise CorruptStateError(
-            f"{where}: expected at least {handle.start + handle.size_bytes} bytes, found {found}",
+            f"{where}: expected at least {handle.start + handle.size_bytes} bytes, found {size_bytes}",
             kind="size-mismatch",
             hint="restore an older checkpoint",
         )
 
 
-def check_size(where: str, expected: int, found: int) -> None:
-    """Raises CorruptStateError (``size-mismatch``)."""
-    if expected != found:
+def check_size(where: str, expected: int, actual: int) -> None:
+    """Raise CorruptStateError (``size-mismatch``) unless both sizes, in bytes, are equal. ``where`` names the file."""
+    if expected != actual:
         raise CorruptStateError(
-            f"{where}: expected {expected} bytes, found {found}",
+            f"{where}: expected {expected} bytes, found {actual}",
             kind="size-mismatch",
             hint="restore an older checkpoint",
         )
 
 
-def check_crc(where: str, expected: int, found: int) -> None:
-    """Raises CorruptStateError (``checksum-mismatch``)."""
-    if expected != found:
+def check_crc(where: str, expected: int, actual: int) -> None:
+    """Raise CorruptStateError (``checksum-mismatch``) unless both CRC-32C are equal. ``where`` names the file."""
+    if expected != actual:
         raise CorruptStateError(
-            f"{where}: expected crc32c {expected:08x}, found {found:08x}",
+            f"{where}: expected crc32c {expected:08x}, found {actual:08x}",
             kind="checksum-mismatch",
             hint="restore an older checkpoint",
         )

@@ -1,6 +1,7 @@
-"""Taking bytes away: what removes what a checkpoint published, here on file systems. Only below known roots.
+"""Removing the files of checkpoints: the port, and its implementation on file systems. Only files below given roots are
+removed.
 
-Removing what is gone is success, so that every removal may be repeated after a crash.
+Removing a file that is gone already succeeds, so that every removal may be repeated after a crash.
 """
 
 import contextlib
@@ -22,42 +23,49 @@ _MAX_PROBES = 1000
 
 
 class CheckpointRemover(Protocol):
-    """What gc asks of a storage. ``roots``: absolute URIs; a path below none of them is refused
-    with InvalidRequestError (``outside-root``) before anything is touched."""
+    """The operations that retention, gc and the orphan sweep need from a storage.
+
+    ``roots`` are absolute URIs. A method that removes raises InvalidRequestError (``outside-root``), before anything
+    is removed, for a path that lies below none of them."""
 
     @property
     def files_at_once(self) -> int:
-        """How many files :meth:`remove_files` is best given: more than one where many cost one request."""
+        """The best number of files for one call of :meth:`remove_files`. It is larger than one where one request
+        removes many files."""
         ...
 
     def list_files(self, directory: str) -> list[StoredFile]:
-        """All files below a directory, nothing where there is no such directory."""
+        """Return all files below a directory, an empty list if there is no such directory."""
         ...
 
     def list_directories(self, directory: str) -> frozenset[str]:
-        """The URIs of the directories that lie in a directory."""
+        """Return the URIs of the directories directly in a directory, an empty set if there is no such directory."""
         ...
 
     def now_ms(self, directory: str) -> int:
-        """The storage's own clock, as the modification time of a probe written just now."""
+        """Return the time of the storage's own clock in epoch milliseconds. It is the modification time of a probe
+        file, which is written in ``directory`` and removed again."""
         ...
 
     def remove_file(self, uri: str, roots: Sequence[str]) -> bool:
-        """Durably; False if it was gone already."""
+        """Remove a file durably. Return False if it was gone already."""
         ...
 
     def remove_files(self, uris: Sequence[str], roots: Sequence[str]) -> None:
-        """Some of them, or all, where it raises. Those that are gone already are success."""
+        """Remove files durably. Files that are gone already are ignored. If this raises, some or all of the files may
+        be removed."""
         ...
 
     def remove_directory(self, uri: str, roots: Sequence[str]) -> bool:
-        """If it is empty, and it is no root; False if it was gone or is not empty."""
+        """Remove an empty directory durably. Return False if it was gone already or is not empty. A root itself is
+        refused."""
         ...
 
 
 @dataclass(frozen=True)
 class FileSystemRemover:
-    """On a local, shared or mounted file system. Links below a root are removed, never followed."""
+    """A :class:`CheckpointRemover` of local, shared and mounted file systems. Links below a root are removed, never
+    followed."""
 
     files_at_once: ClassVar[int] = 1
 
@@ -96,14 +104,14 @@ class FileSystemRemover:
         )
 
     def remove_file(self, uri: str, roots: Sequence[str]) -> bool:
-        root, parts = _placed(uri, roots)
+        root, parts = _below_root(uri, roots)
         with (
             storage_errors(f"removing {uri}"),
             contextlib.suppress(FileNotFoundError),
             opened_directory(root, parts[:-1]) as parent,
         ):
             removed = _unlink(parent, parts[-1])
-            os.fsync(parent)  # also where it was gone: who removed it may have been killed before its own fsync
+            os.fsync(parent)  # even if it was gone: the process that removed it may have been killed before its fsync
             return removed
         return False
 
@@ -112,7 +120,7 @@ class FileSystemRemover:
             self.remove_file(uri, roots)
 
     def remove_directory(self, uri: str, roots: Sequence[str]) -> bool:
-        root, parts = _placed(uri, roots)
+        root, parts = _below_root(uri, roots)
         with (
             storage_errors(f"removing directory {uri}"),
             contextlib.suppress(FileNotFoundError),
@@ -144,16 +152,17 @@ def _unlink(parent: int, name: str) -> bool:
 
 
 def is_below(uri: str, roots: Sequence[str]) -> bool:
-    """Whether a path lies below one of the roots, and not just beside it or through ``..``."""
+    """Return whether a path lies below one of the roots. A root itself and a path with ``..`` do not."""
     try:
-        _placed(uri, roots)
+        _below_root(uri, roots)
     except InvalidRequestError:
         return False
     return True
 
 
-def _placed(uri: str, roots: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """The root that a path lies below, and the way from there."""
+def _below_root(uri: str, roots: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """Return the root below which a path lies, and the components from the root to the path. Raise InvalidRequestError
+    (``outside-root``) if there is no such root."""
     path = local_path(uri)
     for root in map(local_path, roots):
         parts = parts_below(path, root)
@@ -163,6 +172,7 @@ def _placed(uri: str, roots: Sequence[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def outside_root(uri: str, roots: Sequence[str]) -> InvalidRequestError:
+    """Return the error of removing a path that lies below none of the roots."""
     return InvalidRequestError(
         f"removing {shown(uri)}: expected a path below {' or '.join(map(shown, roots)) or 'a root'}",
         kind="outside-root",

@@ -1,8 +1,8 @@
 """Checkpoint storage on a local, shared or mounted file system.
 
-Layout: ``<root>/<pipeline>/chk-<id>/`` and ``<target or root/savepoints>/savepoint-<pipeline>-<id>/``,
-each with ``_metadata`` and data files named ``<attempt>-<subtask>-<number>``, flat; files that several
-checkpoints of a pipeline may refer to lie in ``<root>/<pipeline>/shared/`` under such names.
+Layout: ``<root>/<pipeline>/chk-<id>/`` and ``<target or root/savepoints>/savepoint-<pipeline>-<id>/``. Each of these
+directories holds ``_metadata`` and data files named ``<attempt>-<subtask>-<number>``, without subdirectories. Files to
+which several checkpoints of a pipeline may refer have such names too and lie in ``<root>/<pipeline>/shared/``.
 Source: FsCheckpointStorageAccess, FsCheckpointStreamFactory; flink-formats.md section 4.8; R84 to R101.
 """
 
@@ -61,8 +61,10 @@ def check_inline_threshold(size_bytes: int) -> None:
 
 @dataclass(frozen=True)
 class FileSystemCheckpointStorage:
-    """Both views of the checkpoints of one pipeline below ``root``: an absolute path or ``file:``
-    URI, kept as URI. Constructing it does no I/O; it is a value and may be pickled."""
+    """The coordinator view and the worker view of the checkpoints of one pipeline.
+
+    ``root`` is an absolute path or ``file:`` URI; the field holds the URI. Streams of at most
+    ``inline_threshold_bytes`` become inline handles. Constructing it does no I/O; it is a value and can be pickled."""
 
     root: str
     pipeline: PipelineName
@@ -74,11 +76,13 @@ class FileSystemCheckpointStorage:
         check_inline_threshold(self.inline_threshold_bytes)
 
     def initialize_location(self, checkpoint_id: CheckpointId) -> StorageReference:
-        """Make ``chk-<id>``; ConflictError (``location-taken``) if a checkpoint was published there."""
+        """Create ``chk-<id>`` and return its location. Raises ConflictError (``location-taken``) if a checkpoint was
+        published there."""
         return _claim_directory(self.root, self.pipeline, checkpoint_directory(checkpoint_id))
 
     def initialize_savepoint_location(self, checkpoint_id: CheckpointId, target: str | None) -> StorageReference:
-        """Make ``savepoint-<pipeline>-<id>`` under ``target``; ConflictError (``location-taken``) as above."""
+        """Create ``savepoint-<pipeline>-<id>`` under ``target`` and return its location. Raises ConflictError
+        (``location-taken``) if a snapshot was published there."""
         name = savepoint_directory(self.pipeline, checkpoint_id)
         if target is None:
             return _claim_directory(self.root, SAVEPOINTS_DIRECTORY, name)
@@ -93,7 +97,8 @@ class FileSystemCheckpointStorage:
     def resolve_checkpoint_storage_location(
         self, checkpoint_id: CheckpointId, reference: StorageReference, attempt: AttemptId, subtask: int
     ) -> "FileSystemStreamFactory":
-        """Raises NotFoundError (``no-location``) if nobody made the directory, or not for this host."""
+        """Return the stream factory of one subtask's attempt. Raises NotFoundError (``no-location``) if the directory
+        does not exist on this host."""
         path = local_path(reference.directory or self.default_location(checkpoint_id).directory)
         if not os.path.isdir(path) or os.path.islink(path):
             raise NotFoundError(
@@ -120,11 +125,12 @@ class FileSystemCheckpointStorage:
 
 
 class FileSystemStreamFactory:
-    """Streams of one subtask's try. Two tries with one attempt id collide loudly, never silently.
+    """A :class:`~statelib.storage.views.CheckpointStreamFactory` of one subtask's attempt. If two processes use the
+    same attempt id, the second one fails with ConflictError (``name-taken``) and overwrites nothing.
 
-    Files of scope SHARED go to ``shared`` and have absolute handles, those of scope EXCLUSIVE lie
-    beside ``_metadata`` and have relative ones. Without ``shared`` (a savepoint, which is whole by
-    itself) every file is exclusive."""
+    Files of scope SHARED lie in ``shared`` and have absolute handles. Files of scope EXCLUSIVE lie beside
+    ``_metadata`` and have relative handles. Without ``shared`` every file is exclusive: a savepoint refers to no file
+    outside its directory."""
 
     def __init__(
         self,
@@ -142,7 +148,7 @@ class FileSystemStreamFactory:
 
     @property
     def is_of_pipeline(self) -> bool:
-        """Whether it writes one of the pipeline's own checkpoints, not a savepoint."""
+        """Whether the streams belong to one of the pipeline's own checkpoints, not to a savepoint."""
         return self._shared is not None
 
     def create_stream(self, scope: CheckpointedStateScope) -> CheckpointStream:
@@ -150,7 +156,7 @@ class FileSystemStreamFactory:
         return CheckpointStream(name, self.inline_threshold_bytes, lambda _size: self.new_file(name, scope))
 
     def flush(self) -> Mapping[str, PhysicalFile]:
-        """Nothing is left to do: a stream's file is durable once its handle was taken."""
+        """Return an empty result, because the file of a stream is durable once its handle was taken."""
         return {}
 
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
@@ -161,46 +167,52 @@ class FileSystemStreamFactory:
         return None if file is None else copied_file(file, lambda: self.new_file(self.new_name(), scope))
 
     def new_name(self) -> str:
+        """Return a new file name of this attempt: ``<attempt>-<subtask>-<number>``."""
         return f"{self._prefix}{next(self._numbers)}"
 
     def new_file(self, name: str, scope: CheckpointedStateScope, *, absolute: bool = False) -> DataFile:
+        """Create a file. With ``absolute``, its handle is absolute in either scope."""
         if scope == CheckpointedStateScope.SHARED and self._shared is not None:
             self._shared.make()
             return DataFile(self._shared.path, name, absolute=True)
         return DataFile(self._directory, name, absolute=absolute)
 
     def uri_of(self, name: str, scope: CheckpointedStateScope) -> str:
+        """Return the URI of the file that :meth:`new_file` creates for this name and scope."""
         shared = self._shared if scope == CheckpointedStateScope.SHARED else None
         return to_uri(f"{self._directory if shared is None else shared.path}/{name}")
 
     def discard(self, handle: StreamStateHandle) -> None:
-        """Raises InvalidRequestError (``foreign-file``) for a file that this factory did not name."""
+        """Remove a file of this attempt. It succeeds if the file is gone already. Inline state has no file to remove.
+
+        Raises InvalidRequestError (``foreign-file``) for a file that this factory did not create."""
         if isinstance(handle, ByteStreamStateHandle):
             return
-        places = {to_uri(self._directory): self._directory}
+        paths = {to_uri(self._directory): self._directory}
         if self._shared is not None:
-            places[to_uri(self._shared.path)] = self._shared.path
-        where, _, name = handle.path.rpartition("/")
+            paths[to_uri(self._shared.path)] = self._shared.path
+        parent, _, name = handle.path.rpartition("/")
         if isinstance(handle, RelativeFileStateHandle):
-            where, name = to_uri(self._directory), handle.path
-        if isinstance(handle, SegmentFileStateHandle) or where not in places or not is_numbered(name, self._prefix):
+            parent, name = to_uri(self._directory), handle.path
+        if isinstance(handle, SegmentFileStateHandle) or parent not in paths or not is_numbered(name, self._prefix):
             raise InvalidRequestError(
                 f"discarding {shown(handle.path)}: expected a file named {self._prefix}<number> in "
-                f"{' or '.join(places)}",
+                f"{' or '.join(paths)}",
                 kind="foreign-file",
             )
-        remove_file(places[where], name)
+        remove_file(paths[parent], name)
 
 
 def _claim_directory(root: str, *parts: str) -> StorageReference:
-    """A directory durably made, or found without ``_metadata``: a begin that crashed may be repeated."""
-    path = local_path(root)
-    where = "/".join((path.rstrip("/"), *parts))
+    """Create a directory durably and return its location. The directory may exist, since the call may be repeated after
+    a crash. Raise ConflictError (``location-taken``) if it holds ``_metadata``."""
+    root_path = local_path(root)
+    path = "/".join((root_path.rstrip("/"), *parts))
     with (
-        storage_errors(f"making {where}"),
-        opened_directory(path, parts, create=True) as directory,
+        storage_errors(f"making {path}"),
+        opened_directory(root_path, parts, create=True) as directory,
         contextlib.suppress(FileNotFoundError),
     ):
         os.stat(METADATA_NAME, dir_fd=directory, follow_symlinks=False)
-        raise location_taken(where)
-    return StorageReference(to_uri(where))
+        raise location_taken(path)
+    return StorageReference(to_uri(path))

@@ -1,4 +1,4 @@
-"""Task-owned state on a file system."""
+"""Task-owned state on a file system: its streams and its toolset."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,8 @@ from statelib.storage.uris import local_path, to_uri
 
 
 class FileTaskOwned:
-    """Task-owned streams of a file system, and the toolset for them."""
+    """The task-owned streams of one subtask's attempt on a file system, and a
+    :class:`~statelib.storage.views.CheckpointStateToolset` for them."""
 
     def __init__(
         self, root: str, pipeline: PipelineName, attempt: AttemptId, subtask: int, inline_threshold_bytes: int
@@ -21,26 +22,27 @@ class FileTaskOwned:
         self._root = local_path(root)
         self._directory = PipelineDirectory(self._root, pipeline, TASK_OWNED_DIRECTORY)
         self._inline_threshold_bytes = inline_threshold_bytes
-        self._try = (attempt, subtask)
+        self._attempt_and_subtask = (attempt, subtask)
 
     def create_stream(self) -> CheckpointStream:
-        name = task_owned_name(*self._try)
+        """Return a new stream whose file has a new name in the directory of task-owned state."""
+        name = task_owned_name(*self._attempt_and_subtask)
         return CheckpointStream(name, self._inline_threshold_bytes, lambda _size: self._new_file(name))
 
     def can_fast_duplicate(self, handle: StreamStateHandle) -> bool:
-        """A whole file by absolute path, on the file system of this storage."""
+        """Return whether the handle stands for a whole file, by absolute path, on the file system of this storage."""
         return on_file_system_of(handle, self._root) is not None
 
     def duplicate(self, handles: Sequence[StreamStateHandle]) -> tuple[StreamStateHandle, ...]:
         sources = [duplicable(handle, self.can_fast_duplicate(handle)) for handle in handles]
-        done: list[StreamStateHandle] = []
+        copies: list[StreamStateHandle] = []
         try:
-            done.extend(self._copied(source) for source in sources)
+            copies.extend(self._copied(source) for source in sources)
         except BaseException:
-            for handle in done:
+            for handle in copies:
                 self.discard(handle)
             raise
-        return tuple(done)
+        return tuple(copies)
 
     def discard(self, handle: StreamStateHandle) -> None:
         if not isinstance(handle, ByteStreamStateHandle):
@@ -51,4 +53,4 @@ class FileTaskOwned:
         return DataFile(self._directory.path, name, absolute=True)
 
     def _copied(self, handle: FileStateHandle) -> StreamStateHandle:
-        return copied_file(handle, lambda: self._new_file(task_owned_name(*self._try)))
+        return copied_file(handle, lambda: self._new_file(task_owned_name(*self._attempt_and_subtask)))

@@ -1,7 +1,8 @@
-"""Objects of one bucket: the few requests that checkpoints need, with retries and typed errors.
+"""The requests to one bucket that checkpoints need, with retries and typed errors.
 
-No error repeats what the client library said, because that names the endpoint and quotes its answers. The library comes
-with the extra ``objects`` and is imported where a request is made: state on file systems does without.
+No error contains the text of the client library, because that text names the endpoint and quotes its answers. The
+library comes with the extra ``objects``. It is imported where a request is made, so that state on file systems works
+without it.
 """
 
 import contextlib
@@ -26,7 +27,7 @@ from statelib.storage.objects.uris import SCHEMES, object_location
 from statelib.storage.retries import Retries
 
 PART_BYTES = 8 << 20
-"""Larger objects go up in parts, of this size unless they would be too many."""
+"""The size of the parts in which larger objects are uploaded. The parts are larger if there would be too many."""
 BLOCK_BYTES = 1 << 20
 
 _PAGE = 1_000
@@ -46,7 +47,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StoredObject:
-    """``modified_at_ms``: the storage's clock, epoch milliseconds."""
+    """The key, size and modification time of an object. ``modified_at_ms`` is by the storage's clock, in epoch
+    milliseconds."""
 
     key: str
     size_bytes: int
@@ -54,8 +56,8 @@ class StoredObject:
 
 
 class Bucket:
-    """One bucket, by its URI. Credentials and endpoint come from the environment when the first request is made;
-    pickling carries the URI and the retries only. Thread-safe."""
+    """One bucket, given by its URI. Credentials and endpoint come from the environment when the first request is made.
+    A pickled bucket holds only the URI and the retries. Thread-safe."""
 
     def __init__(self, uri: str, retries: Retries) -> None:
         self.uri = uri
@@ -72,9 +74,11 @@ class Bucket:
         return f"Bucket({self.uri!r})"
 
     def put(self, key: str, size_bytes: int, content: Callable[[], Iterator[bytes]]) -> None:
-        """Store an object under a key that no other writer has; repeated whole until it was answered.
+        """Store an object under a key that no other writer uses. The whole request is repeated, as often as the
+        retries allow, until it is answered.
 
-        Whatever ``content`` raises ends the upload and leaves no object, nor parts of one."""
+        ``content`` returns the bytes anew for each attempt. An error that it raises ends the upload, which leaves
+        neither an object nor parts of one."""
 
         import obstore
 
@@ -92,8 +96,10 @@ class Bucket:
         self.retries.run(lambda: self._sent(what, attempt))
 
     def create(self, key: str, data: bytes) -> None:
-        """One PUT with ``If-None-Match: *``, never repeated. ConflictError (``name-taken``) if it was refused, for
-        whatever reason; RetryableError where nobody knows whether it was applied."""
+        """Store an object if its key is free, by one PUT with ``If-None-Match: *`` that is never repeated.
+
+        Raises ConflictError (``name-taken``) if the storage refused the PUT, RetryableError if it is unknown whether
+        the PUT was applied."""
 
         import obstore
 
@@ -102,34 +108,38 @@ class Bucket:
         crash_point("object: created")
 
     def look(self, key: str) -> StoredObject:
-        """What is known of an object without reading it. Raises NotFoundError (``missing-file``)."""
+        """Return the size and modification time of an object. Raises NotFoundError (``missing-file``)."""
 
         import obstore
 
         return self._run(f"looking at {self._shown(key)}", lambda store: _stored(obstore.head(store, key)))
 
     def size(self, key: str) -> int:
-        """Raises NotFoundError (``missing-file``)."""
+        """Return the size of an object in bytes. Raises NotFoundError (``missing-file``)."""
         return self.look(key).size_bytes
 
     def read(self, key: str, max_bytes: int) -> bytes:
-        """All of an object. CorruptStateError (``too-large``) for more than ``max_bytes``, before they are read."""
+        """Return all bytes of an object.
+
+        Raises NotFoundError (``missing-file``), and CorruptStateError (``too-large``) for an object larger than
+        ``max_bytes``, before it is read."""
 
         import obstore
 
         what = f"reading {self._shown(key)}"
 
         def attempt(store: "ObjectStore") -> bytes:
-            found = obstore.get(store, key)
-            size = found.meta["size"]
+            response = obstore.get(store, key)
+            size = response.meta["size"]
             if size > max_bytes:
                 raise CorruptStateError(f"{what}: {size} bytes, expected at most {max_bytes}", kind="too-large")
-            return _whole(what, bytes(found.bytes()), size)
+            return _whole(what, bytes(response.bytes()), size)
 
         return self._run(what, attempt)
 
     def read_range(self, key: str, start: int, stop: int) -> tuple[bytes, int]:
-        """(bytes ``start`` to ``stop``, fewer where the object ends before; size of the whole object)."""
+        """Return the bytes ``start`` (inclusive) to ``stop`` (exclusive), fewer if the object ends before that, and
+        the size of the whole object. Raises NotFoundError (``missing-file``)."""
 
         import obstore
 
@@ -138,33 +148,35 @@ class Bucket:
         what = f"reading {self._shown(key)}"
 
         def attempt(store: "ObjectStore") -> tuple[bytes, int]:
-            found = obstore.get(store, key, options={"range": (start, stop)})
-            size = found.meta["size"]
-            return _whole(what, bytes(found.bytes()), max(0, min(stop, size) - start)), size
+            response = obstore.get(store, key, options={"range": (start, stop)})
+            size = response.meta["size"]
+            return _whole(what, bytes(response.bytes()), max(0, min(stop, size) - start)), size
 
         return self._run(what, attempt)
 
     def scan(self, key: str, begin: Callable[[int], Callable[[memoryview], None]]) -> None:
-        """Read an object block by block. ``begin`` is given its size at each attempt, and returns what takes the
-        blocks of that attempt."""
+        """Read an object block by block. Each attempt calls ``begin`` with the size of the object in bytes, and then
+        passes every block to the function that ``begin`` returned.
+
+        Raises NotFoundError (``missing-file``)."""
 
         import obstore
 
         what = f"reading {self._shown(key)}"
 
         def attempt(store: "ObjectStore") -> None:
-            found = obstore.get(store, key)
-            take, count = begin(found.meta["size"]), 0
-            for block in found.stream(min_chunk_size=BLOCK_BYTES):
+            response = obstore.get(store, key)
+            take, count = begin(response.meta["size"]), 0
+            for block in response.stream(min_chunk_size=BLOCK_BYTES):
                 view = memoryview(block)
                 take(view)
                 count += len(view)
-            _check_whole(what, count, found.meta["size"])
+            _check_whole(what, count, response.meta["size"])
 
         self._run(what, attempt)
 
     def delete(self, key: str) -> None:
-        """An object that is gone is success."""
+        """Delete an object. It succeeds if the object is gone already."""
 
         import obstore
 
@@ -177,7 +189,9 @@ class Bucket:
         self._run(f"removing {self._shown(key)}", attempt)
 
     def copy(self, source: str, key: str) -> None:
-        """Within the bucket, by the server, under a key that no other writer has. NotFoundError (``missing-file``)."""
+        """Copy an object within the bucket, to a key that no other writer uses. The storage itself copies it.
+
+        Raises NotFoundError (``missing-file``)."""
 
         import obstore
 
@@ -187,7 +201,7 @@ class Bucket:
         crash_point("object: copied")
 
     def delete_all(self, keys: Sequence[str]) -> None:
-        """Many at once, in as few requests as the storage allows."""
+        """Delete many objects, in as few requests as the storage allows. Objects that are gone already are ignored."""
 
         import obstore
 
@@ -201,23 +215,25 @@ class Bucket:
             return True
 
         if not self._run(f"removing {number_of(len(keys), 'object')} of {self.uri}", attempt):
-            for key in keys:  # where deleting what is gone is an error, it ends a batch
+            for key in keys:  # some storages end a batch at an object that is gone
                 self.delete(key)
 
     def list(self, prefix: str, at_most: int | None = None) -> list[StoredObject]:
-        """The objects whose key begins with ``prefix`` and a slash, page by page: all of them by key, or some."""
+        """Return the objects whose key begins with ``prefix`` and a slash, sorted by key: all of them, or any
+        ``at_most`` of them. They are requested page by page."""
 
         import obstore
 
         def attempt(store: "ObjectStore") -> list[StoredObject]:
             pages = obstore.list(store, prefix or None, chunk_size=at_most or _PAGE)
-            found = islice((_stored(item) for page in pages for item in page), at_most)
-            return sorted(found, key=lambda item: item.key)
+            objects = islice((_stored(item) for page in pages for item in page), at_most)
+            return sorted(objects, key=lambda item: item.key)
 
         return self._run(f"listing {self._shown(prefix)}", attempt)
 
     def prefixes(self, prefix: str) -> Sequence[str]:
-        """Keys up to the next slash after ``prefix`` and a slash: what would be directories."""
+        """Return the keys' parts up to the next slash after ``prefix`` and a slash. They are what directories directly
+        in a directory are on a file system."""
 
         import obstore
 
@@ -230,6 +246,7 @@ class Bucket:
         return self.retries.run(lambda: self._once(what, request))
 
     def _once(self, what: str, request: "Callable[[ObjectStore], T]") -> T:
+        """Make a request once, and raise an error of the client as a typed error that begins with ``what``."""
         from obstore.exceptions import BaseError
 
         try:
@@ -237,10 +254,11 @@ class Bucket:
         except (BaseError, FileNotFoundError, ValueError) as error:
             settings = SCHEMES[object_location(self.uri).scheme].settings
             failure = _typed(what, error, f"check {settings} in the environment")
-        raise failure  # out here, so that the client's error, which names the endpoint, is not its context
+        raise failure  # outside of the except clause: the client's error, which names the endpoint, is not its context
 
     def _sent(self, what: str, request: "Callable[[ObjectStore], None]") -> None:
-        """A multipart upload that is gone was completed and the reply lost, or aborted by somebody: send it again."""
+        """Make an upload request once. Raise RetryableError if the multipart upload is gone: either it was completed
+        and the reply was lost, or it was aborted. Then the object has to be sent again."""
         try:
             self._once(what, request)
         except NotFoundError as error:
@@ -258,16 +276,16 @@ class Bucket:
 
 
 _INSECURE = re.compile(r"performing [A-Z]+ http://\S+ in \S+ - HTTP error: builder error")
-"""How the client refuses to send anything to such an endpoint."""
+"""The text of the client's error for an endpoint that is not ``https:``."""
 
 
 def _typed(what: str, error: Exception, advice: str) -> StatelibError:
-    """An error of the client as ours."""
+    """Return the error of statelib for an error of the client."""
     from obstore.exceptions import AlreadyExistsError, PermissionDeniedError, UnauthenticatedError
 
     text = str(error)
-    found = _STATUS.search(text)
-    status = int(found[1]) if found else 0
+    status_match = _STATUS.search(text)
+    status = int(status_match[1]) if status_match else 0
     if _INSECURE.search(text):
         return insecure_endpoint(what)
     if isinstance(error, FileNotFoundError):
@@ -278,17 +296,17 @@ def _typed(what: str, error: Exception, advice: str) -> StatelibError:
         return InvalidRequestError(f"{what}: access denied", kind="storage-denied", hint=advice)
     if isinstance(error, ValueError):
         return InvalidRequestError(f"{what}: the client refuses the key or its settings", kind="bad-path", hint=advice)
-    return _answered(what, status, advice)
+    return _failed_with(what, status, advice)
 
 
-def _not_found(what: str, bucket: bool, advice: str) -> NotFoundError:
-    if bucket:
+def _not_found(what: str, no_bucket: bool, advice: str) -> NotFoundError:
+    if no_bucket:
         return NotFoundError(f"{what}: there is no such bucket", kind="no-bucket", hint=advice)
     return NotFoundError(f"{what}: no such object", kind="missing-file")
 
 
-def _answered(what: str, status: int, advice: str) -> StatelibError:
-    """``status`` is 0 where no answer, or half of one, came."""
+def _failed_with(what: str, status: int, advice: str) -> StatelibError:
+    """Return the error of a request that failed with an HTTP status; 0 if no whole answer came."""
     answer = f"{what}: the storage answered with status {status}" if status else f"{what}: no whole answer came"
     if status == 0 or status >= 500 or status in _IN_TROUBLE:
         return RetryableError(answer, kind="storage-io", hint=f"run the task again; if it stays, {advice}")
@@ -299,11 +317,14 @@ def _stored(item: "ObjectMeta") -> StoredObject:
     return StoredObject(item["path"], item["size"], int(item["last_modified"].timestamp() * 1000))
 
 
-def _whole(what: str, data: bytes, expected: int) -> bytes:
-    _check_whole(what, len(data), expected)
+def _whole(what: str, data: bytes, expected_bytes: int) -> bytes:
+    _check_whole(what, len(data), expected_bytes)
     return data
 
 
-def _check_whole(what: str, found: int, expected: int) -> None:
-    if found != expected:
-        raise RetryableError(f"{what}: the answer ended after {found} of {expected} bytes", kind="storage-io")
+def _check_whole(what: str, received_bytes: int, expected_bytes: int) -> None:
+    """Raise RetryableError (``storage-io``) unless the whole answer arrived."""
+    if received_bytes != expected_bytes:
+        raise RetryableError(
+            f"{what}: the answer ended after {received_bytes} of {expected_bytes} bytes", kind="storage-io"
+        )

@@ -1,10 +1,10 @@
-"""The client of each kind of object storage: what differs between them, and nothing else.
+"""The clients of the kinds of object storage.
 
-Credentials and endpoints come from the environment, which each library reads in its own way. The clients' own
-retries are off, because they hide whether a conditional PUT was answered at all.
+Credentials and endpoints come from the environment, which each client reads in its own way. The clients' own retries
+are off, because they hide whether a conditional PUT was answered at all.
 
-A client keeps its connections, and credentials that it was given for a while; to make one takes 9 ms. So one serves
-whoever asks for its bucket in this process, for as long as the environment stays what it was.
+A client keeps its connections and its temporary credentials, and making one takes 9 ms. Therefore each process has one
+client per bucket, and makes a new one only if the environment changes.
 """
 
 import os
@@ -24,28 +24,33 @@ if TYPE_CHECKING:
 _NO_RETRIES: "RetryConfig" = {"max_retries": 0}
 _CLIENTS_AT_ONCE = 16
 ALLOW_HTTP = "STATELIB_ALLOW_HTTP"
-"""The setting without which nothing is sent to an endpoint that is not ``https:``. The addresses at which a cloud gives
-its machines their credentials are not meant: they are ``http:`` by design."""
+"""The setting that allows endpoints that are not ``https:``. The metadata addresses of clouds, which give machines
+their credentials, need no permission: they are ``http:`` by design."""
 _EMULATED = ("AZURE_STORAGE_USE_EMULATOR", "AZURE_USE_EMULATOR")
-"""Variables with which Azure's client sends to an ``http:`` endpoint, whether it is allowed or not."""
+"""The variables that let Azure's client use an ``http:`` endpoint, even if ``http:`` is not allowed."""
 _YES_OR_NO = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False, "": False}
 
 
 def open_client(location: ObjectLocation, timeout_s: float) -> "ObjectStore":
-    """A client of the location's bucket, whose requests take ``timeout_s`` seconds at most. No request is made."""
+    """Return a client of the location's bucket. Its requests take at most ``timeout_s`` seconds. No request is made.
+
+    Raises InvalidRequestError (``bad-setting``, ``insecure-endpoint``)."""
     return _client(location.scheme, location.bucket, timeout_s, frozenset(os.environ.items()))
 
 
 def allows_http(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether endpoints may be ``http:``. Raises InvalidRequestError (``bad-setting``) for anything but yes and no."""
-    said = environ.get(ALLOW_HTTP, "").strip().lower()
-    if said not in _YES_OR_NO:
-        raise InvalidRequestError(f"{ALLOW_HTTP}={said}: expected true or false", kind="bad-setting")
-    return _YES_OR_NO[said]
+    """Return whether endpoints may be ``http:``, which is the setting :data:`ALLOW_HTTP`.
+
+    Raises InvalidRequestError (``bad-setting``) if the setting means neither yes nor no."""
+    setting = environ.get(ALLOW_HTTP, "").strip().lower()
+    if setting not in _YES_OR_NO:
+        raise InvalidRequestError(f"{ALLOW_HTTP}={setting}: expected true or false", kind="bad-setting")
+    return _YES_OR_NO[setting]
 
 
 def insecure_endpoint(what: str) -> InvalidRequestError:
-    """The error of a request that was not made; it does not name the endpoint."""
+    """Return the error of a request that was not made because its endpoint is ``http:``. It does not contain the
+    endpoint."""
     return InvalidRequestError(
         f"{what}: the endpoint is http: and not https:, credentials and state would be sent in the clear",
         kind="insecure-endpoint",
@@ -55,7 +60,7 @@ def insecure_endpoint(what: str) -> InvalidRequestError:
 
 @lru_cache(_CLIENTS_AT_ONCE)
 def _client(scheme: str, bucket: str, timeout_s: float, _environment: frozenset[tuple[str, str]]) -> "ObjectStore":
-    from obstore.store import AzureStore, GCSStore, S3Store  # of the extra "objects"
+    from obstore.store import AzureStore, GCSStore, S3Store  # comes with the extra "objects"
 
     allowed = allows_http()
     options: ClientConfig = {"allow_http": allowed, "timeout": timedelta(seconds=timeout_s)}

@@ -1,4 +1,4 @@
-"""Copies of whole objects that the storage makes: their bytes do not pass through this process."""
+"""Copying whole objects within a bucket. The storage copies them, so their bytes do not pass through this process."""
 
 from statelib.model.handles import FileStateHandle, StreamStateHandle, whole_file
 from statelib.storage.filesystem.reader import check_size
@@ -7,8 +7,8 @@ from statelib.storage.objects.uris import SCHEMES, ObjectLocation, is_object, ob
 
 
 def in_bucket_of(handle: StreamStateHandle, directory: ObjectLocation) -> FileStateHandle | None:
-    """Return the handle if it stands for a whole object of the same bucket that the storage copies in one request, and
-    has copied when it answers."""
+    """Return the handle if it stands for a whole object in the bucket of ``directory`` that one request can copy, so
+    that the copy is complete when the request is answered. Otherwise return None."""
     file = whole_file(handle)
     if file is None or not is_object(file.path):
         return None
@@ -17,6 +17,8 @@ def in_bucket_of(handle: StreamStateHandle, directory: ObjectLocation) -> FileSt
 
 
 def copy_object(objects: Bucket, original: FileStateHandle, target: ObjectLocation) -> None:
-    """Copy an object to a new key of the same bucket; whoever calls this removes what a failed copy may have left."""
+    """Copy an object to a new key of the same bucket. If this raises, the caller has to delete ``target``.
+
+    Raises NotFoundError (``missing-file``), CorruptStateError (``size-mismatch``)."""
     objects.copy(object_location(original.path).key, target.key)
     check_size(original.path, original.size_bytes, objects.size(target.key))

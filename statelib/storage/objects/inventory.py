@@ -1,4 +1,4 @@
-"""What lies below a checkpoint's prefix in a bucket, compared with what should: nothing is changed here."""
+"""Listing and verifying the objects below a checkpoint's prefix. Functions here only read."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,8 +17,9 @@ from statelib.wire.checksum import ContentHash
 def verify_objects(
     directory: str, files: Sequence[FileRecord], read_data: bool, retries: Retries, allowed_root: AllowedRoot = None
 ) -> list[FileFinding]:
-    """As :func:`statelib.storage.filesystem.inventory.verify_files`. A storage that does not answer raises
-    RetryableError: it says nothing about the objects."""
+    """Return one finding per record, like :func:`statelib.storage.filesystem.inventory.verify_files`.
+
+    Raises InvalidRequestError (``outside-root``), and RetryableError if the storage does not answer."""
     reader = ObjectReader(directory, retries, allowed_root=allowed_root)
     places = [reader.locate(_handle(record)) for record in files]
     objects = Bucket(object_location(directory).bucket_uri, retries)
@@ -44,6 +45,7 @@ def _verify(objects: Bucket, record: FileRecord, place: ObjectLocation, read_dat
 
 
 def _content(objects: Bucket, key: str) -> ContentHash:
+    """Read an object and return the checksums of its bytes."""
     content = ContentHash()
 
     def begin(_size_bytes: int) -> Callable[[memoryview], None]:
@@ -56,11 +58,11 @@ def _content(objects: Bucket, key: str) -> ContentHash:
 
 
 def list_objects(directory: str, retries: Retries) -> list[StoredFile]:
-    """All objects below a prefix, by key. Raises NotFoundError (``missing-file``) if there are none, since a bucket has
-    no empty directories."""
+    """Return all objects below a prefix, sorted by key. Raises NotFoundError (``missing-file``) if there are none,
+    because a bucket has no empty directories."""
     root = object_location(directory)
-    found = Bucket(root.bucket_uri, retries).list(root.key)
-    if not found:
+    objects = Bucket(root.bucket_uri, retries).list(root.key)
+    if not objects:
         raise NotFoundError(f"listing {root.uri}: no object below it", kind="missing-file")
     start = len(root.key) + 1 if root.parts else 0
-    return [StoredFile(item.key[start:], item.size_bytes, item.modified_at_ms, True) for item in found]
+    return [StoredFile(item.key[start:], item.size_bytes, item.modified_at_ms, True) for item in objects]

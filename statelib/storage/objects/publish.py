@@ -1,7 +1,7 @@
-"""Atomic publication of an object: put-if-absent, settled by reading back whenever the answer leaves a doubt.
+"""Atomic publication of an object: a conditional PUT, and reading the object back if the answer leaves a doubt.
 
-Source: protocol of ``_metadata``. A refusal may be the answer to one's own success whose reply was lost, 409 is
-"try again", and no answer means neither yes nor no: only the stored bytes tell.
+Source: protocol of ``_metadata``. A refusal may follow a successful PUT whose reply was lost, 409 means "try again",
+and without an answer the PUT may be applied or not. In all these cases the stored bytes decide.
 """
 
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, RetryableError, UnsupportedError
@@ -14,11 +14,12 @@ PROBE_NAME = ".statelib-if-none-match"
 
 
 def put_object_if_absent(objects: Bucket, location: ObjectLocation, data: bytes) -> bytes:
-    """Give ``data`` the key unless something has it; return the bytes that have it afterwards.
+    """Publish ``data`` as an object unless an object has the key. Return the bytes that the object holds afterwards:
+    ``data``, or the bytes of the writer that published first.
 
-    Raises RetryableError while the storage does not say what it holds: nothing was deleted then."""
+    Raises RetryableError (``storage-io``) if the storage does not answer. Nothing is deleted in that case."""
 
-    once = Bucket(objects.uri, IMPATIENT)  # the pauses belong to publishing and reading back together
+    once = Bucket(objects.uri, IMPATIENT)  # each attempt publishes and reads back, so the pauses lie between attempts
 
     def attempt() -> bytes:
         try:
@@ -38,7 +39,7 @@ def put_object_if_absent(objects: Bucket, location: ObjectLocation, data: bytes)
 
 
 def read_published_object(directory: str, retries: Retries, name: str = METADATA_NAME) -> bytes:
-    """All bytes of a published object.
+    """Return all bytes of a published object.
 
     Raises NotFoundError (``no-metadata``), CorruptStateError (``metadata-too-large``)."""
     location = object_location(directory).below(name)
@@ -57,9 +58,10 @@ def read_published_object(directory: str, retries: Retries, name: str = METADATA
 
 
 def check_put_if_absent(objects: Bucket, root: ObjectLocation) -> None:
-    """Prove that the storage refuses to overwrite: the second of two conditional PUTs of one key must fail.
+    """Check that the storage honours ``If-None-Match``: the second of two conditional PUTs of one key must fail.
 
-    The object stays, so that it is made once a root. Raises UnsupportedError (``no-put-if-absent``)."""
+    The object is not deleted, so that it is written only once per root. Raises UnsupportedError
+    (``no-put-if-absent``)."""
     probe = root.below(PROBE_NAME)
 
     def refused() -> bool:

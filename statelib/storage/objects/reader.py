@@ -1,4 +1,4 @@
-"""Reading the objects of a checkpoint back: bound to one prefix of one bucket, and verified."""
+"""Reading the objects of a checkpoint. A reader belongs to one prefix of one bucket and verifies what it reads."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -34,11 +34,12 @@ from statelib.wire.checksum import crc32c
 
 @dataclass(frozen=True)
 class ObjectReader:
-    """Reads handles of the ``_metadata`` in ``directory_uri``. A value: picklable.
+    """A :class:`~statelib.storage.views.StateReader` of the handles in the ``_metadata`` of ``directory_uri``. It is a
+    value and can be pickled.
 
-    ``checksums``: :func:`~statelib.model.handles.checksum_key` of objects and of segments ->
-    (size in bytes, crc32c), None where none are known.
-    ``allowed_root``: absolute URIs may lead below here too; otherwise only into the directory itself."""
+    ``checksums`` maps :func:`~statelib.model.handles.checksum_key` of objects and segments to (size in bytes, crc32c);
+    None if there are none.
+    ``allowed_root``: absolute URIs may lead below it or below the directory, None for the directory only."""
 
     directory_uri: str
     retries: Retries = field(repr=False, compare=False)
@@ -46,7 +47,7 @@ class ObjectReader:
     allowed_root: AllowedRoot = None
 
     def read(self, handle: StreamStateHandle) -> memoryview:
-        """All bytes. Raises as :class:`statelib.storage.views.StateReader` says."""
+        """Return all bytes of a handle, verified. Raises like :meth:`statelib.storage.views.StateReader.read`."""
         if isinstance(handle, ByteStreamStateHandle):
             return memoryview(handle.data)
         if isinstance(handle, SegmentFileStateHandle):
@@ -70,9 +71,10 @@ class ObjectReader:
         return memoryview(data).toreadonly()
 
     def read_range(self, handle: StreamStateHandle, start: int, stop: int) -> memoryview:
-        """Bytes ``start`` to ``stop`` (exclusive); only the object's size is verified.
+        """Return the bytes ``start`` (inclusive) to ``stop`` (exclusive) of a handle. Only the size of the object is
+        verified.
 
-        Raises CorruptStateError (``bad-range``) unless 0 <= start <= stop <= size."""
+        Raises like :meth:`read`, and CorruptStateError (``bad-range``) unless 0 <= start <= stop <= size."""
         if isinstance(handle, ByteStreamStateHandle):
             start, stop = range_of(start, stop, handle.size_bytes, handle.name)
             return memoryview(handle.data)[start:stop]
@@ -80,9 +82,10 @@ class ObjectReader:
         return memoryview(self._range(handle, start, stop))
 
     def copy_to(self, handle: StreamStateHandle, local_path: str) -> None:
-        """Copy into a new file, verified while it streams; nothing is left of a copy that fails.
+        """Copy a handle's bytes into a new local file. They are verified while they are copied, and nothing is left of
+        a copy that fails.
 
-        Raises ConflictError (``name-taken``) where a file lies already; otherwise as :meth:`read`."""
+        Raises like :meth:`read`, and ConflictError (``name-taken``) if the local file exists."""
         if isinstance(handle, ByteStreamStateHandle):
             copy_inline(handle, local_path)
             return
@@ -114,9 +117,9 @@ class ObjectReader:
             self.check_crc(handle, crc)
 
     def locate(self, handle: FilePart) -> ObjectLocation:
-        """Where a handle's object is; decided without any request.
+        """Return the location of a handle's object. No request is made.
 
-        Raises InvalidRequestError (``outside-root``, ``bad-path``)."""
+        Raises InvalidRequestError (``outside-root``, ``bad-path``, ``task-owned``)."""
         directory = object_location(self.directory_uri)
         if isinstance(handle, RelativeFileStateHandle):
             return directory.below(*relative_parts(handle.path))
@@ -136,7 +139,7 @@ class ObjectReader:
         return Bucket(object_location(self.directory_uri).bucket_uri, self.retries)
 
     def _segment(self, handle: SegmentFileStateHandle) -> memoryview:
-        """A whole segment, verified: it is small, as only small streams are merged."""
+        """Return all bytes of a segment, verified. A segment is small, because only small streams are merged."""
         data = self._range(handle, 0, handle.size_bytes)
         self.check_crc(handle, crc32c(data))
         return memoryview(data)
@@ -148,18 +151,22 @@ class ObjectReader:
         return data
 
     def _checked(self, handle: FilePart) -> int:
-        """The size of the object, looked at before so much memory is taken."""
+        """Return the size of a handle's object in bytes, verified. It is called before memory of that size is
+        allocated."""
         size_bytes = self._objects.size(self.locate(handle).key)
         self._check_sizes(handle, size_bytes)
         return size_bytes
 
-    def _check_sizes(self, handle: FilePart, found: int) -> None:
-        check_file_size(self.locate(handle).uri, handle, found, self.checksums or {})
+    def _check_sizes(self, handle: FilePart, size_bytes: int) -> None:
+        check_file_size(self.locate(handle).uri, handle, size_bytes, self.checksums or {})
 
-    def check_crc(self, handle: StreamStateHandle, found: int) -> None:
-        """Inline bytes have the checksum of ``_metadata``."""
+    def check_crc(self, handle: StreamStateHandle, crc: int) -> None:
+        """Compare the CRC-32C of a handle's bytes with the recorded one. Inline state always passes, because the
+        checksum of ``_metadata`` covers its bytes.
+
+        Raises CorruptStateError (``checksum-mismatch``)."""
         if isinstance(handle, ByteStreamStateHandle):
             return
-        known = (self.checksums or {}).get(checksum_key(handle))
-        if known is not None:
-            check_crc(self.locate(handle).uri, known[1], found)
+        recorded = (self.checksums or {}).get(checksum_key(handle))
+        if recorded is not None:
+            check_crc(self.locate(handle).uri, recorded[1], crc)

@@ -1,7 +1,7 @@
-"""Taking objects away: what retention, gc and the orphan sweep do to a bucket.
+"""Removing the objects of checkpoints, for retention, gc and the orphan sweep.
 
-A lost reply of a delete is harmless, because deleting what is gone is success. The objects that stand for what
-buckets do not have are no files: :data:`LOCATION_NAME` is a directory, :data:`PROBE_NAME` belongs to a root.
+Deleting an object that is gone succeeds, so the lost reply of a delete is harmless. Two kinds of objects are not listed
+as files: :data:`LOCATION_NAME` stands for a directory, :data:`PROBE_NAME` belongs to a root.
 """
 
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ class ObjectRemover:
         root = object_location(directory)
         start = len(root.key) + 1 if root.parts else 0
         return [
-            StoredFile(found.key[start:], found.size_bytes, found.modified_at_ms, True)
-            for found in self._bucket(root).list(root.key)
-            if found.key.rpartition("/")[2] not in _STAND_INS
+            StoredFile(item.key[start:], item.size_bytes, item.modified_at_ms, True)
+            for item in self._bucket(root).list(root.key)
+            if item.key.rpartition("/")[2] not in _STAND_INS
         ]
 
     def list_directories(self, directory: str) -> frozenset[str]:
@@ -49,7 +49,7 @@ class ObjectRemover:
             bucket.put(probe.key, 0, lambda: iter(()))
             try:
                 return bucket.look(probe.key).modified_at_ms
-            except NotFoundError:  # another sweep looks at the clock and has just removed it
+            except NotFoundError:  # another sweep reads the clock too and has just removed the probe
                 raise RetryableError(f"reading the clock of {directory}: no probe", kind="storage-io") from None
 
         try:
@@ -58,7 +58,7 @@ class ObjectRemover:
             bucket.delete(probe.key)
 
     def remove_file(self, uri: str, roots: Sequence[str]) -> bool:
-        location = _placed(uri, roots)
+        location = _below_root(uri, roots)
         bucket = self._bucket(location)
         try:
             bucket.look(location.key)
@@ -71,15 +71,15 @@ class ObjectRemover:
 
     def remove_files(self, uris: Sequence[str], roots: Sequence[str]) -> None:
         keys: dict[str, list[str]] = {}
-        for location in [_placed(uri, roots) for uri in uris]:
+        for location in [_below_root(uri, roots) for uri in uris]:
             keys.setdefault(location.bucket_uri, []).append(location.key)
-        for bucket_uri, chosen in keys.items():
-            Bucket(bucket_uri, self.retries).delete_all(chosen)
+        for bucket_uri, bucket_keys in keys.items():
+            Bucket(bucket_uri, self.retries).delete_all(bucket_keys)
 
     def remove_directory(self, uri: str, roots: Sequence[str]) -> bool:
-        location = _placed(uri, roots)
+        location = _below_root(uri, roots)
         bucket, stand_in = self._bucket(location), location.below(LOCATION_NAME).key
-        if [found.key for found in bucket.list(location.key, at_most=2)] != [stand_in]:
+        if [item.key for item in bucket.list(location.key, at_most=2)] != [stand_in]:
             return False
         bucket.delete(stand_in)
         return True
@@ -89,15 +89,16 @@ class ObjectRemover:
 
 
 def is_object_below(uri: str, roots: Sequence[str]) -> bool:
-    """As :func:`statelib.storage.filesystem.removal.is_below`, of objects."""
+    """Return whether an object's URI lies below one of the roots. A root itself and a URI with ``..`` do not."""
     try:
-        _placed(uri, roots)
+        _below_root(uri, roots)
     except InvalidRequestError:
         return False
     return True
 
 
-def _placed(uri: str, roots: Sequence[str]) -> ObjectLocation:
+def _below_root(uri: str, roots: Sequence[str]) -> ObjectLocation:
+    """Return the location of a URI. Raise InvalidRequestError (``outside-root``) unless it lies below a root."""
     location = object_location(uri)
     if not any(object_location(root).holds(location) for root in roots if is_object(root)):
         raise outside_root(location.uri, roots)

@@ -1,7 +1,7 @@
-"""An object on its way up: gathered in a local file that has no name, sent when it is whole.
+"""Objects that are gathered in a local file without a name, and uploaded when they are complete.
 
-Nothing of it is in the bucket before :meth:`SpooledObject.finish`, so a stream that is dropped, or whose process is
-killed, leaves nothing there; a process killed while it sends leaves at most an unfinished multipart upload.
+Nothing is in the bucket before :meth:`SpooledObject.finish`. So a stream that is dropped, or whose process is killed,
+leaves nothing there. A process that is killed during the upload leaves at most an unfinished multipart upload.
 """
 
 import tempfile
@@ -18,7 +18,10 @@ from statelib.wire.checksum import crc32c
 
 
 class SpooledObject:
-    """A :class:`~statelib.storage.streams.SpilledFile` of a bucket. ``handle`` makes the handle, given the size."""
+    """A :class:`~statelib.storage.streams.InterruptibleFile` that becomes an object at ``location``.
+
+    ``scratch`` is the local directory of the file, None for the system's own temporary directory. ``handle`` returns
+    the handle of the object, given its size in bytes."""
 
     def __init__(
         self, objects: Bucket, location: ObjectLocation, scratch: str | None, handle: Callable[[int], StreamStateHandle]
@@ -40,29 +43,34 @@ class SpooledObject:
         self._crc32c = crc32c(data, self._crc32c)
 
     def finish(self) -> StreamStateHandle:
-        """Send it, look whether all of it arrived. RetryableError (``storage-io``) where it did not."""
+        """Upload the object, verify its size in the bucket, and return its handle.
+
+        Raises RetryableError (``storage-io``) if the size differs, CorruptStateError (``checksum-mismatch``) if the
+        local file has changed."""
         self._sent = True
         self._objects.put(self._location.key, self._size_bytes, self._content)
-        found = self._objects.size(self._location.key)
-        if found != self._size_bytes:
+        stored_bytes = self._objects.size(self._location.key)
+        if stored_bytes != self._size_bytes:
             raise RetryableError(
-                f"{self._location.uri}: sent {self._size_bytes} bytes, found {found}", kind="storage-io"
+                f"{self._location.uri}: sent {self._size_bytes} bytes, found {stored_bytes}", kind="storage-io"
             )
         self._file.close()
         return self._handle(self._size_bytes)
 
     def interrupt(self) -> None:
-        """End the sending at its next block."""
+        """End a running upload at its next block. Any thread may call this."""
         self._interrupted = True
 
     def drop(self) -> None:
-        """Nothing stays, also of an object whose last answer was lost."""
+        """Remove the local file, and the object if an upload was begun: the reply of a successful upload may be
+        lost."""
         self._file.close()
         if self._sent:
             self._objects.delete(self._location.key)
 
     def _content(self) -> Iterator[bytes]:
-        """The bytes once more, which must be those that were written: raising here ends the upload."""
+        """Yield the bytes of the local file in blocks. The last block follows only after the checksum of all bytes was
+        verified. An error that is raised here ends the upload."""
         crc = 0
         with storage_errors(f"sending {self._location.uri}"):
             last = b""

@@ -1,9 +1,9 @@
-"""Checkpoint storage in buckets: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage.
+"""Checkpoint storage in buckets: S3 and storages with its protocol, Google Cloud Storage, Azure Blob Storage.
 
-The storage must put an object only if there is none (on S3: honour ``If-None-Match``).
-Layout: as on a file system, with keys below ``<scheme>://<bucket>/<prefix>``: ``<pipeline>/chk-<id>/``,
+The storage must support conditional PUTs, which store an object only if its key is free (on S3: ``If-None-Match``).
+The layout is that of a file system, with keys below ``<scheme>://<bucket>/<prefix>``: ``<pipeline>/chk-<id>/``,
 ``savepoints/savepoint-<pipeline>-<id>/``, and ``<pipeline>/shared/`` for files that checkpoints share.
-Buckets have no directories: a location that was begun holds the empty object :data:`LOCATION_NAME`.
+Buckets have no directories. Therefore an initialized location holds the empty object :data:`LOCATION_NAME`.
 Source: FsCheckpointStorageAccess; protocol sections 2.3 and 2.5; R84 to R101.
 """
 
@@ -55,10 +55,12 @@ LOCATION_NAME = ".location"
 
 @dataclass(frozen=True)
 class ObjectCheckpointStorage:
-    """Both views of the checkpoints of one pipeline below ``root``, such as ``s3://bucket/prefix``.
+    """The coordinator view and the worker view of the checkpoints of one pipeline below ``root``, such as
+    ``s3://bucket/prefix``.
 
-    Constructing it does no I/O; it is a value and may be pickled. ``scratch``: local directory for what is on its
-    way up, None = the system's own."""
+    Streams of at most ``inline_threshold_bytes`` become inline handles. ``scratch`` is the local directory that holds
+    objects until they are uploaded, None for the system's own temporary directory. Constructing it does no I/O; it is
+    a value and can be pickled."""
 
     root: str
     pipeline: PipelineName
@@ -72,12 +74,16 @@ class ObjectCheckpointStorage:
         check_inline_threshold(self.inline_threshold_bytes)
 
     def initialize_location(self, checkpoint_id: CheckpointId) -> StorageReference:
-        """Begin ``chk-<id>``; ConflictError (``location-taken``) if a checkpoint was published there,
-        UnsupportedError (``no-put-if-absent``) on a storage that would overwrite it."""
+        """Initialize ``chk-<id>`` and return its location.
+
+        Raises ConflictError (``location-taken``) if a checkpoint was published there, UnsupportedError
+        (``no-put-if-absent``) if the storage does not support conditional PUTs."""
         return self._claim(self.root, self.pipeline, checkpoint_directory(checkpoint_id))
 
     def initialize_savepoint_location(self, checkpoint_id: CheckpointId, target: str | None) -> StorageReference:
-        """Begin ``savepoint-<pipeline>-<id>`` under ``target``; raises as above."""
+        """Initialize ``savepoint-<pipeline>-<id>`` under ``target`` and return its location.
+
+        Raises like :meth:`initialize_location`."""
         name = savepoint_directory(self.pipeline, checkpoint_id)
         if target is None:
             return self._claim(self.root, SAVEPOINTS_DIRECTORY, name)
@@ -93,7 +99,8 @@ class ObjectCheckpointStorage:
     def resolve_checkpoint_storage_location(
         self, checkpoint_id: CheckpointId, reference: StorageReference, attempt: AttemptId, subtask: int
     ) -> "ObjectStreamFactory":
-        """Raises NotFoundError (``no-location``) if nobody began the location, or not in this worker's storage."""
+        """Return the stream factory of one subtask's attempt. Raises NotFoundError (``no-location``) if the location
+        was not initialized in the storage that this worker uses."""
         directory = object_location(reference.directory or self.default_location(checkpoint_id).directory)
         prefix = file_prefix(attempt, subtask)
         try:
@@ -123,7 +130,8 @@ class ObjectCheckpointStorage:
         return ObjectTaskOwned(objects, directory, attempt, subtask, self.inline_threshold_bytes, scratch=self.scratch)
 
     def _claim(self, root: str, *parts: str) -> StorageReference:
-        """A begin that crashed may be repeated, until something is published."""
+        """Initialize a location and return it. The call may be repeated after a crash, until ``_metadata`` is
+        published there. Raise ConflictError (``location-taken``) then."""
         base = object_location(root)
         directory, objects = base.below(*parts), self._objects(base)
         check_put_if_absent(objects, base)
@@ -139,9 +147,10 @@ class ObjectCheckpointStorage:
 
 
 class ObjectStreamFactory:
-    """Streams of one subtask's try, whose id makes its keys its own.
+    """A :class:`~statelib.storage.views.CheckpointStreamFactory` of one subtask's attempt. Its keys contain the attempt
+    id, so no other attempt writes them.
 
-    ``is_of_pipeline``: whether it writes one of the pipeline's own checkpoints, not a savepoint."""
+    ``is_of_pipeline``: whether the streams belong to one of the pipeline's own checkpoints, not to a savepoint."""
 
     def __init__(
         self, storage: ObjectCheckpointStorage, directory: ObjectLocation, prefix: str, *, is_of_pipeline: bool
@@ -156,13 +165,13 @@ class ObjectStreamFactory:
         self._numbers = itertools.count()
 
     def create_stream(self, scope: CheckpointedStateScope) -> CheckpointStream:
-        """EXCLUSIVE: an object beside ``_metadata``, relative to it. SHARED: one below the pipeline's ``shared/``,
-        by absolute URI."""
+        """Return a new stream. Its object lies beside ``_metadata`` and has a relative handle if its scope
+        is EXCLUSIVE. It lies in the pipeline's ``shared/`` and has an absolute handle if its scope is SHARED."""
         name = self.new_name()
         return CheckpointStream(name, self.inline_threshold_bytes, lambda _size: self.new_file(name, scope))
 
     def flush(self) -> Mapping[str, PhysicalFile]:
-        """Nothing is left to do: a stream's object is stored once its handle was taken."""
+        """Return an empty result, because the object of a stream is stored once its handle was taken."""
         return {}
 
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
@@ -182,10 +191,13 @@ class ObjectStreamFactory:
         return self._handle(place, name, file.size_bytes)
 
     def new_name(self) -> str:
+        """Return a new object name of this attempt: ``<attempt>-<subtask>-<number>``."""
         return f"{self._prefix}{next(self._numbers)}"
 
     def discard(self, handle: StreamStateHandle) -> None:
-        """Raises InvalidRequestError (``foreign-file``) for an object that this factory did not name."""
+        """Delete an object of this attempt. It succeeds if the object is gone already. Inline state has no object.
+
+        Raises InvalidRequestError (``foreign-file``) for an object that this factory did not create."""
         if isinstance(handle, ByteStreamStateHandle):
             return
         if isinstance(handle, RelativeFileStateHandle):
@@ -201,6 +213,7 @@ class ObjectStreamFactory:
         self._objects_at(place).delete(place.below(name).key)
 
     def new_file(self, name: str, scope: CheckpointedStateScope, *, absolute: bool = False) -> SpooledObject:
+        """Return a new object that is not uploaded yet. With ``absolute``, its handle is absolute in either scope."""
         place = self._place(scope)
         location = place.below(name)
 
@@ -217,13 +230,14 @@ class ObjectStreamFactory:
         return RelativeFileStateHandle(name, size_bytes)
 
     def uri_of(self, name: str, scope: CheckpointedStateScope) -> str:
+        """Return the URI of the object that :meth:`new_file` creates for this name and scope."""
         return self._place(scope).below(name).uri
 
     def _place(self, scope: CheckpointedStateScope) -> ObjectLocation:
         return self._directory if scope == CheckpointedStateScope.EXCLUSIVE else self._shared
 
     def _objects_at(self, place: ObjectLocation) -> Bucket:
-        """A savepoint may lie in another bucket than the pipeline's own."""
+        """Return the bucket of a place. A savepoint may lie in another bucket than the pipeline's ``shared/``."""
         if place.bucket_uri == self._directory.bucket_uri:
             return self._objects
         return Bucket(place.bucket_uri, self._objects.retries)

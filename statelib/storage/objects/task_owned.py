@@ -1,4 +1,4 @@
-"""Task-owned state in a bucket."""
+"""Task-owned state in a bucket: its streams and its toolset."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,8 @@ from statelib.storage.task_owned import duplicable, own_name
 
 
 class ObjectTaskOwned:
-    """Task-owned streams of an object storage, and the toolset for them: duplicates are copied by the server."""
+    """The task-owned streams of one subtask's attempt in a bucket, and a
+    :class:`~statelib.storage.views.CheckpointStateToolset` for them. The storage itself copies duplicates."""
 
     def __init__(
         self,
@@ -30,10 +31,11 @@ class ObjectTaskOwned:
         self._directory = directory
         self._inline_threshold_bytes = inline_threshold_bytes
         self._scratch = scratch
-        self._try = (attempt, subtask)
+        self._attempt_and_subtask = (attempt, subtask)
 
     def create_stream(self) -> CheckpointStream:
-        name = task_owned_name(*self._try)
+        """Return a new stream whose object has a new name in the directory of task-owned state."""
+        name = task_owned_name(*self._attempt_and_subtask)
         location = self._directory.below(name)
         return CheckpointStream(
             name,
@@ -44,12 +46,13 @@ class ObjectTaskOwned:
         )
 
     def can_fast_duplicate(self, handle: StreamStateHandle) -> bool:
-        """A whole object of the same bucket that the storage copies in one request, and has copied when it answers."""
+        """Return whether the handle stands for a whole object of the same bucket that one request can copy, so that the
+        copy is complete when the request is answered."""
         return in_bucket_of(handle, self._directory) is not None
 
     def duplicate(self, handles: Sequence[StreamStateHandle]) -> tuple[StreamStateHandle, ...]:
         sources = [duplicable(handle, self.can_fast_duplicate(handle)) for handle in handles]
-        targets = [self._directory.below(task_owned_name(*self._try)) for _ in sources]
+        targets = [self._directory.below(task_owned_name(*self._attempt_and_subtask)) for _ in sources]
         try:
             for source, target in zip(sources, targets, strict=True):
                 copy_object(self._objects, source, target)

@@ -1,7 +1,7 @@
-"""Where objects lie, as text: ``<scheme>://<bucket>/<prefix>``, parsed without asking anybody.
+"""Parsing the URIs of objects: ``<scheme>://<bucket>/<prefix>``. No request is made.
 
-As with ``file:`` URIs nothing is percent-encoded. A URI holds no credentials and no endpoint: both
-come from the environment, and text that looks like them is refused without being repeated.
+As in ``file:`` URIs, nothing is percent-encoded. A URI holds no credentials and no endpoint: both come from the
+environment. Text that looks like them is refused, and the error does not contain it.
 """
 
 import re
@@ -15,15 +15,19 @@ MAX_KEY_BYTES = 1024
 
 @dataclass(frozen=True)
 class Scheme:
-    """``bucket``: what the first part of a URI looks like. ``settings``: the environment variables with the rest.
-    ``unfinished``: what has to be done about the parts of an upload whose writer was killed."""
+    """The rules of one URI scheme.
+
+    ``bucket``: the pattern of the bucket's name. ``example``: a URI for messages.
+    ``settings``: the names of the environment variables with credentials and endpoint.
+    ``unfinished``: advice on removing the parts of uploads whose writer was killed, '' if the storage removes them."""
 
     bucket: re.Pattern[str]
     example: str
     settings: str
     unfinished: str
     copied_bytes: int
-    """The largest object that one request copies, so that the copy is there when it is answered; 0 for none."""
+    """The size in bytes of the largest object that one request copies, so that the copy is complete when the request is
+    answered; 0 if there is no such request."""
 
 
 _AZURE_CONTAINER = r"[a-z0-9](?:-?[a-z0-9]){2,62}"
@@ -53,8 +57,8 @@ SCHEMES = {
         0,
     ),
 }
-"""The kinds of object storage there are. Azure itself drops what was never committed, after a week; its copies may
-still be under way when they are answered, and an original that went meanwhile would spoil them."""
+"""The supported schemes of object storages. Azure itself removes uncommitted uploads after a week. Its copies may still
+be running when the request is answered, and would fail if the original were deleted meanwhile."""
 
 _URI = re.compile(r"([A-Za-z0-9]+)://([^/]*)/?(.*)", re.DOTALL)
 
@@ -80,43 +84,47 @@ class ObjectLocation:
         return "/".join(self.parts)
 
     def below(self, *parts: str) -> "ObjectLocation":
-        """Raises InvalidRequestError (``bad-path``) for a key longer than object storages allow."""
-        found = ObjectLocation(self.scheme, self.bucket, (*self.parts, *parts))
-        if len(found.key.encode()) > MAX_KEY_BYTES:
+        """Return the location of the components ``parts`` below this one.
+
+        Raises InvalidRequestError (``bad-path``) for a key of more than ``MAX_KEY_BYTES`` bytes."""
+        location = ObjectLocation(self.scheme, self.bucket, (*self.parts, *parts))
+        if len(location.key.encode()) > MAX_KEY_BYTES:
             raise InvalidRequestError(
-                f"{shown(found.uri)}: expected a key of at most {MAX_KEY_BYTES} bytes", kind="bad-path"
+                f"{shown(location.uri)}: expected a key of at most {MAX_KEY_BYTES} bytes", kind="bad-path"
             )
-        return found
+        return location
 
     def holds(self, other: "ObjectLocation") -> bool:
-        """Whether ``other`` lies below this prefix."""
+        """Return whether ``other`` lies below this prefix."""
         length = len(self.parts)
         same = self.bucket_uri == other.bucket_uri
         return same and len(other.parts) > length and other.parts[:length] == self.parts
 
 
 def is_object(text: str) -> bool:
-    """Whether it is a URI of an object storage."""
+    """Return whether a text is the URI of an object storage, by its scheme."""
     scheme, separator, _ = text.partition("://")
     return bool(separator) and scheme.lower() in SCHEMES
 
 
 def advice_on_unfinished(place: str) -> str:
-    """What only the bucket's owner can do about uploads that were never finished; '' where nothing is to be done."""
+    """Return the advice for a bucket's owner on removing unfinished uploads. It is '' for a file system, and for a
+    storage that removes them itself."""
     return SCHEMES[object_location(place).scheme].unfinished if is_object(place) else ""
 
 
 def object_location(text: str) -> ObjectLocation:
-    """The location of such a URI; slashes at the end and doubled ones are dropped.
+    """Return the location of an object storage's URI. Double slashes and slashes at the end are dropped.
 
-    Raises InvalidRequestError: ``outside-root`` for a ``..`` component, ``bad-path`` for all else that is no such URI.
+    Raises InvalidRequestError (``outside-root``) for a ``..`` component, InvalidRequestError (``bad-path``) for any
+    other text that is no such URI.
     """
-    found = _URI.fullmatch(text)
-    name = found[1].lower() if found else ""
-    if found is None or name not in SCHEMES:
+    uri = _URI.fullmatch(text)
+    name = uri[1].lower() if uri else ""
+    if uri is None or name not in SCHEMES:
         examples = " or ".join(scheme.example for scheme in SCHEMES.values())
         raise InvalidRequestError(f"{shown(text)}: expected {examples}", kind="bad-path")
-    scheme, bucket, prefix = SCHEMES[name], found[2], found[3]
+    scheme, bucket, prefix = SCHEMES[name], uri[2], uri[3]
     if not scheme.bucket.fullmatch(bucket):
         raise InvalidRequestError(
             f"{name}:// URI: expected {scheme.example}, and nothing else before the first slash",
