@@ -21,6 +21,7 @@ from statelib.definition.model import (
 from statelib.definition.quality import Checks
 from statelib.definition.states import descriptor_of, function_of, operator_descriptor_of, timers_of, ttl_of
 from statelib.definition.types import type_of
+from statelib.model.choices import Backend
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyedStateSchema
 from statelib.model.ttl import TtlConfig
@@ -52,7 +53,7 @@ class DeclaredPipeline(Part):
     states: dict[str, StateDefinition]
     operator_states: dict[str, OperatorStateDefinition] = Field(default={})
     hooks: Hooks = Hooks()
-    backend: Literal["heap", "rocksdb"]
+    backend: Backend
     parallelism: Parallelism = 1
     max_parallelism: Parallelism = 128
     checkpoint: Checkpoint = Field(default=Checkpoint(), validate_default=True)

@@ -35,7 +35,7 @@ class Pipeline(DeclaredPipeline):
     def _default_strategy(cls, checkpoint: Checkpoint, info: ValidationInfo) -> Checkpoint:
         if checkpoint.strategy or "backend" not in info.data:
             return checkpoint
-        return checkpoint.model_copy(update={"strategy": STRATEGIES[info.data["backend"]][0]})
+        return checkpoint.model_copy(update={"strategy": STRATEGIES[info.data["backend"]][0].value})
 
     @model_validator(mode="after")
     def _without_problems(self) -> Self:

@@ -20,6 +20,7 @@ from statelib.backends.rocksdb.stored import scan_stored
 from statelib.backends.rocksdb.takeover import TakenOver, check_database, check_states, is_as_wanted, take_over
 from statelib.errors import InvalidRequestError
 from statelib.model.amounts import number_of
+from statelib.model.choices import Backend
 from statelib.model.handles import stream_handles
 from statelib.model.key_groups import KeyGroupRange, all_key_groups
 from statelib.model.state import KeyedStateSchema, StateKind, StateStatistics, empty_statistics, merge_statistics
@@ -70,7 +71,7 @@ def restore_rocksdb(
     gone on with; only entries of other sources are loaded; a changelog checkpoint's is opened as it is and its
     log replayed. Raises as :func:`restore_heap`, and InvalidRequestError (``backend-changed``) for the heap's own
     stream; then the directory is gone."""
-    check_backend("rocksdb", (source.handle for source in sources))
+    check_backend(Backend.ROCKSDB, (source.handle for source in sources))
     for source in sources:
         evolution_of(schema, source)
     logged = logged_database(schema, key_group_range, sources)

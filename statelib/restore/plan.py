@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from statelib.errors import InvalidRequestError
+from statelib.model.choices import Backend
 from statelib.model.handles import (
     IncrementalRemoteKeyedStateHandle,
     KeyedStateHandle,
@@ -13,7 +14,10 @@ from statelib.model.handles import (
 from statelib.model.state import KeyedStateSchema, StateStatistics
 from statelib.storage.views import StateReader
 
-NATIVE_BACKEND: Mapping[type, str] = {KeyGroupsStateHandle: "heap", IncrementalRemoteKeyedStateHandle: "rocksdb"}
+NATIVE_BACKEND: Mapping[type, Backend] = {
+    KeyGroupsStateHandle: Backend.HEAP,
+    IncrementalRemoteKeyedStateHandle: Backend.ROCKSDB,
+}
 """The backend that can go on from each native form; other forms are read by every backend."""
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from statelib.model.choices import Backend
 from statelib.model.handles import (
     ChangelogStateBackendHandleImpl,
     IncrementalRemoteKeyedStateHandle,
@@ -27,7 +28,7 @@ def bytes_to_read(
     A stream is read key group by key group; of RocksDB's files every one is copied whole, and a log is read
     whole, whichever of its key groups are wanted."""
     taken_over = None
-    if backend == "rocksdb":
+    if backend == Backend.ROCKSDB:
         base = choose_base(schema, key_group_range, sources)
         taken_over = 0 if logged_database(schema, key_group_range, sources) else base.number if base else None
     return sum(_of_handle(source.handle, key_group_range, i == taken_over) for i, source in enumerate(sources))

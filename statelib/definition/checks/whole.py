@@ -14,12 +14,12 @@ from statelib.definition.model import Checkpoint, Hooks
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.definition.types import Columns, columns_of, is_key_type
 from statelib.errors import StatelibError
+from statelib.model.choices import Backend, Strategy
 from statelib.model.ids import pipeline_name
 
-CHANGELOG = "changelog"
 STRATEGIES = {
-    "heap": ("canonical", "full", CHANGELOG),
-    "rocksdb": ("full", "incremental", "canonical", CHANGELOG),
+    Backend.HEAP: (Strategy.CANONICAL, Strategy.FULL, Strategy.CHANGELOG),
+    Backend.ROCKSDB: (Strategy.FULL, Strategy.INCREMENTAL, Strategy.CANONICAL, Strategy.CHANGELOG),
 }
 """The strategies of each backend. The first one is its default."""
 OF_CHANGELOG = ("materialize_after_bytes", "materialize_after_checkpoints")
@@ -76,14 +76,14 @@ def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:
             yield Problem(("key", i), key_type_text(name, columns))
 
 
-def _check_strategy(backend: str, checkpoint: Checkpoint) -> Iterator[Problem]:
+def _check_strategy(backend: Backend, checkpoint: Checkpoint) -> Iterator[Problem]:
     allowed, strategy = STRATEGIES[backend], checkpoint.strategy
     if strategy not in allowed:
         meant = did_you_mean(strategy, allowed)
         text = f"backend {backend} takes {', '.join(allowed)}, found {strategy!r}{meant}"
         yield Problem(("checkpoint", "strategy"), text)
-    elif strategy != CHANGELOG:
+    elif strategy != Strategy.CHANGELOG:
         defaults = Checkpoint()
         for name in OF_CHANGELOG:
             if getattr(checkpoint, name) != getattr(defaults, name):
-                yield Problem(("checkpoint", name), f"belongs to strategy: {CHANGELOG}, found {strategy}")
+                yield Problem(("checkpoint", name), f"belongs to strategy: {Strategy.CHANGELOG}, found {strategy}")

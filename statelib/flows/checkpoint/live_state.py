@@ -7,6 +7,7 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.restore_layout import RestoreLayout
 from statelib.flows.wiring import Deployment
+from statelib.model.choices import Backend
 from statelib.model.ids import AttemptId
 from statelib.model.state import StateStatistics
 from statelib.restore.check import check_content
@@ -46,6 +47,6 @@ def _restore(
     pipeline: Pipeline, layout: RestoreLayout, subtask: int, directory: str, uid: AttemptId
 ) -> KeyedStateBackend:
     sources = layout.sources[subtask]
-    if pipeline.backend == "heap":
+    if pipeline.backend == Backend.HEAP:
         return restore_heap(layout.schema, layout.ranges[subtask], sources)
     return restore_rocksdb(layout.schema, layout.ranges[subtask], sources, directory, uid)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from statelib.model.checkpoint import SnapshotKind
+from statelib.model.choices import Strategy
 from statelib.model.handles import FileStateHandle, IncrementalRemoteKeyedStateHandle, RelativeFileStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
@@ -24,9 +25,6 @@ from statelib.storage.names import SHARED_DIRECTORY
 from statelib.storage.registry import PLACES
 from statelib.storage.views import WrittenStream
 
-INCREMENTAL = "incremental"
-CHANGELOG = "changelog"
-
 
 def previous_files(
     record: CheckpointRecord,
@@ -40,7 +38,7 @@ def previous_files(
     """Return what each subtask's snapshot may refer to or have copied. Its database must be made of those files: same
     key groups, opened as it is. Full checkpoints write everything, because their user wants them to depend on nothing.
     ``subtasks``: which key groups each restores from what."""
-    incremental = record.strategy in (INCREMENTAL, CHANGELOG)
+    incremental = record.strategy in (Strategy.INCREMENTAL, Strategy.CHANGELOG)
     if base_record is None or base is None or not (incremental or record.kind is SnapshotKind.SAVEPOINT):
         return (NO_PREVIOUS,) * len(subtasks)
     # A base from elsewhere, another pipeline's too, could be restored, but not be read through one of our checkpoints.

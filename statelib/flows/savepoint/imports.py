@@ -5,6 +5,7 @@ from statelib.errors import ConflictError, UnsupportedError
 from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
+from statelib.model.choices import Strategy
 from statelib.model.ids import PipelineName
 from statelib.model.record import BeginRequest, CheckpointState
 from statelib.model.state import StateDescriptor, StateKind
@@ -29,7 +30,7 @@ def begin_import(deployment: Deployment, pipeline: Pipeline, source: str, owner:
         pipeline=name,
         kind=SnapshotKind.SAVEPOINT,
         interval=None,
-        strategy="canonical",
+        strategy=Strategy.CANONICAL,
         parallelism=pipeline.parallelism,
         owner=owner,
         key=f"import:{source}",

@@ -6,12 +6,13 @@ from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.continuation import continued_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
+from statelib.model.choices import Strategy
 from statelib.model.ids import PipelineName
 from statelib.model.record import BeginRequest, CheckpointState
 from statelib.model.termination import StopMode
 
 FORMATS = ("canonical", "native")
-NATIVE = "full"
+NATIVE = Strategy.FULL
 """The strategy of a native savepoint: each backend's own form."""
 
 
@@ -60,7 +61,7 @@ def begin_savepoint(
         pipeline=name,
         kind=SnapshotKind.SAVEPOINT,
         interval=None,
-        strategy="canonical" if format == "canonical" else NATIVE,
+        strategy=Strategy.CANONICAL if format == "canonical" else NATIVE,
         parallelism=head.parallelism or pipeline.parallelism,
         owner=owner,
         key=f"savepoint:{key}",

@@ -8,8 +8,8 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint.previous_files import CHANGELOG, INCREMENTAL
 from statelib.flows.checkpoint.snapshot import SnapshotPlan
+from statelib.model.choices import Strategy
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId
 from statelib.restore.plan import RestoreSource
@@ -35,7 +35,7 @@ def logging_backend(
 ) -> KeyedStateBackend:
     """With the changelog strategy the backend with a log, which is not kept where no snapshot can be continued
     with it."""
-    if plan.record.strategy != CHANGELOG:
+    if plan.record.strategy != Strategy.CHANGELOG:
         return backend
     continued = plan.previous[subtask].changelog is not None
     return ChangelogKeyedStateBackend(backend, pipeline.checkpoint.materialize_after_bytes if continued else 0)
@@ -82,11 +82,11 @@ def _keyed(
         materializer = _materializer(backend.inner, uid, previous, local)
         return ChangelogSnapshotStrategy(backend, uid, materializer, limits, previous.changelog, local=local)
     if isinstance(backend, RocksDBKeyedStateBackend):
-        if name == "full":
+        if name == Strategy.FULL:
             return RocksDBFullSnapshotStrategy(backend, uid, local, previous.stored)
-        if name == INCREMENTAL:
+        if name == Strategy.INCREMENTAL:
             return RocksDBIncrementalSnapshotStrategy(backend, uid, previous, local)
-    if name == "full" and isinstance(backend, HeapKeyedStateBackend):
+    if name == Strategy.FULL and isinstance(backend, HeapKeyedStateBackend):
         return HeapNativeSnapshotStrategy(backend, uid, local=local)
     return CanonicalSnapshotStrategy(backend, local=local)
 

@@ -16,7 +16,6 @@ from statelib.crash_points import crash_point
 from statelib.definition.columns import key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.live_state import live_backend
-from statelib.flows.checkpoint.previous_files import CHANGELOG, INCREMENTAL
 from statelib.flows.checkpoint.snapshot import SnapshotPlan
 from statelib.flows.restore_layout import RestoreLayout
 from statelib.flows.savepoint.steps import NATIVE
@@ -27,6 +26,7 @@ from statelib.functions.interval import Applied, apply_interval
 from statelib.functions.interval import expired as without_expired
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
+from statelib.model.choices import Backend, Strategy
 from statelib.model.failure import CheckpointFailureReason, decline_note
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId
@@ -157,7 +157,7 @@ def _unchanged_base(work: Work, subtask: int, events: int, change: Change) -> Re
     if not native or plan.drains or events or change is not apply_events or not plan.previous[subtask].stored:
         return None
     (source,) = plan.layout.sources[subtask]
-    rocksdb = work.pipeline.backend == "rocksdb" and isinstance(source.handle, IncrementalRemoteKeyedStateHandle)
+    rocksdb = work.pipeline.backend == Backend.ROCKSDB and isinstance(source.handle, IncrementalRemoteKeyedStateHandle)
     return source if rocksdb and source.schema == plan.layout.schema else None
 
 
@@ -270,8 +270,12 @@ def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:
     if counted is not None:
         return counted
     restored = (layout.schema, layout.ranges[subtask], layout.sources[subtask])
-    reuses = work.pipeline.backend == "rocksdb" and reuses_database(*restored)
-    return None if reuses and work.plan.record.strategy in (INCREMENTAL, CHANGELOG) else count_keys(written)
+    reuses = work.pipeline.backend == Backend.ROCKSDB and reuses_database(*restored)
+    return (
+        None
+        if reuses and work.plan.record.strategy in (Strategy.INCREMENTAL, Strategy.CHANGELOG)
+        else count_keys(written)
+    )
 
 
 def _keep_position(plan: SnapshotPlan, subtask: int, operator: OperatorStateBackend) -> None:

@@ -1,4 +1,4 @@
-"""Row P19: a native savepoint of an incremental checkpoint that the storage copies, against the same savepoint
+"""Row ``copies``: a native savepoint of an incremental checkpoint that the storage copies, against the same savepoint
 restored, read and written again.
 
 On a file system and on the S3 endpoint of the tests, on this machine: a network would make what goes through the
@@ -28,7 +28,7 @@ from tests.benchmarks.events import new_deployment, new_pipeline
 from tests.benchmarks.in_process import Subtasks
 from tests.benchmarks.measure import Contender, Ratio, take_turns
 
-ROWS = ("P19",)
+ROWS = ("copies",)
 BYTES_OF_STATE = 300_000_000
 TEXT_BYTES = 200
 INTERVALS = 4
@@ -43,7 +43,7 @@ def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
     ratios = _ratios(root / "files", None, "the file system", size_bytes, runs)
     if not INTERPRETER.exists():
         what = f"{WHAT} S3"
-        return [*ratios, Ratio("P19", what, AGAINST, "none", "wall s", (), (), note="no .work/endpoint: make setup")]
+        return [*ratios, Ratio("copies", what, AGAINST, "none", "wall s", (), (), note="no .work/endpoint: make setup")]
     with s3_endpoint(INTERPRETER) as endpoint, patch.dict(os.environ, endpoint.environment):
         endpoint.make_bucket("state")
         (root / "s3").mkdir()
@@ -66,8 +66,12 @@ def _ratios(root: Path, storage: str | None, where: str, size_bytes: int, runs: 
         note = f"INVALID, entries differ: {copied.entries} and {restored.entries}"
     ours, theirs = (tuple(of.moved[-runs:]) for of in (copied, restored))
     return [
-        Ratio("P19", f"{WHAT} {where}", AGAINST, "none", "wall s", figures["copied"], figures["restored"], note=note),
-        Ratio("P19", f"the same, bytes moved by the subtasks, {where}", AGAINST, "none", "MB", ours, theirs, note=note),
+        Ratio(
+            "copies", f"{WHAT} {where}", AGAINST, "none", "wall s", figures["copied"], figures["restored"], note=note
+        ),
+        Ratio(
+            "copies", f"the same, bytes moved by the subtasks, {where}", AGAINST, "none", "MB", ours, theirs, note=note
+        ),
     ]
 
 
