@@ -3,6 +3,7 @@
 import errno
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +17,6 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from statelib.storage.filesystem import data_files, descriptors, publish, removal
 from statelib.storage.local import store as local_store
 from statelib.storage.local import streams as local_streams
-from statelib.storage.objects import bucket as objects_bucket
 
 KINDS = ("EIO", "ENOSPC", "timeout", "503", "lost, applied", "lost, not applied")
 FILE_CALLS = ("open", "write", "fsync", "link", "unlink", "rmdir", "mkdir", "close")
@@ -70,7 +70,7 @@ def failing(at: int | None, kind: str) -> Iterator[list[str]]:
         for module in _WITH_FILES:
             patch.setattr(module, "os", files)
         objects = {name: told(f"obstore.{name}", getattr(obstore, name), _of_objects) for name in OBJECT_CALLS}
-        patch.setattr(objects_bucket, "obstore", _Some(obstore, objects))
+        patch.setitem(sys.modules, "obstore", _Some(obstore, objects))
         for name in ("do_commit", "do_execute"):
             patch.setattr(SQLiteDialect_pysqlite, name, _of_dialect(told, name))
         yield told.calls

@@ -1,5 +1,6 @@
 """Who takes part in a simulation: coordinators whose tasks may be speculative, a cleaner, somebody who restores."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,7 +68,7 @@ def simulating() -> Iterator[None]:
         return STORE.world.attempt()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(objects_bucket, "obstore", STORE)
+        patch.setitem(sys.modules, "obstore", STORE)
         patch.setattr(objects_bucket, "open_client", lambda _location, _timeout_s: None)
         patch.setattr(registry, "RETRIES", RETRIES)
         patch.setitem(PLACES._kinds, "gs", ObjectKind(lambda: RETRIES))
