@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Backend(StrEnum):
-    """Where the live state of a subtask is held while a run changes it."""
+    """The holder of a subtask's live state while a run changes it."""
 
     HEAP = "heap"
     """In memory, as Arrow columns."""
@@ -13,7 +13,7 @@ class Backend(StrEnum):
 
 
 class Strategy(StrEnum):
-    """How a checkpoint writes the state of a subtask."""
+    """The way in which a checkpoint writes the state of a subtask."""
 
     CANONICAL = "canonical"
     """In one stream that every backend restores."""
