@@ -1,4 +1,7 @@
-"""What one acknowledgement must hold, and what all of them together; the order of things is pending_checkpoint's."""
+"""Checks of the acknowledgements of a checkpoint, one by one and all together.
+
+The module ``pending_checkpoint`` decides when they run.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,12 +13,19 @@ from statelib.model.key_groups import subtask_range
 
 
 def check_acknowledgement(report: SubtaskReport, first: SubtaskReport, parallelism: int, max_parallelism: int) -> None:
-    """Accept ``report`` only if it is whole by itself and of one kind with ``first``, one accepted before.
+    """Raise an error if ``report`` contradicts itself or an acknowledgement that was accepted before.
 
-    Raises CorruptStateError: ``wrong-key-groups`` (of the report, its handle, a file or its
-    statistics), ``states-differ`` (subtasks report different numbers of states),
-    ``state-without-handle`` (entries counted, none delivered) and ``events-lost`` (read differs
-    from applied + null key); each names the subtask.
+    Args:
+        report: The acknowledgement of one subtask.
+        first: The first acknowledgement that the checkpoint accepted; ``report`` itself if there is none yet.
+        parallelism: The number of subtasks.
+        max_parallelism: The number of key groups.
+
+    Raises:
+        CorruptStateError: ``wrong-key-groups`` if the report, its handle, a file or its statistics cover other key
+            groups than the subtask owns; ``states-differ`` if two subtasks report different numbers of states;
+            ``state-without-handle`` if the subtask counted entries but delivered no handle; ``events-lost`` if the
+            number of events read is not the sum of those applied and those without a key. Each names the subtask.
     """
     _check_key_groups(report, parallelism, max_parallelism)
     _check_content(report, first)
@@ -24,12 +34,20 @@ def check_acknowledgement(report: SubtaskReport, first: SubtaskReport, paralleli
 def check_coverage(
     reports: Sequence[SubtaskReport], missing: Sequence[int], parallelism: int, max_parallelism: int
 ) -> None:
-    """Accept ``reports`` only if every subtask is there and every key group is held once.
+    """Raise an error unless all subtasks have acknowledged and together cover each key group exactly once.
 
-    Raises CorruptStateError: ``missing-acknowledgement``, ``key-groups-not-covered``."""
+    Args:
+        reports: The accepted acknowledgements.
+        missing: The subtasks that have not acknowledged.
+        parallelism: The number of subtasks.
+        max_parallelism: The number of key groups.
+
+    Raises:
+        CorruptStateError: ``missing-acknowledgement``, ``key-groups-not-covered``.
+    """
     if missing:
         raise CorruptStateError(
-            f"no acknowledgement of {_some(missing)}: expected {parallelism}, found {len(reports)}",
+            f"no acknowledgement of {_numbered(missing)}: expected {parallelism}, found {len(reports)}",
             kind="missing-acknowledgement",
         )
     if not covers_exactly_once([r.key_group_range for r in reports], max_parallelism):
@@ -40,16 +58,17 @@ def check_coverage(
 
 
 def _check_key_groups(report: SubtaskReport, parallelism: int, max_parallelism: int) -> None:
+    """Raise CorruptStateError if a part of ``report`` belongs to other key groups, or to another subtask."""
     expected = subtask_range(report.subtask, parallelism, max_parallelism)
     claims = [("it", report.key_group_range)]
     if report.keyed is not None:
         claims.append(("its handle", report.keyed.key_group_range))
     claims += [(f"its file {file.path}", file.key_group_range) for file in report.files]
     claims += [(f"its statistics of state {i}", s.key_group_range) for i, s in enumerate(report.statistics)]
-    for what, found in claims:
-        if found != expected:
+    for what, key_groups in claims:
+        if key_groups != expected:
             raise CorruptStateError(
-                f"subtask {report.subtask}: {what} covers key groups {found}, expected {expected}",
+                f"subtask {report.subtask}: {what} covers key groups {key_groups}, expected {expected}",
                 kind="wrong-key-groups",
             )
     for file in report.files:
@@ -61,6 +80,7 @@ def _check_key_groups(report: SubtaskReport, parallelism: int, max_parallelism: 
 
 
 def _check_content(report: SubtaskReport, first: SubtaskReport) -> None:
+    """Raise CorruptStateError if the counts of states, entries or events do not agree."""
     if len(report.statistics) != len(first.statistics):
         raise CorruptStateError(
             f"subtask {report.subtask} reports {number_of(len(report.statistics), 'state')}, "
@@ -82,7 +102,8 @@ def _check_content(report: SubtaskReport, first: SubtaskReport) -> None:
         )
 
 
-def _some(subtasks: Iterable[int], limit: int = 10) -> str:
+def _numbered(subtasks: Iterable[int], limit: int = 10) -> str:
+    """Return the numbers of the subtasks in words, at most ``limit`` of them."""
     numbers = list(subtasks)
     more = f" and {len(numbers) - limit} more" if len(numbers) > limit else ""
     return f"subtask{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers[:limit]))}{more}"

@@ -1,9 +1,12 @@
 """The life of one checkpoint, as a table: which event is legal in which state, and which state follows.
 
-Two rules hold for the whole table. Only GATE_PASSED makes a checkpoint COMPLETED, or a person who
-RELEASED one that the gate had set aside, and no event takes a COMPLETED one back. Giving up deletes
-nothing: bytes are removed only from DELETING on, which is reached only from where files are recorded,
-COMPLETED and QUARANTINED. What an aborted attempt left behind is the orphan sweep's.
+Two rules hold for the whole table.
+
+- A checkpoint becomes COMPLETED only by GATE_PASSED, or by RELEASED after the gate has set it aside. No event makes a
+  COMPLETED checkpoint PENDING again or ABORTED.
+- FAILED and SUPERSEDED delete nothing. Files are removed only in the state DELETING. It follows only on COMPLETED and
+  QUARANTINED, the states in which the catalog has recorded the files. The orphan sweep removes what an aborted attempt
+  has written.
 """
 
 from enum import StrEnum
@@ -12,22 +15,22 @@ from statelib.model.record import CheckpointRecord, CheckpointState
 
 
 class CheckpointEvent(StrEnum):
-    """What can happen to a checkpoint. The words are stored nowhere and may be renamed."""
+    """The events that can happen to a checkpoint. Their values are stored nowhere and may be renamed."""
 
     GATE_PASSED = "GATE_PASSED"
-    """All checks held: the next transaction is the commit point."""
+    """All checks of the gate have passed: the next transaction is the commit point."""
     SET_ASIDE = "SET_ASIDE"
-    """It is whole, but a check of severity quarantine did not hold."""
+    """The checkpoint is complete, but a check with the severity ``quarantine`` has failed."""
     RELEASED = "RELEASED"
-    """A person looked at what was set aside, and takes it as good."""
+    """A person has examined a checkpoint that was set aside, and accepts it."""
     FAILED = "FAILED"
-    """A subtask declined, a check failed, or somebody gave up."""
+    """A subtask declined, a check failed, or the run was given up."""
     SUPERSEDED = "SUPERSEDED"
-    """A newer epoch took over the pipeline."""
+    """A run with a newer epoch has taken over the pipeline."""
     SUBSUMED = "SUBSUMED"
-    """Retention, or its owner, lets go of it."""
+    """Retention, or the owner of the checkpoint, no longer keeps it."""
     DISCARDED = "DISCARDED"
-    """None of its own files is left."""
+    """The last of its own files has been removed."""
 
 
 _PENDING, _COMPLETED = CheckpointState.PENDING, CheckpointState.COMPLETED
@@ -44,25 +47,24 @@ TRANSITIONS: dict[tuple[CheckpointState, CheckpointEvent], CheckpointState] = {
     (_QUARANTINED, CheckpointEvent.SUBSUMED): _DELETING,
     (_DELETING, CheckpointEvent.DISCARDED): CheckpointState.DELETED,
 }
-"""State and event -> the state that follows; what is not here never happens."""
+"""(state, event) -> the state that follows. A pair that is missing is illegal."""
 
 COMMITTED = (CheckpointState.COMPLETED, CheckpointState.DELETING, CheckpointState.DELETED)
-"""States of a checkpoint that has passed its commit point, whatever became of its files since. One that was disposed of
-in quarantine never did: it has no ``completed_at_ms``."""
+"""The states of checkpoints that have passed their commit point, whether their files still exist or not. A checkpoint
+that was deleted out of quarantine is DELETING or DELETED too but never passed it: it has no ``completed_at_ms``."""
 
 
 def is_committed(record: CheckpointRecord) -> bool:
-    """Whether the checkpoint has ever passed its commit point."""
+    """Return whether the checkpoint has ever passed its commit point."""
     return record.state in COMMITTED and record.completed_at_ms is not None
 
 
 def before(event: CheckpointEvent) -> tuple[CheckpointState, ...]:
-    """The states in which ``event`` is legal: what a conditional UPDATE must find."""
-    return tuple(state for state, e in TRANSITIONS if e is event)
+    """Return the states in which ``event`` is legal: the condition of the UPDATE that records it."""
+    return tuple(state for state, legal_event in TRANSITIONS if legal_event is event)
 
 
 def after(event: CheckpointEvent) -> CheckpointState:
-    """The state that ``event`` leads to: what a conditional UPDATE writes. It is the same from
-    every state in which the event is legal."""
-    (state,) = {target for (_, e), target in TRANSITIONS.items() if e is event}
+    """Return the state that follows on ``event``: the value that the UPDATE writes. An event has only one."""
+    (state,) = {target for (_, legal_event), target in TRANSITIONS.items() if legal_event is event}
     return state

@@ -1,4 +1,4 @@
-"""The discard plan: what gc removes from storage, in which order, and the proof that nobody needs it."""
+"""The discard plan: the files that gc removes from storage, their order, and the check that nothing refers to them."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,16 @@ from statelib.model.record import CheckpointRecord, CheckpointState
 
 @dataclass(frozen=True)
 class CondemnedFile:
-    """A file without references. ``uri`` is absolute; ``size_bytes`` as recorded. ``directory``, ``kind`` and
-    ``attempt``: of the checkpoint that it was recorded for."""
+    """A file that no checkpoint refers to.
+
+    Attributes:
+        uri: The absolute URI.
+        size_bytes: The size that the catalog has recorded.
+        created_by: The checkpoint that the file was recorded for.
+        directory: The directory of that checkpoint.
+        kind: Whether that checkpoint is a checkpoint or a savepoint.
+        attempt: The attempt that completed it; None if there is none.
+    """
 
     uri: str
     size_bytes: int
@@ -25,8 +33,10 @@ class CondemnedFile:
 
 @dataclass(frozen=True)
 class DiscardPlan:
-    """First the ``_metadata`` of ``checkpoints``, then ``files``, then the directories that are empty:
-    so where a ``_metadata`` lies, everything it names does too."""
+    """The checkpoints and files of one pipeline to remove.
+
+    The order is: the ``_metadata`` of each of ``checkpoints``, then ``files``, then the directories that have become
+    empty. So as long as a ``_metadata`` exists, all files that it names exist too."""
 
     pipeline: PipelineName
     checkpoints: tuple[CheckpointRecord, ...]
@@ -34,6 +44,7 @@ class DiscardPlan:
 
     @property
     def size_bytes(self) -> int:
+        """Return the sum of the recorded sizes of ``files`` in bytes."""
         return sum(file.size_bytes for file in self.files)
 
 
@@ -43,10 +54,17 @@ def discard_plan(
     condemned: Sequence[CondemnedFile],
     referenced: Collection[str],
 ) -> DiscardPlan:
-    """Put the removal in order. ``referenced``: URIs that any checkpoint, pending ones included, refers to.
+    """Return the plan that removes ``checkpoints`` and ``condemned``, in order.
 
-    Raises CorruptStateError: ``discard-of-referenced`` (a condemned file has a reference),
-    ``discard-of-live`` (a checkpoint is not DELETING, or belongs to another pipeline).
+    Args:
+        pipeline: The pipeline that the checkpoints belong to.
+        checkpoints: The checkpoints in the state DELETING.
+        condemned: The files to remove.
+        referenced: The URIs that any checkpoint refers to, including pending ones.
+
+    Raises:
+        CorruptStateError: ``discard-of-referenced`` if a checkpoint refers to a condemned file; ``discard-of-live``
+            if a checkpoint is not DELETING, or belongs to another pipeline.
     """
     check_unreferenced([file.uri for file in condemned], referenced)
     for record in checkpoints:
@@ -58,17 +76,17 @@ def discard_plan(
             )
     return DiscardPlan(
         pipeline,
-        tuple(sorted(checkpoints, key=lambda r: r.checkpoint_id)),
-        tuple(sorted(condemned, key=lambda f: (f.created_by, f.uri))),
+        tuple(sorted(checkpoints, key=lambda record: record.checkpoint_id)),
+        tuple(sorted(condemned, key=lambda file: (file.created_by, file.uri))),
     )
 
 
 def check_unreferenced(doomed: Collection[str], referenced: Collection[str]) -> None:
-    """The law of the plan: delete ∩ referenced = ∅. CorruptStateError (``discard-of-referenced``)."""
-    both = sorted(set(doomed) & set(referenced))
-    if both:
+    """Raise CorruptStateError (``discard-of-referenced``) if a URI is both in ``doomed`` and in ``referenced``."""
+    in_both = sorted(set(doomed) & set(referenced))
+    if in_both:
         raise CorruptStateError(
-            f"about to delete {number_of(len(both), 'file')} that a checkpoint refers to, such as {both[0]}:"
+            f"about to delete {number_of(len(in_both), 'file')} that a checkpoint refers to, such as {in_both[0]}:"
             " nothing was deleted",
             kind="discard-of-referenced",
             hint="statelib why FILE",

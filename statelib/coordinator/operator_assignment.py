@@ -1,4 +1,4 @@
-"""Which operator state each new subtask reads when a checkpoint is restored, perhaps at another parallelism.
+"""The assignment of operator state to new subtasks when a checkpoint is restored, perhaps at another parallelism.
 
 Source: Flink's RoundRobinOperatorStateRepartitioner.
 """
@@ -10,63 +10,68 @@ from statelib.model.handles import OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateMode
 
 _Part = tuple[int, str, int, tuple[int, ...]]
-"""(old subtask, state, mode, offsets): elements of one state in one old stream."""
+"""(old subtask, name of the state, mode, offsets): the elements of one state in one old stream."""
 
 
 def redistribute(
     old: Sequence[OperatorStreamStateHandle | None], parallelism: int
 ) -> tuple[tuple[OperatorStreamStateHandle, ...], ...]:
-    """For each of ``parallelism`` new subtasks the old handles, each cut down to what that subtask reads.
+    """Return, per new subtask, the old handles with only the elements that the subtask reads.
 
-    ``old``: by old subtask, None where there is no operator state. Law: every element of list state is
-    read by exactly one new subtask, every element of union state by all, and of a broadcast state each
-    reads one copy. At the same parallelism list and broadcast state stay where they are. List states
-    whose elements cannot be shared out evenly begin where the one before ended, so that the first
-    subtasks do not get all that is left over.
+    Exactly one new subtask reads each element of a list state. All new subtasks read each element of a union state.
+    Each new subtask reads one copy of a broadcast state. If the parallelism does not change, each subtask keeps its
+    list and broadcast state. If the elements of a list state cannot be divided evenly, the subtasks that follow those
+    that got one element more of the list state before get one element more of this one.
+
+    Args:
+        old: The handle per old subtask, None if the subtask has no operator state.
+        parallelism: The number of new subtasks.
     """
-    parts = [(i, *state) for i, handle in enumerate(old) if handle is not None for state in handle.states]
+    parts = [(subtask, *state) for subtask, handle in enumerate(old) if handle is not None for state in handle.states]
     targets: list[list[_Part]] = [[] for _ in range(parallelism)]
     names = dict.fromkeys((name, mode) for _, name, mode, _ in parts)
-    first = 0
+    first_subtask = 0
     for name, mode in names:
-        held = [part for part in parts if (part[1], part[2]) == (name, mode)]
+        same_state_parts = [part for part in parts if (part[1], part[2]) == (name, mode)]
         if mode == OperatorStateMode.UNION:
             for target in targets:
-                target.extend(held)
+                target.extend(same_state_parts)
         elif parallelism == len(old):
-            for part in held:
+            for part in same_state_parts:
                 targets[part[0]].append(part)
         elif mode == OperatorStateMode.BROADCAST:
-            for i, target in enumerate(targets):
-                target.append(held[i % len(held)])
+            for subtask, target in enumerate(targets):
+                target.append(same_state_parts[subtask % len(same_state_parts)])
         else:
-            first = _split(held, targets, first)
+            first_subtask = _distribute(same_state_parts, targets, first_subtask)
     return tuple(_handles(old, target) for target in targets)
 
 
-def _split(held: Sequence[_Part], targets: list[list[_Part]], first: int) -> int:
-    """Share out one list state, beginning with subtask ``first``; who is to begin with the next one."""
-    elements = [(subtask, offset) for subtask, _, _, offsets in held for offset in offsets]
-    _, name, mode, _ = held[0]
-    base, more = divmod(len(elements), len(targets))
-    at = 0
+def _distribute(parts: Sequence[_Part], targets: list[list[_Part]], first_subtask: int) -> int:
+    """Distribute the ``parts`` of one list state to ``targets``, beginning with ``first_subtask``.
+
+    Return the subtask with which the next list state begins."""
+    elements = [(subtask, offset) for subtask, _, _, offsets in parts for offset in offsets]
+    _, name, mode, _ = parts[0]
+    smaller_share, remainder = divmod(len(elements), len(targets))
+    start = 0
     for turn in range(len(targets)):
-        size = base + (turn < more)
-        taken, at = elements[at : at + size], at + size
-        target = targets[(first + turn) % len(targets)]
-        for subtask in dict.fromkeys(subtask for subtask, _ in taken):
-            target.append((subtask, name, mode, tuple(offset for s, offset in taken if s == subtask)))
-    return (first + more) % len(targets)
+        size = smaller_share + (turn < remainder)
+        share, start = elements[start : start + size], start + size
+        target = targets[(first_subtask + turn) % len(targets)]
+        for subtask in dict.fromkeys(subtask for subtask, _ in share):
+            target.append((subtask, name, mode, tuple(offset for old, offset in share if old == subtask)))
+    return (first_subtask + remainder) % len(targets)
 
 
 def _handles(
     old: Sequence[OperatorStreamStateHandle | None], parts: Sequence[_Part]
 ) -> tuple[OperatorStreamStateHandle, ...]:
-    """One handle an old stream, in the order of the old subtasks."""
-    found = []
+    """Return one handle per old stream, in the order of the old subtasks."""
+    handles = []
     for subtask in sorted({part[0] for part in parts}):
         handle = old[subtask]
         assert handle is not None
-        states = tuple((name, mode, offsets) for s, name, mode, offsets in parts if s == subtask)
-        found.append(replace(handle, states=states))
-    return tuple(found)
+        states = tuple((name, mode, offsets) for old_subtask, name, mode, offsets in parts if old_subtask == subtask)
+        handles.append(replace(handle, states=states))
+    return tuple(handles)

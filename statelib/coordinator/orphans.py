@@ -1,7 +1,8 @@
-"""Orphans: files on storage that no checkpoint will ever refer to. Told by their names, never by their age alone.
+"""The classification of orphans: files on storage that no checkpoint will ever refer to.
 
-A file's name holds the attempt that wrote it, and lies in the directory of a checkpoint; what the
-catalog says of those two decides. A file that leads to neither is not ours and is left alone.
+A file's name contains the attempt that wrote it, and the file is in the directory of a checkpoint. The catalog's
+records of that attempt and that checkpoint decide, never the age of the file alone. A file that names neither was not
+written by statelib and is never removed.
 """
 
 import re
@@ -15,37 +16,46 @@ from statelib.model.record import CheckpointState
 METADATA_NAME = "_metadata"
 TASK_OWNED_DIRECTORY = "taskowned"
 ATTEMPT_PREFIX = 24
-"""Digits of an attempt that all its Spark tasks share; the last eight are the task's own."""
+"""The number of leading digits of an attempt that all its Spark tasks share. The last eight differ per task."""
 
 _ATTEMPT = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 _TEMPORARY = re.compile(r"\..*\.tmp")
 
 
 class Verdict(StrEnum):
-    """What a file on storage is."""
+    """The result of classifying one file on storage."""
 
     LIVE = "LIVE"
-    """Of a completed or pending checkpoint, or gc's to remove."""
+    """The file belongs to a completed or pending checkpoint, or only gc may remove it."""
     ORPHAN = "ORPHAN"
-    """Of an attempt or checkpoint that has ended without it."""
+    """The file belongs to an attempt or a checkpoint that has ended and does not refer to it."""
     UNKNOWN_ATTEMPT = "UNKNOWN_ATTEMPT"
-    """Of an attempt that the catalog never heard of, older than the grace period."""
+    """The file belongs to an attempt that the catalog has no record of, and is older than the grace period."""
     YOUNG = "YOUNG"
-    """The same, but younger: whoever writes it may be about to tell."""
+    """The file belongs to an attempt that the catalog has no record of, and is younger than the grace period: the
+    process that writes it may be about to record the attempt."""
     UNKNOWN_CHECKPOINT = "UNKNOWN_CHECKPOINT"
-    """A ``_metadata`` that the catalog never heard of: the catalog is older than the storage."""
+    """The file is the ``_metadata`` of a checkpoint that the catalog has no record of: the catalog is older than the
+    storage."""
     TASK_OWNED = "TASK_OWNED"
-    """Of a task, which alone removes it."""
+    """The file belongs to a task, and only that task removes it."""
     FOREIGN = "FOREIGN"
-    """Not named by statelib: somebody else put it there."""
+    """The name is none that statelib gives to a file: another program wrote it."""
 
 
 REMOVABLE = (Verdict.ORPHAN, Verdict.UNKNOWN_ATTEMPT)
+"""The verdicts of files that the orphan sweep removes."""
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A file found on storage: absolute URI; modified by the storage's own clock."""
+    """A file on storage, as its listing returned it.
+
+    Attributes:
+        uri: The absolute URI.
+        size_bytes: The size in bytes.
+        modified_at_ms: The time of the last change, in milliseconds, by the clock of the storage.
+    """
 
     uri: str
     size_bytes: int
@@ -54,11 +64,17 @@ class Listed:
 
 @dataclass(frozen=True)
 class Known:
-    """What the catalog knows, read after the listing was made: whoever wrote a listed file had
-    told the catalog of the attempt before.
+    """The records of the catalog that decide about files on storage.
 
-    ``files``: URIs that are LIVE, or CONDEMNED and hence gc's. ``open_attempts`` and
-    ``ended_attempts``: their first 24 digits. ``checkpoints``: directory URI to id and state."""
+    They are read after the files were listed. An attempt is recorded before it writes, so the attempt of each listed
+    file is among them.
+
+    Attributes:
+        files: The URIs that are LIVE, or CONDEMNED, which only gc removes.
+        open_attempts: The first 24 digits of each attempt that has not ended.
+        ended_attempts: The first 24 digits of each attempt that has ended.
+        checkpoints: The id and the state of each checkpoint, by the URI of its directory.
+    """
 
     files: Collection[str]
     open_attempts: Collection[str]
@@ -68,6 +84,8 @@ class Known:
 
 @dataclass(frozen=True)
 class Found:
+    """A file on storage and its verdict."""
+
     file: Listed
     verdict: Verdict
 
@@ -81,43 +99,55 @@ _KEEPS_METADATA = (
 _MAY_WRITE = (CheckpointState.PENDING, CheckpointState.DELETING)
 
 
-def classify(files: Sequence[Listed], known: Known, storage_now_ms: int, grace_ms: int) -> tuple[Found, ...]:
-    """A verdict for each file, in order. ``storage_now_ms``: the storage's own clock."""
-    return tuple(Found(file, _verdict(file, known, storage_now_ms - grace_ms)) for file in files)
+def classify(files: Sequence[Listed], catalog: Known, storage_now_ms: int, grace_ms: int) -> tuple[Found, ...]:
+    """Return each file with its verdict, in the order of ``files``.
+
+    Args:
+        files: The files on storage.
+        catalog: The records of the catalog, read after the files were listed.
+        storage_now_ms: The present time in milliseconds, by the clock of the storage.
+        grace_ms: The grace period in milliseconds. A younger file of an unknown attempt is YOUNG.
+    """
+    return tuple(Found(file, _verdict(file, catalog, storage_now_ms - grace_ms)) for file in files)
 
 
-def _verdict(file: Listed, known: Known, young_since_ms: int) -> Verdict:
+def _verdict(file: Listed, catalog: Known, young_since_ms: int) -> Verdict:
+    """Return the verdict of one file. A file that was changed after ``young_since_ms`` is young."""
     directory, _, name = file.uri.rpartition("/")
-    if file.uri in known.files:
+    if file.uri in catalog.files:
         return Verdict.LIVE
     if directory.endswith(f"/{TASK_OWNED_DIRECTORY}"):
         return Verdict.TASK_OWNED
     if name == METADATA_NAME:
-        return _of_metadata(directory, known)
+        return _verdict_of_metadata(directory, catalog)
     attempt = _ATTEMPT.search(name)
     if attempt:
-        found = _of_attempt(attempt.group()[:ATTEMPT_PREFIX], known)
+        verdict = _verdict_by_attempt(attempt.group()[:ATTEMPT_PREFIX], catalog)
     else:
-        found = _of_temporary(directory, known) if _TEMPORARY.fullmatch(name) else Verdict.FOREIGN
-    if found is not None:
-        return found
+        verdict = _verdict_of_temporary(directory, catalog) if _TEMPORARY.fullmatch(name) else Verdict.FOREIGN
+    if verdict is not None:
+        return verdict
     return Verdict.YOUNG if file.modified_at_ms > young_since_ms else Verdict.UNKNOWN_ATTEMPT
 
 
-def _of_attempt(prefix: str, known: Known) -> Verdict | None:
-    if prefix in known.open_attempts:
+def _verdict_by_attempt(prefix: str, catalog: Known) -> Verdict | None:
+    """Return the verdict of a file by the prefix of its attempt; None if the catalog has no record of the attempt."""
+    if prefix in catalog.open_attempts:
         return Verdict.LIVE
-    return Verdict.ORPHAN if prefix in known.ended_attempts else None
+    return Verdict.ORPHAN if prefix in catalog.ended_attempts else None
 
 
-def _of_temporary(directory: str, known: Known) -> Verdict | None:
-    """Whoever publishes into a pending checkpoint may be writing it at this moment."""
-    if directory not in known.checkpoints:
+def _verdict_of_temporary(directory: str, catalog: Known) -> Verdict | None:
+    """Return the verdict of a temporary file; None if the catalog has no record of the checkpoint at ``directory``.
+
+    It is LIVE if a process that publishes the checkpoint may be writing it at this moment."""
+    if directory not in catalog.checkpoints:
         return None
-    return Verdict.LIVE if known.checkpoints[directory][1] in _MAY_WRITE else Verdict.ORPHAN
+    return Verdict.LIVE if catalog.checkpoints[directory][1] in _MAY_WRITE else Verdict.ORPHAN
 
 
-def _of_metadata(directory: str, known: Known) -> Verdict:
-    if directory not in known.checkpoints:
+def _verdict_of_metadata(directory: str, catalog: Known) -> Verdict:
+    """Return the verdict of the ``_metadata`` file in ``directory``."""
+    if directory not in catalog.checkpoints:
         return Verdict.UNKNOWN_CHECKPOINT
-    return Verdict.LIVE if known.checkpoints[directory][1] in _KEEPS_METADATA else Verdict.ORPHAN
+    return Verdict.LIVE if catalog.checkpoints[directory][1] in _KEEPS_METADATA else Verdict.ORPHAN

@@ -1,8 +1,9 @@
-"""A checkpoint that waits for its subtasks: what each acknowledgement does to it, and when it is whole.
+"""A checkpoint that waits for the acknowledgements of its subtasks.
 
-Spark hands the driver one result a subtask, but a task may run twice (speculation, a lost executor), and
-a driver may be told late. The first acknowledgement of a subtask wins. Nothing is deleted here: a late
-one's files are named, those that nobody else can refer to, and whoever asked discards them.
+Spark passes one result per subtask to the driver. But a task may run twice (speculation, a lost executor), and its
+result may reach the driver late. The first acknowledgement of a subtask is accepted, later ones are rejected. Nothing
+is deleted here: the result of a rejected acknowledgement lists the files that no other one refers to, and the caller
+discards them.
 
 Source: requirements R147, R150; PendingCheckpoint and TaskAcknowledgeResult of Flink.
 """
@@ -19,25 +20,31 @@ from statelib.model.key_groups import check_parallelism
 
 
 class AcknowledgeResult(StrEnum):
+    """Whether an acknowledgement was accepted, and if not, why."""
+
     SUCCESS = "SUCCESS"
     """The subtask's state is part of the checkpoint."""
     DUPLICATE = "DUPLICATE"
-    """The subtask had acknowledged before: that state stands."""
+    """The subtask has acknowledged before: its first acknowledgement remains valid."""
     UNKNOWN = "UNKNOWN"
     """The checkpoint has no such subtask."""
     DISCARDED = "DISCARDED"
-    """The checkpoint was completed or aborted before."""
+    """The checkpoint has been completed or aborted already."""
 
 
 @dataclass(frozen=True)
 class Acknowledgement:
-    """What became of one. ``discard``: files that only the reporting attempt wrote and that are not needed."""
+    """The result of handling one acknowledgement.
+
+    ``discard``: the files to delete, because only the rejected attempt wrote them and nothing refers to them."""
 
     result: AcknowledgeResult
     discard: tuple[FileRecord, ...] = ()
 
 
 class Phase(StrEnum):
+    """The phases of a :class:`PendingCheckpoint`. The last two are final."""
+
     PENDING = "PENDING"
     COMPLETED = "COMPLETED"
     ABORTED = "ABORTED"
@@ -45,9 +52,16 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class PendingCheckpoint:
-    """A value; each step gives the next one. Only a PENDING one changes.
+    """The acknowledgements of one checkpoint so far, as an immutable value: each step returns a new one.
 
-    ``reports``: the accepted acknowledgements by subtask. ``failure`` is set when it is ABORTED."""
+    Attributes:
+        parallelism: The number of subtasks.
+        max_parallelism: The number of key groups.
+        phase: PENDING until the checkpoint is completed or aborted.
+        reports: The accepted acknowledgements by subtask.
+        failure: The reason as a member of the closed set; None unless ABORTED.
+        reason: The reason in words; empty unless ABORTED.
+    """
 
     parallelism: int
     max_parallelism: int
@@ -61,14 +75,16 @@ class PendingCheckpoint:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The subtasks that have not acknowledged yet."""
-        return tuple(n for n in range(self.parallelism) if n not in self.reports)
+        """Return the subtasks that have not acknowledged yet."""
+        return tuple(subtask for subtask in range(self.parallelism) if subtask not in self.reports)
 
     def acknowledge(self, report: SubtaskReport) -> tuple["PendingCheckpoint", Acknowledgement]:
-        """Take one acknowledgement.
+        """Return the checkpoint with the acknowledgement ``report`` added if it is accepted, and the result.
 
-        Raises CorruptStateError if the first one of a subtask contradicts itself or the others, as
-        :func:`~statelib.coordinator.acknowledgements.check_acknowledgement`: the caller declines then.
+        Raises:
+            CorruptStateError: The first acknowledgement of a subtask contradicts itself or the others, see
+                :func:`~statelib.coordinator.acknowledgements.check_acknowledgement`. The caller then declines the
+                checkpoint.
         """
         if self.phase is not Phase.PENDING:
             return self, Acknowledgement(AcknowledgeResult.DISCARDED, self._unneeded(report))
@@ -78,36 +94,43 @@ class PendingCheckpoint:
             return self, Acknowledgement(AcknowledgeResult.DUPLICATE, self._unneeded(report))
         first = next(iter(self.reports.values()), report)
         check_acknowledgement(report, first, self.parallelism, self.max_parallelism)
-        taken = replace(self, reports={**self.reports, report.subtask: report})
-        return taken, Acknowledgement(AcknowledgeResult.SUCCESS)
+        acknowledged = replace(self, reports={**self.reports, report.subtask: report})
+        return acknowledged, Acknowledgement(AcknowledgeResult.SUCCESS)
 
     def complete(self) -> "PendingCheckpoint":
-        """All subtasks have acknowledged.
+        """Return the checkpoint as COMPLETED. All subtasks must have acknowledged.
 
-        Raises CorruptStateError (``missing-acknowledgement``, ``key-groups-not-covered``), and
-        ConflictError (``not-pending``) where it has ended."""
+        Raises:
+            CorruptStateError: ``missing-acknowledgement``, ``key-groups-not-covered``.
+            ConflictError: ``not-pending`` if it has been completed or aborted already.
+        """
         self._check_pending("completed")
         check_coverage(self.ordered(), self.missing, self.parallelism, self.max_parallelism)
         return replace(self, phase=Phase.COMPLETED)
 
     def abort(self, failure: CheckpointFailureReason, reason: str = "") -> "PendingCheckpoint":
-        """A subtask declined, the deadline passed, or somebody gave up; an ended one stays as it is."""
+        """Return the checkpoint as ABORTED: a subtask declined, the deadline passed, or the run was given up.
+
+        A checkpoint that has been completed or aborted already is returned unchanged."""
         if self.phase is not Phase.PENDING:
             return self
         return replace(self, phase=Phase.ABORTED, failure=failure, reason=reason or failure.message)
 
     def ordered(self) -> list[SubtaskReport]:
-        """The accepted acknowledgements in the order of their subtasks."""
+        """Return the accepted acknowledgements in the order of their subtasks."""
         return [self.reports[subtask] for subtask in sorted(self.reports)]
 
     def _unneeded(self, report: SubtaskReport) -> tuple[FileRecord, ...]:
-        """Files of earlier checkpoints, and those that an accepted acknowledgement has too, are others'."""
+        """Return the files that the attempt of ``report`` wrote and no accepted acknowledgement refers to.
+
+        Files of earlier checkpoints are not among them."""
         needed = {file.path for accepted in self.reports.values() for file in accepted.files}
         return tuple(file for file in report.files if report.wrote(file) and file.path not in needed)
 
-    def _check_pending(self, what: str) -> None:
+    def _check_pending(self, action: str) -> None:
+        """Raise ConflictError (``not-pending``) if the checkpoint has been completed or aborted already."""
         if self.phase is not Phase.PENDING:
             raise ConflictError(
-                f"a checkpoint that is {self.phase} cannot be {what}{f': {self.reason}' if self.reason else ''}",
+                f"a checkpoint that is {self.phase} cannot be {action}{f': {self.reason}' if self.reason else ''}",
                 kind="not-pending",
             )

@@ -1,8 +1,10 @@
-"""What published snapshots say of a pipeline's history when nobody else can: which were registered, what it stood on.
+"""The reconstruction of a pipeline's history from its published snapshots, when the catalog is lost or outdated: which
+snapshots were registered, and which one was the head.
 
-Two facts carry it. A checkpoint's base was the pipeline's head when it began, and only what is registered becomes
-the head. Within a generation the head moves by registrations alone, in the order of the epochs. Only checkpoints in the
-system's own storage are asked: a savepoint is its user's, who may have it from anybody.
+It follows from two facts. The base of a checkpoint was the head of the pipeline when the checkpoint began, and only a
+registered snapshot becomes the head. Within a generation only registrations change the head, in the order of the
+epochs. Only checkpoints in the system's own storage count: a savepoint belongs to its user, who may have copied it from
+anywhere.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,7 +17,16 @@ from statelib.model.ids import CheckpointId, Epoch
 
 @dataclass(frozen=True)
 class Published:
-    """What its manifest tells of a snapshot. ``registered``: what the catalog says, None where it has no row."""
+    """The facts in the manifest of a published snapshot.
+
+    Attributes:
+        checkpoint_id: The id.
+        kind: Whether it is a checkpoint or a savepoint.
+        epoch: The epoch of the run that took it.
+        generation: The generation of the pipeline then. Each restore begins a new one.
+        base: The head of the pipeline when the snapshot began; None if there was none.
+        registered: Whether the catalog has it as registered; None if the catalog has no row of it.
+    """
 
     checkpoint_id: CheckpointId
     kind: SnapshotKind
@@ -26,7 +37,7 @@ class Published:
 
 
 class Proof(StrEnum):
-    """How it is known whether a snapshot was registered."""
+    """The evidence that a snapshot was registered, or was not."""
 
     CATALOG = "the catalog says so"
     BUILT_ON = "another one was built on it"
@@ -35,71 +46,90 @@ class Proof(StrEnum):
 
 
 def proofs(published: Sequence[Published]) -> dict[CheckpointId, Proof]:
-    """For each checkpoint of a pipeline, how its registration is known. CATALOG does not say that it was."""
-    bases = {p.base for p in published}
-    return {p.checkpoint_id: _proof(p, bases, published) for p in published}
+    """Return the evidence for each published snapshot of a pipeline.
+
+    CATALOG means only that the catalog has a row: its ``registered`` may be true or false."""
+    bases = {snapshot.base for snapshot in published}
+    return {snapshot.checkpoint_id: _proof(snapshot, bases, published) for snapshot in published}
 
 
-def _proof(one: Published, bases: Collection[CheckpointId | None], published: Sequence[Published]) -> Proof:
-    if one.registered is not None:
+def _proof(snapshot: Published, bases: Collection[CheckpointId | None], published: Sequence[Published]) -> Proof:
+    """Return the evidence for one ``snapshot``, given all ``bases`` of the published ones."""
+    if snapshot.registered is not None:
         return Proof.CATALOG
-    if one.checkpoint_id in bases:
+    if snapshot.checkpoint_id in bases:
         return Proof.BUILT_ON
-    if one.kind is SnapshotKind.CHECKPOINT and one.checkpoint_id > _known_from(one, published):
+    if snapshot.kind is SnapshotKind.CHECKPOINT and snapshot.checkpoint_id > _complete_above(snapshot, published):
         return Proof.PASSED_OVER
     return Proof.UNKNOWN
 
 
-def _known_from(one: Published, published: Sequence[Published]) -> int:
-    """Above which id the history of its generation is there without a gap, as the generation's last checkpoint
-    tells it; where ``one`` is that last checkpoint, above its own."""
+def _complete_above(snapshot: Published, published: Sequence[Published]) -> int:
+    """Return the id above which the history of the generation of ``snapshot`` has no gap.
+
+    The history is the last checkpoint of the generation, its base, the base's base and so on. If ``snapshot`` is that
+    last checkpoint, its own id is returned."""
     by_id = {p.checkpoint_id: p for p in published}
-    same = [p for p in published if p.kind is SnapshotKind.CHECKPOINT and p.generation == one.generation]
-    last = max(same, key=lambda p: p.epoch)
-    if last is one:
-        return one.checkpoint_id
-    at: Published | None = last
-    while at is not None and at.generation == one.generation:
-        if at.base is None:
+    of_generation = [p for p in published if p.kind is SnapshotKind.CHECKPOINT and p.generation == snapshot.generation]
+    last = max(of_generation, key=lambda p: p.epoch)
+    if last is snapshot:
+        return snapshot.checkpoint_id
+    ancestor: Published | None = last
+    while ancestor is not None and ancestor.generation == snapshot.generation:
+        if ancestor.base is None:
             return 0
-        if at.base not in by_id:
-            return at.base
-        at = by_id[at.base]
+        if ancestor.base not in by_id:
+            return ancestor.base
+        ancestor = by_id[ancestor.base]
     return 0
 
 
 def head_of(published: Sequence[Published], taken: Collection[CheckpointId]) -> CheckpointId | None:
-    """What the pipeline stood on, of the snapshots that are ``taken`` into the catalog; None: on nothing.
+    """Return the checkpoint that was the head of the pipeline; None if there was none.
 
-    A restore that no snapshot followed has left no trace, and is not known."""
+    A restore after which no snapshot was published has left no trace and is ignored.
+
+    Args:
+        published: The published snapshots of the pipeline.
+        taken: The ids of the snapshots that are taken into the catalog. The head is one of them.
+    """
     if not published:
         return None
     generation = max(p.generation for p in published)
-    latest = [p for p in published if p.generation == generation]
-    own = [p for p in latest if p.kind is SnapshotKind.CHECKPOINT and p.checkpoint_id in taken]
-    if own:
-        return max(own, key=lambda p: p.epoch).checkpoint_id
-    stood_on = max(latest, key=lambda p: p.epoch).base
-    if stood_on is None or stood_on in taken:
-        return stood_on
-    rest = [p for p in published if p.kind is SnapshotKind.CHECKPOINT and p.checkpoint_id in taken]
-    newest = max(rest, key=lambda p: (p.generation, p.epoch), default=None)
+    of_latest_generation = [p for p in published if p.generation == generation]
+    checkpoints = [p for p in of_latest_generation if p.kind is SnapshotKind.CHECKPOINT and p.checkpoint_id in taken]
+    if checkpoints:
+        return max(checkpoints, key=lambda p: p.epoch).checkpoint_id
+    head = max(of_latest_generation, key=lambda p: p.epoch).base
+    if head is None or head in taken:
+        return head
+    candidates = [p for p in published if p.kind is SnapshotKind.CHECKPOINT and p.checkpoint_id in taken]
+    newest = max(candidates, key=lambda p: (p.generation, p.epoch), default=None)
     return None if newest is None else newest.checkpoint_id
 
 
 def later_head(
     published: Sequence[Published], head: CheckpointId | None, generation: int, taken: Collection[CheckpointId]
 ) -> CheckpointId | None:
-    """Where a pipeline stands that stands on ``head``, once what is ``taken`` is known too: on the newest checkpoint of
-    the generation that was built on it, directly or through others; else on ``head``."""
+    """Return the head of a pipeline after newer snapshots are taken into its catalog.
+
+    It is the newest of them that is a checkpoint of the ``generation`` and was built on ``head``, directly or through
+    others; if there is none, it is ``head``.
+
+    Args:
+        published: The published snapshots of the pipeline.
+        head: The present head in the catalog; None if there is none.
+        generation: The present generation in the catalog.
+        taken: The ids of the snapshots that are taken into the catalog.
+    """
     by_id = {p.checkpoint_id: p for p in published}
 
-    def is_built_on_head(one: Published) -> bool:
-        at: CheckpointId | None = one.base
-        while at is not None and at != head:
-            at = by_id[at].base if at in by_id else None
-        return at == head
+    def is_built_on_head(checkpoint: Published) -> bool:
+        ancestor: CheckpointId | None = checkpoint.base
+        while ancestor is not None and ancestor != head:
+            ancestor = by_id[ancestor].base if ancestor in by_id else None
+        return ancestor == head
 
-    own = [p for p in published if p.kind is SnapshotKind.CHECKPOINT and p.generation == generation]
-    later = [p for p in own if p.checkpoint_id in taken and p.checkpoint_id != head and is_built_on_head(p)]
+    of_generation = [p for p in published if p.kind is SnapshotKind.CHECKPOINT and p.generation == generation]
+    later = [p for p in of_generation if p.checkpoint_id in taken and p.checkpoint_id != head and is_built_on_head(p)]
     return max(later, key=lambda p: p.epoch).checkpoint_id if later else head

@@ -1,4 +1,7 @@
-"""Retention: which checkpoints a pipeline lets go of; decided from its records alone, no clock is read."""
+"""Retention: which checkpoints of a pipeline to keep and which to delete.
+
+The pipeline's records alone decide it; no clock is read.
+"""
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
@@ -13,14 +16,23 @@ from statelib.model.termination import DISCARDED, CheckpointRetentionPolicy, Job
 
 DAY_MS = 86_400_000
 DEFAULT_COUNT = 20
+"""The number of checkpoints to keep if a pipeline declares none."""
 _STORED = (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
 
 
 @dataclass(frozen=True)
 class RetentionPolicy:
-    """What to keep of a pipeline's history: the newest ``count`` checkpoints, and all that completed
-    within ``days`` before the newest but one. A checkpoint goes when both let it go.
-    ``after_termination``: whether all of them go when the pipeline has ended; None = they stay."""
+    """The checkpoints to keep of a pipeline's history. One that neither ``count`` nor ``days`` keeps is deleted.
+
+    Attributes:
+        count: Keep the newest ``count`` checkpoints.
+        days: Keep all checkpoints that completed within ``days`` before the last checkpoint but one; None to keep none
+            for their age.
+        after_termination: Whether to delete all checkpoints after the pipeline has ended; None to keep them.
+
+    Raises:
+        InvalidRequestError: ``bad-retention`` if ``count`` or ``days`` is less than 1.
+    """
 
     count: int = DEFAULT_COUNT
     days: int | None = None
@@ -34,7 +46,7 @@ class RetentionPolicy:
             )
 
     def discards_all(self, status: JobStatus) -> bool:
-        """Whether a pipeline that ended so leaves no checkpoint, its state included."""
+        """Return whether to delete all checkpoints of a pipeline with this ``status``, so that its state is lost."""
         return self.after_termination is not None and status in DISCARDED[self.after_termination]
 
 
@@ -45,10 +57,11 @@ def subsumed(
     in_use: Collection[CheckpointId] = (),
     status: JobStatus = JobStatus.RUNNING,
 ) -> tuple[CheckpointId, ...]:
-    """The checkpoints to let go of, oldest first, given all records of one pipeline: those that :func:`retained` has
-    no reason to keep."""
-    kept = retained(policy, records, head, in_use, status)
-    return tuple(sorted(r.checkpoint_id for r in records if r.state in _STORED and r.checkpoint_id not in kept))
+    """Return the checkpoints to delete, oldest first: those that :func:`retained` gives no reason to keep.
+
+    The arguments are those of :func:`retained`."""
+    retained_ids = retained(policy, records, head, in_use, status)
+    return tuple(sorted(r.checkpoint_id for r in records if r.state in _STORED and r.checkpoint_id not in retained_ids))
 
 
 def retained(
@@ -58,93 +71,104 @@ def retained(
     in_use: Collection[CheckpointId] = (),
     status: JobStatus = JobStatus.RUNNING,
 ) -> dict[CheckpointId, str]:
-    """Return what stays of all records of one pipeline, each with the reason.
+    """Return the id of each checkpoint to keep, with the reason in words.
 
-    Always the head, one that is ``in_use`` (pinned, or base of a pending one), a user's, and the newest ``count``
-    completed checkpoints of the pipeline, hence the last one there is. Savepoints do not count; one that the system
-    claimed goes once it is older than everything that is kept of the :func:`history`. Of branches that a restore
-    abandoned, the newest ``count`` stay as long as they are younger than the oldest checkpoint kept of the history, or
-    the history has fewer than ``count``, so that a restore can be undone for a while and repeated restores do not fill
-    the storage. The same holds of those in quarantine, which do not count either.
-    A pipeline that ended with a ``status`` at which the policy keeps nothing loses all that is the
-    system's and not in use, its head too; what is a user's stays.
+    Kept are:
+
+    - the head;
+    - each checkpoint that is ``in_use``: pinned, or the base of a pending checkpoint;
+    - each checkpoint and savepoint that belongs to a user;
+    - the newest ``count`` completed checkpoints of the :func:`history`, and those that ``days`` keeps;
+    - each savepoint that the system claimed, unless it is older than all checkpoints kept of the history;
+    - the newest ``count`` checkpoints of branches that a restore abandoned, unless they are older than all checkpoints
+      kept of the history. So a restore can be undone for a while, and repeated restores do not fill the storage;
+    - the newest ``count`` checkpoints in quarantine, on the same condition.
+
+    As long as the history has fewer than ``count`` checkpoints, nothing counts as older than it. ``records`` are all
+    records of the pipeline. If the policy deletes all checkpoints at this ``status``, only those that are in use or
+    belong to a user are kept: the head is deleted too.
     """
     stored = sorted((r for r in records if r.state in _STORED), key=_id, reverse=True)
-    kept = {r.checkpoint_id: _users(r) for r in stored if r.owner is not Owner.SYSTEM}
-    _keep(kept, in_use, "in use: a restore reads it, or a pending checkpoint builds on it")
+    reasons = {r.checkpoint_id: _reason_of_user(r) for r in stored if r.owner is not Owner.SYSTEM}
+    _add_reason(reasons, in_use, "in use: a restore reads it, or a pending checkpoint builds on it")
     if policy.discards_all(status):
-        return _only(stored, kept)
-    _keep(kept, () if head is None else (head,), "the head")
+        return _reasons_of(stored, reasons)
+    _add_reason(reasons, () if head is None else (head,), "the head")
     completed = [r for r in stored if r.state is CheckpointState.COMPLETED and r.owner is Owner.SYSTEM]
     counted = [r for r in completed if r.kind is SnapshotKind.CHECKPOINT]
-    line = history(records, head)
-    of_history = [r for r in counted if r.checkpoint_id in line]
-    newest, recent = _ids(of_history[: policy.count]), _recent(policy, of_history)
-    _keep(kept, newest, f"one of the newest {policy.count} of the history")
-    _keep(kept, recent, f"completed within {policy.days} days before the newest but one")
-    oldest = min((*newest, *recent)) if len(newest) == policy.count else CheckpointId(0)
-    branches = [r for r in counted if r.checkpoint_id not in line and r.checkpoint_id > oldest]
-    _keep(kept, _ids(branches[: policy.count]), "left behind by a restore, which can still be undone")
-    savepoints = [r for r in completed if r.kind is SnapshotKind.SAVEPOINT and r.checkpoint_id > oldest]
-    _keep(kept, _ids(savepoints), "a claimed savepoint that is not older than all that is kept")
-    aside = [r for r in stored if r.state is CheckpointState.QUARANTINED and r.checkpoint_id > oldest]
-    _keep(kept, _ids(aside[: policy.count]), f"one of the newest {policy.count} in quarantine")
-    return _only(stored, kept)
+    history_ids = history(records, head)
+    of_history = [r for r in counted if r.checkpoint_id in history_ids]
+    newest_ids, recent_ids = _ids(of_history[: policy.count]), _recent(policy, of_history)
+    _add_reason(reasons, newest_ids, f"one of the newest {policy.count} of the history")
+    _add_reason(reasons, recent_ids, f"completed within {policy.days} days before the newest but one")
+    oldest_kept = min((*newest_ids, *recent_ids)) if len(newest_ids) == policy.count else CheckpointId(0)
+    branches = [r for r in counted if r.checkpoint_id not in history_ids and r.checkpoint_id > oldest_kept]
+    _add_reason(reasons, _ids(branches[: policy.count]), "left behind by a restore, which can still be undone")
+    savepoints = [r for r in completed if r.kind is SnapshotKind.SAVEPOINT and r.checkpoint_id > oldest_kept]
+    _add_reason(reasons, _ids(savepoints), "a claimed savepoint that is not older than all that is kept")
+    in_quarantine = [r for r in stored if r.state is CheckpointState.QUARANTINED and r.checkpoint_id > oldest_kept]
+    _add_reason(reasons, _ids(in_quarantine[: policy.count]), f"one of the newest {policy.count} in quarantine")
+    return _reasons_of(stored, reasons)
 
 
-def _users(record: CheckpointRecord) -> str:
-    what = "a savepoint" if record.kind is SnapshotKind.SAVEPOINT else "a checkpoint"
-    return f"{what}, which is its user's"
+def _reason_of_user(record: CheckpointRecord) -> str:
+    """Return the reason to keep a checkpoint or savepoint that belongs to a user."""
+    noun = "a savepoint" if record.kind is SnapshotKind.SAVEPOINT else "a checkpoint"
+    return f"{noun}, which is its user's"
 
 
 def history(records: Sequence[CheckpointRecord], head: CheckpointId | None) -> frozenset[CheckpointId]:
-    """Return the :func:`lineage` of ``head`` and, where that ends although the pipeline has older checkpoints, the
-    lineage of the newest of them, and so on: a base that was imported, or given up, does not end a history."""
+    """Return the ids of the pipeline's history, from ``head`` back to its first checkpoint.
+
+    The history is the :func:`lineage` of ``head``. If that ends although the pipeline has older checkpoints, the
+    lineage of the newest of them follows, and so on: a checkpoint whose base was imported or is missing does not end
+    the history."""
     committed = sorted(
         r.checkpoint_id
         for r in records
         if r.kind is SnapshotKind.CHECKPOINT and r.owner is Owner.SYSTEM and is_committed(r)
     )
-    bases, found = {r.checkpoint_id: r.base for r in records}, set[CheckpointId]()
+    bases, history_ids = {r.checkpoint_id: r.base for r in records}, set[CheckpointId]()
     while head is not None:
-        found.add(head)
+        history_ids.add(head)
         base = bases.get(head)
         if base is None or base >= head:
             older = bisect_left(committed, head)
             base = committed[older - 1] if older else None
         head = base
-    return frozenset(found)
+    return frozenset(history_ids)
 
 
 def lineage(records: Sequence[CheckpointRecord], head: CheckpointId | None) -> frozenset[CheckpointId]:
-    """``head``, its base, the base's base and so on, deleted ones included."""
+    """Return ``head``, its base, the base's base and so on, including deleted ones."""
     bases = {r.checkpoint_id: r.base for r in records}
-    found: set[CheckpointId] = set()
-    while head is not None and head not in found:
-        found.add(head)
+    lineage_ids: set[CheckpointId] = set()
+    while head is not None and head not in lineage_ids:
+        lineage_ids.add(head)
         head = bases.get(head)
-    return frozenset(found)
+    return frozenset(lineage_ids)
 
 
 def _recent(policy: RetentionPolicy, counted: Sequence[CheckpointRecord]) -> list[CheckpointId]:
-    """The checkpoints that ``days`` keeps."""
+    """Return the ids of the checkpoints that ``days`` keeps."""
     if policy.days is None:
         return []
-    # Not counted back from now: a pipeline that stood still keeps its history. Nor from the latest of them: a
-    # clock that was ahead during one run removes nothing.
-    latest_ms = sorted((r.completed_at_ms or 0 for r in counted), reverse=True)[:2]
-    since_ms = min(latest_ms, default=0) - policy.days * DAY_MS
+    # The days are not counted back from now, so that a paused pipeline keeps its history. They are not counted back
+    # from the last checkpoint either, so that a clock that was ahead during one run causes no deletion.
+    last_two_ms = sorted((r.completed_at_ms or 0 for r in counted), reverse=True)[:2]
+    since_ms = min(last_two_ms, default=0) - policy.days * DAY_MS
     return [r.checkpoint_id for r in counted if (r.completed_at_ms or 0) >= since_ms]
 
 
-def _keep(kept: dict[CheckpointId, str], ids: Collection[CheckpointId], reason: str) -> None:
-    """Add the reason for those of ``ids`` that have none yet."""
+def _add_reason(reasons: dict[CheckpointId, str], ids: Collection[CheckpointId], reason: str) -> None:
+    """Add ``reason`` to ``reasons`` for each of ``ids`` that has none yet."""
     for checkpoint_id in ids:
-        kept.setdefault(checkpoint_id, reason)
+        reasons.setdefault(checkpoint_id, reason)
 
 
-def _only(stored: Sequence[CheckpointRecord], kept: Mapping[CheckpointId, str]) -> dict[CheckpointId, str]:
-    return {r.checkpoint_id: kept[r.checkpoint_id] for r in stored if r.checkpoint_id in kept}
+def _reasons_of(stored: Sequence[CheckpointRecord], reasons: Mapping[CheckpointId, str]) -> dict[CheckpointId, str]:
+    """Return the ``reasons`` of the checkpoints in ``stored`` that have one, in their order."""
+    return {r.checkpoint_id: reasons[r.checkpoint_id] for r in stored if r.checkpoint_id in reasons}
 
 
 def _ids(records: Sequence[CheckpointRecord]) -> list[CheckpointId]:

@@ -1,4 +1,4 @@
-"""Where a pipeline stands, decided from what is recorded of it: nobody keeps its status."""
+"""The status of a pipeline, computed from its records: it is not stored anywhere."""
 
 from collections.abc import Sequence
 
@@ -17,8 +17,16 @@ def job_status(
     last: DataInterval | None,
     schedule_end_ms: int | None,
 ) -> JobStatus:
-    """``failures``: in a row. ``last``: the last interval applied. ``schedule_end_ms``: the last moment at which
-    an interval of the schedule may start, None if it goes on for ever."""
+    """Return the status of a pipeline.
+
+    Args:
+        cancelled: Whether the pipeline was cancelled.
+        failures: The number of failed checkpoints in a row.
+        tolerable_failures: The greatest number of failures in a row that is tolerated; None for no limit.
+        last: The last interval that was applied; None if there is none.
+        schedule_end_ms: The latest time at which an interval of the schedule may start, in milliseconds since the
+            epoch; None if the schedule has no end.
+    """
     if cancelled:
         return JobStatus.CANCELED
     if schedule_end_ms is not None and last is not None and last.end_ms > schedule_end_ms:
@@ -29,7 +37,9 @@ def job_status(
 
 
 def last_interval(records: Sequence[CheckpointRecord], head: CheckpointId | None) -> DataInterval | None:
-    """The last interval that the state of ``head`` holds; None where its history names none."""
-    history = lineage(records, head)
-    known = [r for r in records if r.checkpoint_id in history and r.interval is not None]
-    return max(known, key=lambda r: r.checkpoint_id).interval if known else None
+    """Return the last interval whose events the state at ``head`` contains.
+
+    It is None if no checkpoint in the lineage of ``head`` has an interval."""
+    lineage_ids = lineage(records, head)
+    with_interval = [r for r in records if r.checkpoint_id in lineage_ids and r.interval is not None]
+    return max(with_interval, key=lambda r: r.checkpoint_id).interval if with_interval else None

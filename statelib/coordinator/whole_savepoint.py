@@ -1,4 +1,5 @@
-"""Whether a canonical savepoint is one that Flink restores whole: what it would drop without a word is refused here.
+"""The check that Flink restores all state of a canonical savepoint. Flink drops some kinds of state without an error;
+savepoints with such state are rejected here.
 
 Source: flink-acceptance.md section 2 (T11, T25 to T29, T40); flink-formats.md section 11.
 """
@@ -12,24 +13,33 @@ from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange, check_parallelism, subtask_range
 
 Subtask = tuple[bytes, int]
-"""An operator's id and the index of one of its subtasks."""
+"""(id of the operator, index of one of its subtasks)."""
 
 
 def check_whole(operators: Sequence[OperatorState], unregistered: Collection[Subtask] = ()) -> None:
-    """Every operator once; every subtask of those with keyed state, with exactly the key groups it owns.
-    ``unregistered``: subtasks that need not have any, because a job of Flink's registers state when it first uses it.
+    """Raise an error unless each operator occurs once and all its keyed state is present.
 
-    Raises CorruptStateError (``missing-subtask``, ``wrong-key-groups``, ``bad-offsets``), InvalidRequestError
-    (``duplicate-operator``, ``not-canonical``, ``bad-parallelism``, ``bad-max-parallelism``)."""
+    If an operator has keyed state, each of its subtasks must have the state of exactly the key groups that it owns.
+
+    Args:
+        operators: The operators of the savepoint.
+        unregistered: The subtasks that may have no keyed state, because a Flink job registers a state only when it
+            first uses it.
+
+    Raises:
+        CorruptStateError: ``missing-subtask``, ``wrong-key-groups``, ``bad-offsets``.
+        InvalidRequestError: ``duplicate-operator``, ``not-canonical``, ``bad-parallelism``, ``bad-max-parallelism``.
+    """
     ids = [operator.operator_id for operator in operators]
     if len(set(ids)) != len(ids):
-        twice = next(one for one in ids if ids.count(one) > 1)
-        raise InvalidRequestError(f"operator {twice.hex()} is there twice", kind="duplicate-operator")
+        duplicate = next(operator_id for operator_id in ids if ids.count(operator_id) > 1)
+        raise InvalidRequestError(f"operator {duplicate.hex()} is there twice", kind="duplicate-operator")
     for operator in operators:
-        _check_operator(operator, {index for one, index in unregistered if one == operator.operator_id})
+        _check_operator(operator, {index for operator_id, index in unregistered if operator_id == operator.operator_id})
 
 
 def _check_operator(operator: OperatorState, unregistered: set[int]) -> None:
+    """Raise an error if a subtask of one operator has no keyed state, or another's."""
     subtasks = dict(operator.subtasks)
     keyed = {index: state for index, state in subtasks.items() if state.keyed is not None}
     if not keyed:
@@ -54,20 +64,21 @@ def _check_operator(operator: OperatorState, unregistered: set[int]) -> None:
         raise CorruptStateError(f"{name}: more subtasks than its {operator.parallelism}", kind="missing-subtask")
 
 
-def _check_subtask(what: str, state: OperatorSubtaskState, owned: KeyGroupRange) -> None:
+def _check_subtask(name: str, state: OperatorSubtaskState, owned: KeyGroupRange) -> None:
+    """Raise an error unless ``state`` is canonical and contains exactly the key groups ``owned``."""
     handle = state.keyed
     if not isinstance(handle, KeyGroupsSavepointStateHandle):
         raise InvalidRequestError(
-            f"{what}: its state is a {type(handle).__name__}, not canonical",
+            f"{name}: its state is a {type(handle).__name__}, not canonical",
             kind="not-canonical",
             hint="take a canonical savepoint: flink savepoint --type canonical",
         )
     if handle.key_group_range != owned or len(handle.offsets) != len(owned):
         raise CorruptStateError(
-            f"{what}: key groups {handle.key_group_range} with {number_of(len(handle.offsets), 'offset')}, it"
+            f"{name}: key groups {handle.key_group_range} with {number_of(len(handle.offsets), 'offset')}, it"
             f" owns {owned}",
             kind="wrong-key-groups",
         )
     size = handle.stream.size_bytes
     if not all(0 <= offset < size for offset in handle.offsets):
-        raise CorruptStateError(f"{what}: an offset beyond the {size} bytes of its stream", kind="bad-offsets")
+        raise CorruptStateError(f"{name}: an offset beyond the {size} bytes of its stream", kind="bad-offsets")

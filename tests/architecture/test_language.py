@@ -11,6 +11,7 @@ from repository import modules
 
 PLAIN: tuple[str, ...] = (
     "statelib/catalog",
+    "statelib/coordinator",
     "statelib/definition",
     "statelib/backends",
     "statelib/formats/",
