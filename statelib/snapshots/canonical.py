@@ -1,4 +1,4 @@
-"""Canonical snapshot of any keyed backend: one stream that every backend, and Flink, restores.
+"""The canonical snapshot of a keyed backend of any kind: one stream that all backends and Flink can restore.
 
 Source: requirements R20 to R32; flink-formats.md section 3.1.
 """
@@ -18,20 +18,23 @@ from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFacto
 
 
 class ScanResources:
-    """A frozen scan of every state, in the schema's order; it can be read once. ``again``: for a second time."""
+    """The frozen scans of all states, in the order of the schema.
+
+    ``scans`` can be read once. ``again`` holds a second scan of each state, or is empty."""
 
     def __init__(self, scans: Sequence[StateScan], again: Sequence[StateScan] = ()) -> None:
         self.scans = scans
         self.again = again
 
     def release(self) -> None:
-        with ExitStack() as stack:  # one that cannot be closed keeps no other one open
+        """Close all scans."""
+        with ExitStack() as stack:  # an error while closing one scan does not leave the others open
             for scan in (*self.scans, *self.again):
                 stack.callback(scan.close)
 
 
 def scan_all(backend: KeyedStateBackend) -> ScanResources:
-    """Freeze every state of a backend, or none."""
+    """Freeze all states of a backend and return their scans. After an error no scan is left open."""
     scans: list[StateScan] = []
     try:
         scans.extend(backend.scan(d.name) for d in backend.schema.states)
@@ -42,10 +45,14 @@ def scan_all(backend: KeyedStateBackend) -> ScanResources:
 
 
 class CanonicalSnapshotStrategy(CheckpointListener):
-    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` for every backend.
+    """The :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes the canonical form of any keyed backend.
 
-    Compressed by default: Flink restores Snappy-framed key groups several times faster. ``local``: where copies
-    are kept. ``scope``: of its stream."""
+    Args:
+        backend: The backend to snapshot.
+        compressed: Whether to compress with Snappy. Flink restores compressed key groups several times faster.
+        local: The directories for local copies; None without local recovery.
+        scope: Whether later checkpoints may refer to the stream.
+    """
 
     description = "Asynchronous canonical snapshot"
 
@@ -81,4 +88,4 @@ class CanonicalSnapshotStrategy(CheckpointListener):
             return SnapshotResult(handle, uploads.complete())
 
     def close(self) -> None:
-        """Nothing to free: the caller's thread does the work."""
+        """Do nothing: the strategy has no threads of its own."""

@@ -1,8 +1,9 @@
-"""Changelog snapshot: the materialised state of an earlier checkpoint, and the log of what changed since.
+"""The changelog snapshot: the materialised state of an earlier checkpoint, and the log of the changes since then.
 
-Only the changes of the interval are written. When the log has become too long or too old, the state is
-materialised anew within the checkpoint (batch jobs have no time between checkpoints) and the log begins
-empty. Source: requirements R65 to R67; flink-formats.md section 9 (ChangelogKeyedStateBackend).
+A snapshot writes only the changes of its interval. If the log has become too long, the snapshot materialises the state
+anew (a batch job has no time for it between checkpoints), and the log begins empty.
+
+Source: requirements R65 to R67; flink-formats.md section 9 (ChangelogKeyedStateBackend).
 """
 
 from dataclasses import dataclass
@@ -27,8 +28,12 @@ from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFacto
 
 @dataclass(frozen=True)
 class MaterializationLimits:
-    """When the log is ended: it would be larger than ``size_bytes``, or consist of more than ``checkpoints`` parts
-    (a checkpoint in which nothing changed adds none)."""
+    """The limits of the log. A snapshot that would exceed one of them materialises the state instead.
+
+    Attributes:
+        size_bytes: The greatest size of the log in bytes.
+        checkpoints: The greatest number of parts of the log. A checkpoint without changes adds no part.
+    """
 
     size_bytes: int
     checkpoints: int
@@ -36,7 +41,7 @@ class MaterializationLimits:
 
 @dataclass(frozen=True)
 class _Taken:
-    """A snapshot of this backend, and the position in its log up to which it reaches."""
+    """A snapshot of this backend, and the position in the log at which it ends, exclusive."""
 
     snapshot: PreviousChangelog
     position: int
@@ -44,7 +49,14 @@ class _Taken:
 
 @dataclass
 class ChangelogResources:
-    """Either the bytes of the log's new part over ``base``, or the frozen state to materialise."""
+    """The input of one snapshot: a new part of the log, or the frozen state to materialise.
+
+    Attributes:
+        position: The position in the log at which the snapshot ends, exclusive.
+        base: The snapshot whose log is continued; None to materialise.
+        part: The bytes of the new part; empty if nothing changed, or to materialise.
+        whole: The frozen state to materialise; None if the log is continued.
+    """
 
     position: int
     base: PreviousChangelog | None
@@ -52,17 +64,27 @@ class ChangelogResources:
     whole: SnapshotResources | None
 
     def release(self) -> None:
+        """Release the frozen state, if there is one."""
         if self.whole is not None:
             self.whole.release()
 
 
 class ChangelogSnapshotStrategy:
-    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes changes, and now and then the whole.
+    """The :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes only changes.
 
-    ``materializer``: a strategy on the same state, all of whose streams are in the shared scope, since later
-    checkpoints refer to them. ``restored``: the snapshot that the backend held when its log began, if a later
-    one may refer to it. Then the newest snapshot that was notified as completed is the base. ``local``: where copies
-    are kept."""
+    They are the changes since the last completed snapshot. It materialises the whole state if there is no such
+    snapshot, or if the log would exceed its limits.
+
+    Args:
+        backend: The backend that records the changes.
+        backend_uid: The id of the backend in the handles.
+        materializer: The strategy that writes the whole state of the same backend. All its streams must have the
+            shared scope, because later checkpoints refer to them.
+        limits: The limits of the log.
+        restored: The snapshot that the backend was restored from when its log began, if later ones may refer to it.
+            It is the base until a newer snapshot is notified as complete.
+        local: The directories for local copies; None without local recovery.
+    """
 
     description = "Asynchronous changelog snapshot"
 
@@ -85,7 +107,7 @@ class ChangelogSnapshotStrategy:
         self._taken: dict[CheckpointId, _Taken] = {}
 
     def prepare(self, checkpoint_id: CheckpointId) -> ChangelogResources:
-        """Encodes what changed: it is little, or the state is frozen to be written as a whole."""
+        """Encode the changes since the base. If they exceed the limits, freeze the state to materialise it instead."""
         position = self._backend.position
         if self._base is not None:
             base = self._base.snapshot
@@ -112,26 +134,30 @@ class ChangelogSnapshotStrategy:
         return result
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        """The next snapshot continues this one; one that was not taken here (a savepoint) changes nothing."""
+        """Make the snapshot the base of the next one. The id of a snapshot that another strategy took (a savepoint) is
+        ignored."""
         taken = self._taken.get(checkpoint_id)
         if taken is None or (self._base and checkpoint_id <= self._base.snapshot.handle.checkpoint_id):
             return
         self._base = taken
-        self._taken = {number: t for number, t in self._taken.items() if number > checkpoint_id}
+        self._taken = {number: later for number, later in self._taken.items() if number > checkpoint_id}
         self._backend.truncate(taken.position)
         self._materializer.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """No snapshot may refer to this one's files."""
+        """Forget the snapshot: no later one may refer to its files."""
         self._taken.pop(checkpoint_id, None)
         self._materializer.notify_checkpoint_aborted(checkpoint_id)
 
     def close(self) -> None:
-        """Ends what the materialisation needs."""
+        """Close the strategy that materialises."""
         self._materializer.close()
 
     def _new_part(self, base: _Taken) -> bytes | None:
-        """The changes since the base as a stream, b'' if there are none; None if the log has come to its end."""
+        """Return the encoded changes since ``base``, empty if there are none.
+
+        Return None if the state must be materialised: the log with the changes would exceed the limits, or the backend
+        cannot list the changes."""
         changes = self._backend.changes_since(base.position)
         if changes is None:
             return None
@@ -139,12 +165,13 @@ class ChangelogSnapshotStrategy:
         handle = base.snapshot.handle
         size_bytes = len(part) + sum(stream.size_bytes for stream in log_streams(handle))
         parts = len(handle.log) + bool(part)
-        within = size_bytes <= self._limits.size_bytes and parts <= self._limits.checkpoints
-        return part if within or not part else None
+        is_within = size_bytes <= self._limits.size_bytes and parts <= self._limits.checkpoints
+        return part if is_within or not part else None
 
     def _logged(
         self, base: PreviousChangelog, part: bytes, checkpoint_id: CheckpointId, uploads: Uploads
     ) -> SnapshotResult:
+        """Write ``part`` and return a snapshot whose log is that of ``base`` plus this part."""
         log = base.handle.log
         with uploads:
             if part:
@@ -178,18 +205,19 @@ class ChangelogSnapshotStrategy:
         streams: CheckpointStreamFactory,
         registry: CloseableRegistry,
     ) -> SnapshotResult:
+        """Write the whole state and return a snapshot with an empty log."""
         result = self._materializer.run(resources.whole, checkpoint_id, streams, registry)
         if result.keyed is None:
             return result
-        whole = result.keyed
-        assert isinstance(whole, MaterializedStateHandle)
-        number = self._base.snapshot.handle.materialization_id + 1 if self._base else 1
+        materialized = result.keyed
+        assert isinstance(materialized, MaterializedStateHandle)
+        materialization_id = self._base.snapshot.handle.materialization_id + 1 if self._base else 1
         handle = ChangelogStateBackendHandleImpl(
             self._backend.key_group_range,
             sum(written.size_bytes for written in result.streams),
-            (whole,),
+            (materialized,),
             (),
-            number,
+            materialization_id,
             checkpoint_id,
             f"{self._backend_uid}-{checkpoint_id}",
         )

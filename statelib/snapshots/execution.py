@@ -1,8 +1,8 @@
-"""Carrying out one snapshot: the synchronous part at once, the rest on a thread of its own.
+"""The execution of one snapshot: the synchronous part on the caller's thread, the rest on a thread of its own.
 
-The thread that asked only waits, whatever the execution type. A signal, which Python raises on the main thread between
-any two of its steps, hence never meets a step that takes a file. Whoever moves the snapshot out of RUNNING first
-decides what it becomes: its result is reported, or all it wrote is discarded.
+The caller's thread only waits for that thread, whatever the execution type is. Python raises the exception of a signal
+on the main thread, between any two of its steps; so it never interrupts a step that creates a file. The first call that
+moves the snapshot out of the state RUNNING decides its outcome: its result is returned, or all it wrote is discarded.
 
 Source: requirements R15, R138, R139, R143 to R146; AsyncSnapshotCallable, SnapshotExecutionType of Flink.
 """
@@ -27,17 +27,21 @@ R = TypeVar("R", bound=SnapshotResources)
 
 
 EXPIRED = "checkpoint-expired"
-"""The kind of error with which a deadline ends a snapshot."""
+"""The kind of the error that is raised if a snapshot is not complete before its deadline."""
 
 
 class SnapshotExecutionType(StrEnum):
+    """The two ways to measure the synchronous part of a snapshot."""
+
     SYNCHRONOUS = "sync"
-    """The synchronous part lasts until the whole snapshot has been carried out."""
+    """The synchronous part ends when the whole snapshot is complete."""
     ASYNCHRONOUS = "async"
-    """The synchronous part ends when the view is frozen."""
+    """The synchronous part ends when the state is frozen."""
 
 
 class RunState(StrEnum):
+    """The states of an :class:`AsyncSnapshotCallable`. The last two are final."""
+
     CREATED = "CREATED"
     RUNNING = "RUNNING"
     COMPLETED = "COMPLETED"
@@ -46,7 +50,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True)
 class Executed:
-    """A snapshot and the milliseconds that its two parts took."""
+    """The result of a snapshot, and the duration of its synchronous and asynchronous part in milliseconds."""
 
     result: SnapshotResult
     sync_ms: int
@@ -54,10 +58,17 @@ class Executed:
 
 
 class AsyncSnapshotCallable(Generic[R]):
-    """The part of a snapshot that does I/O: called once, from any thread; closed from any other.
+    """The part of a snapshot that does I/O. It is called once, from any thread.
 
-    The resources are its own from the start: they are released exactly once, also if it is never called.
-    After a close, nothing it wrote is left."""
+    Any other thread may close it. It owns ``resources`` and releases them exactly once, even if it is closed
+    before it is called. If a close ends it, all it wrote is removed.
+
+    Args:
+        strategy: The strategy that writes the snapshot.
+        resources: The frozen state.
+        checkpoint_id: The id of the checkpoint.
+        streams: The storage to write to.
+    """
 
     def __init__(
         self,
@@ -77,18 +88,26 @@ class AsyncSnapshotCallable(Generic[R]):
         self._began = False
 
     def cancelled_by(self, owner: CloseableRegistry) -> None:
-        """Let ``owner`` cancel this by being closed; it forgets this when it is over.
+        """Register this call with ``owner``, so that closing ``owner`` cancels it. The end of the call unregisters it.
 
-        Raises RetryableError (``cancelled``) if it is closed already: then this is closed, too."""
+        Raises:
+            RetryableError: ``cancelled`` if ``owner`` is closed already. Then this call is closed too.
+        """
         self._owner = owner
         owner.register(self)
 
     @property
     def state(self) -> RunState:
+        """Return the present state."""
         return self._state
 
     def __call__(self) -> SnapshotResult:
-        """Raises what the strategy raises, RetryableError (``cancelled``) if it was closed before or meanwhile."""
+        """Write the snapshot and return its result.
+
+        Raises:
+            RetryableError: ``cancelled`` if the call was closed before or meanwhile.
+            StatelibError: The errors of the strategy.
+        """
         if not self._advance(RunState.CREATED, RunState.RUNNING):
             raise cancelled()
         try:
@@ -97,7 +116,7 @@ class AsyncSnapshotCallable(Generic[R]):
             self._advance(RunState.RUNNING, RunState.DISCARDED)
             raise
         finally:
-            self._leave()
+            self._release()
         if not self._advance(RunState.RUNNING, RunState.COMPLETED):
             error = cancelled()
             self.discard(result, error)
@@ -105,18 +124,19 @@ class AsyncSnapshotCallable(Generic[R]):
         return result
 
     def close(self) -> None:
-        """Cancel. Once it is COMPLETED this changes nothing: what it reported is not its own any more."""
+        """Cancel the call. If it is COMPLETED already, do nothing: its result belongs to the caller."""
         if self._advance(RunState.CREATED, RunState.DISCARDED):
-            self._leave()
+            self._release()
         elif self._advance(RunState.RUNNING, RunState.DISCARDED):
             self._registry.close()
 
     @property
     def began(self) -> bool:
-        """Whether it was ever RUNNING: then it may still be at work after a close."""
+        """Return whether the call was ever RUNNING. If so, it may still be at work after a close."""
         return self._began
 
-    def _leave(self) -> None:
+    def _release(self) -> None:
+        """Release the frozen state and unregister this call from its owner."""
         try:
             self._resources.release()
         finally:
@@ -124,7 +144,7 @@ class AsyncSnapshotCallable(Generic[R]):
                 self._owner.unregister(self)
 
     def _advance(self, before: RunState, after: RunState) -> bool:
-        """Compare and set; whether this call did it."""
+        """Change the state from ``before`` to ``after`` and return True; else return False."""
         with self._lock:
             if self._state is not before:
                 return False
@@ -133,25 +153,26 @@ class AsyncSnapshotCallable(Generic[R]):
             return True
 
     def discard(self, result: SnapshotResult, cause: BaseException) -> None:
-        """Remove what was written, because nobody receives the result."""
+        """Remove the streams of ``result``. Errors are added to ``cause`` as notes."""
         discard_all(self._streams, result.streams, cause)
 
 
 class Outcome:
-    """What becomes of a call that another thread runs.
+    """The outcome of a call that another thread runs.
 
-    A plain lock holds those who wait. Python's own futures and events are built of several steps: a signal between two
-    of them leaves them locked, and then the other thread waits for ever."""
+    Threads wait on a plain lock. Python's futures and events take several steps: a signal between two of them leaves
+    their locks held, and then the other thread waits for ever."""
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
+        """The exception that the call raised; None if it has not ended, or has returned."""
         self._result: SnapshotResult | None = None
         self._over = False
         self._running = threading.Lock()
         self._running.acquire()
 
     def run(self, call: Callable[[], SnapshotResult]) -> None:
-        """Carry the call out and keep what it returns or raises."""
+        """Call ``call``, and store what it returns or raises."""
         try:
             self._result = call()
         except BaseException as error:  # noqa: BLE001 - the waiting thread raises it again
@@ -160,12 +181,14 @@ class Outcome:
         self._running.release()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Return whether the call is over, after ``timeout_s`` at the latest (None: wait until it is)."""
+        """Wait until the call has ended, for at most ``timeout_s`` seconds, and return whether it has ended.
+
+        None means no limit."""
         limit_s = -1 if timeout_s is None else min(max(timeout_s, 0), threading.TIMEOUT_MAX)
         return self._over or self._running.acquire(timeout=limit_s)
 
     def result(self) -> SnapshotResult:
-        """Of a call that is over: return what it returned, or raise what it raised."""
+        """Return what the call returned, or raise what it raised. The call must have ended."""
         if self.error is not None:
             raise self.error
         assert self._result is not None, "it is over"
@@ -173,14 +196,15 @@ class Outcome:
 
 
 def start(call: AsyncSnapshotCallable[R]) -> Outcome:
-    """Run the call on a thread of its own. Raises RuntimeError where no thread can start."""
+    """Run the call on a new thread and return its future outcome. Raise RuntimeError if no thread can start."""
     outcome = Outcome()
     _start(call, outcome)
     return outcome
 
 
 def _start(call: AsyncSnapshotCallable[R], outcome: Outcome) -> None:
-    run = contextvars.copy_context().run  # what is logged there is of the same checkpoint
+    """Run the call on a new thread, which fills ``outcome``."""
+    run = contextvars.copy_context().run  # log lines of that thread name the same checkpoint
     threading.Thread(target=run, args=(outcome.run, call), name="statelib-snapshot", daemon=True).start()
 
 
@@ -194,11 +218,13 @@ def executed_snapshot(
     execution: SnapshotExecutionType = SnapshotExecutionType.ASYNCHRONOUS,
     timeout_s: float | None = None,
 ) -> Iterator[Executed]:
-    """Both parts of a snapshot, which is reported when this context ends: whatever ends it otherwise, nothing of the
-    snapshot is left then. The resources are released whatever happens.
+    """Take a snapshot and yield its result. If the ``with`` block raises an error, the snapshot is removed.
 
-    Closing ``registry`` cancels, from any thread. Raises what the strategy raises, RetryableError (``cancelled``),
-    ConflictError (``checkpoint-expired``) after ``timeout_s`` (None: no limit)."""
+    The frozen state is released even after an error. Closing ``registry``, from any thread, cancels the snapshot.
+    ``timeout_s`` is the time limit in seconds, None for no limit.
+
+    Raises the errors of the strategy, RetryableError (``cancelled``), and ConflictError (``checkpoint-expired``) if the
+    time limit is exceeded."""
     started = time.monotonic_ns()
     call: AsyncSnapshotCallable[R] = _prepared(strategy, checkpoint_id, streams)
     outcome = Outcome()
@@ -214,19 +240,19 @@ def executed_snapshot(
         yield Executed(result, (synchronous - started) // 1_000_000, (done - synchronous) // 1_000_000)
     except BaseException as error:
         try:
-            _end(call, outcome, error)
-        except BaseException as second:  # a signal meanwhile: it is raised, but not before nothing is left
-            _end(call, outcome, second)
+            _discard_call(call, outcome, error)
+        except BaseException as second:  # a signal meanwhile: remove the snapshot, then raise it
+            _discard_call(call, outcome, second)
             raise
         raise
 
 
-def _end(call: AsyncSnapshotCallable[R], outcome: Outcome, cause: BaseException) -> None:
-    """Cancel, and wait until the call is over; what it reported nobody receives any more."""
+def _discard_call(call: AsyncSnapshotCallable[R], outcome: Outcome, cause: BaseException) -> None:
+    """Cancel the call, wait until it has ended, and remove what it wrote. Errors are added to ``cause`` as notes."""
     try:
         call.close()
-    except StatelibError as second:
-        cause.add_note(f"also while cancelling the snapshot: {second}")
+    except StatelibError as close_error:
+        cause.add_note(f"also while cancelling the snapshot: {close_error}")
     if not call.began:
         return
     outcome.wait()
@@ -237,7 +263,7 @@ def _end(call: AsyncSnapshotCallable[R], outcome: Outcome, cause: BaseException)
 def _prepared(
     strategy: SnapshotStrategy[R], checkpoint_id: CheckpointId, streams: CheckpointStreamFactory
 ) -> AsyncSnapshotCallable[R]:
-    """Freeze the state: what was frozen belongs to the call."""
+    """Freeze the state, and return the call that owns the frozen state and writes it."""
     resources = strategy.prepare(checkpoint_id)
     try:
         return AsyncSnapshotCallable(strategy, resources, checkpoint_id, streams)
@@ -247,6 +273,7 @@ def _prepared(
 
 
 def expired() -> ConflictError:
+    """Return the error of a snapshot that was not complete before its deadline."""
     return ConflictError(
         "the checkpoint was not complete before its deadline",
         kind=EXPIRED,

@@ -1,4 +1,4 @@
-"""Native snapshot of the heap backend: Flink's own heap stream, which its heap backend restores directly.
+"""The native snapshot of the heap backend: a stream in the format of Flink's heap backend, which restores it directly.
 
 Source: requirements R26 to R32; flink-formats.md section 3.2 (HeapSnapshotStrategy).
 """
@@ -16,10 +16,14 @@ from statelib.storage.views import CheckpointStreamFactory
 
 
 class HeapNativeSnapshotStrategy(CheckpointListener):
-    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` for the heap backend only.
+    """The :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes the native form of the heap backend.
 
-    ``backend_uid`` goes into the handles; with the checkpoint id it names the state.
-    ``local``: where copies are kept."""
+    Args:
+        backend: The backend to snapshot.
+        backend_uid: The id of the backend in the handles. Together with the checkpoint id it names the state.
+        compressed: Whether to compress with Snappy.
+        local: The directories for local copies; None without local recovery.
+    """
 
     description = "Asynchronous full heap snapshot"
 
@@ -61,4 +65,4 @@ class HeapNativeSnapshotStrategy(CheckpointListener):
             return SnapshotResult(handle, uploads.complete())
 
     def close(self) -> None:
-        """Nothing to free: the caller's thread does the work."""
+        """Do nothing: the strategy has no threads of its own."""

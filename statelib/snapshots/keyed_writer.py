@@ -1,6 +1,7 @@
-"""Writing the keyed state of one subtask of a Flink operator, checked entry for entry on the way.
+"""The writer of the keyed state of one subtask of a Flink operator. It checks each entry before it writes it.
 
-Source: flink-formats.md section 11; flink-acceptance.md section 2 (what Flink takes without a word, and loses).
+Source: flink-formats.md section 11; flink-acceptance.md section 2 (faulty state that Flink accepts without an error,
+and loses).
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,35 +29,56 @@ def write_subtask(
     compressed: bool = True,
     header: bytes | None = None,
 ) -> tuple[KeyGroupsSavepointStateHandle, tuple[StateStatistics, ...]]:
-    """The canonical stream of the key groups that ``subtask`` owns. ``chunks`` as in :class:`ChunkedStream`.
+    """Write the canonical stream of the key groups that ``subtask`` owns.
 
-    Raises CorruptStateError (``wrong-key-group`` and those of the stream), InvalidRequestError (``duplicate-key``)."""
+    Args:
+        uploads: The streams of the savepoint.
+        operator: The operator.
+        subtask: The index of the subtask.
+        chunks: The entries, as in :class:`ChunkedStream`: sorted within a chunk and by key group across chunks.
+        compressed: Whether to compress with Snappy.
+        header: The bytes to write instead of a new header; None for a new header.
+
+    Returns:
+        The handle of the stream, and the statistics per state, in the order of the schema.
+
+    Raises:
+        CorruptStateError: ``wrong-key-group``, and the kinds of :class:`ChunkedStream`.
+        InvalidRequestError: ``duplicate-key``.
+    """
     owned = subtask_range(subtask, operator.parallelism, operator.schema.max_parallelism)
-    stream = ChunkedStream(operator.schema, owned, _checked(operator, chunks), compressed, header)
+    stream = ChunkedStream(operator.schema, owned, _checked_chunks(operator, chunks), compressed, header)
     written = uploads.write_pieces(stream)
     return KeyGroupsSavepointStateHandle(owned, stream.offsets, written.handle), stream.statistics
 
 
 def chunk_of(key_groups: KeyGroupRange, states: Iterable[StateRows]) -> Chunk:
-    """The entries of each state, sorted here, as one chunk."""
+    """Return the entries of all states as one chunk, sorted by their serialized keys.
+
+    ``states``: the unsorted entries per state, in the order of the schema."""
     return Chunk(key_groups, [rows.take(byte_order(rows.keys)) for rows in states])
 
 
-def _checked(operator: KeyedOperator, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-    provable = operator.key_hash is not None or not isinstance(operator.schema.key_type, Pojo | Opaque)
+def _checked_chunks(operator: KeyedOperator, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks. Raise an error if a key occurs twice, or an entry is in the wrong key group.
+
+    The key group is checked only if the hash of the key can be computed."""
+    is_hash_computable = operator.key_hash is not None or not isinstance(operator.schema.key_type, Pojo | Opaque)
     for chunk in chunks:
         for descriptor, rows in zip(operator.schema.states, chunk.states, strict=True):
             _check_distinct(operator.schema, descriptor, rows)
-            if provable:
+            if is_hash_computable:
                 prove_key_groups(operator.schema, descriptor, rows, operator.key_hash)
         yield chunk
 
 
 def _check_distinct(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> None:
-    """Equal keys lie next to each other. Of two entries of one key, Flink would keep one or join both."""
-    twice = equal_neighbours(rows.keys)
-    if len(twice):
-        decoded = decode_keys(schema, descriptor, rows.keys.take(twice[:1]))
+    """Raise InvalidRequestError (``duplicate-key``) if a key occurs twice in ``rows``, which are sorted.
+
+    From two entries with one key, Flink would keep only one, or merge both."""
+    duplicates = equal_neighbours(rows.keys)
+    if len(duplicates):
+        decoded = decode_keys(schema, descriptor, rows.keys.take(duplicates[:1]))
         key = str(decoded.keys[0])[:200]
         raise InvalidRequestError(
             f"state {descriptor.name!r}: key {key} has two entries, expected one"

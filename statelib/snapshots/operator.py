@@ -1,4 +1,4 @@
-"""Snapshot of operator state: deep copy in the synchronous part, one stream in the asynchronous one.
+"""The snapshot of operator state: a copy in the synchronous part, one stream in the asynchronous part.
 
 Source: requirements R116 to R121; flink-formats.md section 7.2 (DefaultOperatorStateBackendSnapshotStrategy).
 """
@@ -17,22 +17,31 @@ from statelib.storage.views import CheckpointStreamFactory
 
 @dataclass
 class OperatorStateCopy:
-    """The states of one moment."""
+    """The operator states, copied at one moment."""
 
     contents: tuple[OperatorStateContent, ...]
 
     def release(self) -> None:
+        """Free the copies."""
         self.contents = ()
 
 
 class OperatorStateSnapshotStrategy(CheckpointListener):
-    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` whose result has an ``operator`` handle."""
+    """The :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes operator state.
+
+    Its results have only an ``operator`` handle."""
 
     description = "Asynchronous operator state snapshot"
 
     def __init__(self, backend: OperatorStateBackend, name: str = "", inline_bytes: int = 0) -> None:
-        """``inline_bytes``: up to this size the stream becomes part of the handle, called ``name``, whatever the
-        storage would do: a file for the few bytes of a source position is not worth its round trip."""
+        """Make a strategy.
+
+        Args:
+            backend: The backend to snapshot.
+            name: The beginning of the name of an inline stream.
+            inline_bytes: The size up to which the stream becomes part of the handle instead of a file. A source
+                position is only a few bytes, and a file of its own would cost a request to the storage.
+        """
         self._backend = backend
         self._name = name
         self._inline_bytes = inline_bytes
@@ -59,4 +68,4 @@ class OperatorStateSnapshotStrategy(CheckpointListener):
             return SnapshotResult(None, uploads.complete(), operator=handle)
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: the strategy holds no resources."""

@@ -1,7 +1,7 @@
-"""Operator state of a savepoint that is made by hand: spread over subtasks as Flink would hold it.
+"""The writer of operator state for a savepoint that no job took. The state is distributed to subtasks as in Flink.
 
-Source: flink-formats.md section 7.2 (list state is the concatenation over the subtasks, union state too, of broadcast
-state every subtask has a copy).
+Source: flink-formats.md section 7.2 (list and union state are the concatenation of the elements of all subtasks; each
+subtask has a copy of the broadcast state).
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,16 @@ from statelib.snapshots.uploads import Uploads
 def write_operator_states(
     uploads: Uploads, contents: Sequence[OperatorStateContent], parallelism: int
 ) -> list[OperatorStreamStateHandle]:
-    """One handle a subtask, in their order.
+    """Write the operator state of all subtasks and return one handle per subtask, in their order.
 
-    Raises InvalidRequestError (``duplicate-state``, ``duplicate-key`` in broadcast state, ``null-value``)."""
+    Args:
+        uploads: The streams of the savepoint.
+        contents: The elements of all states.
+        parallelism: The number of subtasks.
+
+    Raises:
+        InvalidRequestError: ``duplicate-state``, ``duplicate-key`` in broadcast state, ``null-value``.
+    """
     names = [content.descriptor.name for content in contents]
     if len(set(names)) != len(names):
         raise InvalidRequestError(f"operator states {names}: expected each name once", kind="duplicate-state")
@@ -29,12 +36,15 @@ def write_operator_states(
         _check_distinct(content)
     handles = []
     for subtask in range(parallelism):
-        data, offsets = encode_operator_state([_part(content, subtask, parallelism) for content in contents])
+        data, offsets = encode_operator_state([_part_of_subtask(content, subtask, parallelism) for content in contents])
         handles.append(OperatorStreamStateHandle(offsets, uploads.write_pieces([data]).handle))
     return handles
 
 
-def _part(content: OperatorStateContent, subtask: int, parallelism: int) -> OperatorStateContent:
+def _part_of_subtask(content: OperatorStateContent, subtask: int, parallelism: int) -> OperatorStateContent:
+    """Return the elements of one state that belong to ``subtask``.
+
+    They are all elements of a broadcast state, and an equal share of those of another state."""
     if content.descriptor.mode is OperatorStateMode.BROADCAST:
         return content
     start, stop = (len(content) * i // parallelism for i in (subtask, subtask + 1))
@@ -42,6 +52,9 @@ def _part(content: OperatorStateContent, subtask: int, parallelism: int) -> Oper
 
 
 def _check_distinct(content: OperatorStateContent) -> None:
+    """Raise InvalidRequestError (``duplicate-key``) if a key of a broadcast state occurs twice.
+
+    Nested keys are not checked."""
     if content.keys is None or pa.types.is_nested(content.keys.type):
         return
     if len(content.keys.unique()) != len(content.keys):

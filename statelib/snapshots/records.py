@@ -1,4 +1,4 @@
-"""The files behind a snapshot, as its manifest lists them: each physical file once."""
+"""The file records of a snapshot, as its manifest lists them: one record per physical file."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -12,14 +12,24 @@ from statelib.storage.views import PhysicalFile, WrittenStream
 def file_records(
     streams: Iterable[WrittenStream], subtask: int, key_group_range: KeyGroupRange
 ) -> tuple[FileRecord, ...]:
-    """Of streams that have files of their own, then of the physical files that hold several; inline ones have none."""
+    """Return one record per physical file of ``streams``. Inline streams have no file and no record.
+
+    The records of streams with a file of their own come first, then those of files that hold several streams.
+
+    Args:
+        streams: The streams of the snapshot, after the storage was flushed.
+        subtask: The subtask that wrote them.
+        key_group_range: The key groups of that subtask.
+    """
     own: list[FileRecord] = []
-    pieces: dict[PhysicalFile, set[SegmentRecord]] = defaultdict(set)
+    segments_by_file: dict[PhysicalFile, set[SegmentRecord]] = defaultdict(set)
     for written in streams:
         handle = written.handle
         if isinstance(handle, SegmentFileStateHandle):
             assert written.physical is not None, "known since the storage was flushed"
-            pieces[written.physical].add(SegmentRecord(handle.start, written.size_bytes, written.crc32c, written.xxh3))
+            segments_by_file[written.physical].add(
+                SegmentRecord(handle.start, written.size_bytes, written.crc32c, written.xxh3)
+            )
         elif not isinstance(handle, ByteStreamStateHandle):
             own.append(
                 FileRecord(handle.path, written.size_bytes, written.crc32c, subtask, key_group_range, written.xxh3)
@@ -34,6 +44,6 @@ def file_records(
             file.xxh3,
             tuple(sorted(segments, key=lambda segment: segment.start)),
         )
-        for file, segments in pieces.items()
+        for file, segments in segments_by_file.items()
     ]
     return (*own, *merged)

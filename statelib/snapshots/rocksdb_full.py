@@ -1,4 +1,4 @@
-"""Full snapshot of RocksDB: its own files, uploaded as they are; nothing is scanned or rewritten.
+"""The full snapshot of RocksDB: its own files, uploaded without a scan and unchanged.
 
 Source: requirements R33 to R51; flink-formats.md section 8.1 (RocksNativeFullSnapshotStrategy).
 """
@@ -17,9 +17,14 @@ from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFacto
 
 
 class RocksDBFullSnapshotStrategy(CheckpointListener):
-    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy`: every file exclusive, none shared.
+    """The :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes all files of RocksDB as exclusive files.
 
-    ``local``: where copies are kept. ``stored``: files by RocksDB's name that the storage may copy."""
+    Args:
+        backend: The backend to snapshot.
+        backend_uid: The id of the backend in the handles. Together with the checkpoint id it names the state.
+        local: The directories for local copies; None without local recovery.
+        stored: The files that the storage may copy instead of an upload, by RocksDB's name.
+    """
 
     description = "Asynchronous full RocksDB snapshot"
 
@@ -57,5 +62,5 @@ class RocksDBFullSnapshotStrategy(CheckpointListener):
             return SnapshotResult(handle, uploads.complete())
 
     def close(self) -> None:
-        """Ends the upload threads."""
+        """End the upload threads."""
         self._native.close()

@@ -1,5 +1,6 @@
-"""Incremental snapshot of RocksDB: SST files never change, so those that an earlier checkpoint has are
-only referred to.
+"""The incremental snapshot of RocksDB: it refers to the SST files of an earlier checkpoint.
+
+SST files never change, so they need not be written again.
 
 Source: requirements R52 to R67, R69; flink-formats.md section 8.1 (RocksIncrementalSnapshotStrategy).
 """
@@ -23,7 +24,7 @@ from statelib.wire.checksum import ContentHash
 
 
 class IncrementalResources(NativeResources):
-    """The frozen database, and the base whose files its snapshot may refer to."""
+    """The frozen database, and the previous snapshot whose files the new one may refer to."""
 
     def __init__(self, checkpoint: NativeCheckpoint | None, previous: PreviousSnapshot) -> None:
         super().__init__(checkpoint)
@@ -31,11 +32,16 @@ class IncrementalResources(NativeResources):
 
 
 class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
-    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes only what is new.
+    """The :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes only the new files of RocksDB.
 
-    ``restored``: the snapshot whose files the backend's database was opened with, if a later one may
-    refer to them, or have them copied. Then the newest snapshot that was notified as completed is the base. ``local``:
-    where copies are kept. ``private_scope``: of the files that are each snapshot's own."""
+    Args:
+        backend: The backend to snapshot.
+        backend_uid: The id of the backend in the handles. Together with the checkpoint id it names the state.
+        restored: The snapshot whose files the backend's database was opened with, if later ones may refer to them or
+            copy them. It is the base until a newer snapshot is notified as complete.
+        local: The directories for local copies; None without local recovery.
+        private_scope: The scope of the files that belong to one snapshot alone.
+    """
 
     description = "Asynchronous incremental RocksDB snapshot"
 
@@ -67,81 +73,86 @@ class RocksDBIncrementalSnapshotStrategy(CheckpointListener):
             return empty_snapshot(self.description)
         with Uploads(streams, registry, local_directory(self._local, checkpoint_id)) as uploads:
             meta = self._native.write_meta(uploads, self._private_scope)
-            known = self._known(uploads, streams, resources.checkpoint, resources.previous)
-            new, private = self._write(uploads, resources.checkpoint, known)
-            reused = list(known.items())
+            unchanged = self._unchanged(uploads, streams, resources.checkpoint, resources.previous)
+            new, private = self._write(uploads, resources.checkpoint, unchanged)
+            reused = list(unchanged.items())
             shared = sorted([*new, *reused], key=lambda part: part[0])
             uploaded_bytes = sum(written.size_bytes for _, written in [*new, *private])
             handle = self._native.handle(checkpoint_id, meta, shared, private, uploaded_bytes)
             result = SnapshotResult(handle, uploads.complete(), tuple(written for _, written in reused))
-        whole = {written.handle: written for written in (*result.streams, *result.reused)}
-        self._shared.take(PreviousSnapshot(checkpoint_id, {name: whole[part.handle] for name, part in shared}))
+        by_handle = {written.handle: written for written in (*result.streams, *result.reused)}
+        self._shared.take(PreviousSnapshot(checkpoint_id, {name: by_handle[part.handle] for name, part in shared}))
         return result
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        """The next snapshot may refer to this one's files."""
+        """Make the snapshot the base of the next one, which may refer to its files."""
         self._shared.complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """No snapshot may refer to this one's files; the base stays what it was."""
+        """Forget the snapshot: no later one may refer to its files. The base does not change."""
         self._shared.abort(checkpoint_id)
 
     def close(self) -> None:
-        """Ends the upload threads."""
+        """End the upload threads."""
         self._native.close()
 
-    def _known(
+    def _unchanged(
         self,
         uploads: Uploads,
         streams: CheckpointStreamFactory,
         checkpoint: NativeCheckpoint,
         previous: PreviousSnapshot,
     ) -> dict[str, WrittenStream]:
-        """The immutable files that need not be written: those of the previous snapshot with the same content, which
-        the restore has proved or reading shows, as far as the storage lets them be referred to again."""
+        """Return the streams of the immutable files that need not be written, by RocksDB's name.
+
+        They are the files of the previous snapshot that have the same content and that the storage allows to refer to.
+        The content is the same if the restore has proved it, or a read of the local file shows it."""
 
         def same(name: str, path: str) -> WrittenStream | None:
-            known = previous.files.get(name)
-            if known is None:
+            previous_stream = previous.files.get(name)
+            if previous_stream is None:
                 return None
-            proved = known.xxh3 is not None and self._native.holds(name, path, known)
-            return known if proved else _same_content(uploads, path, known)
+            is_proved = previous_stream.xxh3 is not None and self._native.holds(name, path, previous_stream)
+            return previous_stream if is_proved else _same_content(uploads, path, previous_stream)
 
         immutable = [(name, path) for name, path in checkpoint.files if name.endswith(IMMUTABLE_SUFFIX)]
-        found = {name: known for name, known in self._native.in_parallel(uploads, same, immutable) if known}
-        kept = streams.reusable(found.values())
+        equal = {name: stream for name, stream in self._native.in_parallel(uploads, same, immutable) if stream}
+        reusable = streams.reusable(equal.values())
         return {
-            name: uploads.with_copy(found[name], path, name)
+            name: uploads.with_copy(equal[name], path, name)
             for name, path in immutable
-            if name in found and found[name].handle in kept
+            if name in equal and equal[name].handle in reusable
         }
 
     def _write(
-        self, uploads: Uploads, checkpoint: NativeCheckpoint, known: Mapping[str, WrittenStream]
+        self, uploads: Uploads, checkpoint: NativeCheckpoint, unchanged: Mapping[str, WrittenStream]
     ) -> tuple[list[NamedStream], list[NamedStream]]:
-        """Write all other files of the database: the immutable ones, which are shared, and the rest."""
+        """Write all files of the database that are not ``unchanged``.
+
+        Return the immutable ones, which are shared, and the private ones."""
         shared = CheckpointedStateScope.SHARED
 
         def write(name: str, path: str) -> WrittenStream:
             scope = shared if name.endswith(IMMUTABLE_SUFFIX) else self._private_scope
             return self._native.write_file(uploads, name, path, scope)
 
-        files = [(name, path) for name, path in checkpoint.files if name not in known]
+        files = [(name, path) for name, path in checkpoint.files if name not in unchanged]
         written = self._native.in_parallel(uploads, write, files)
         new = [part for part in written if part[0].endswith(IMMUTABLE_SUFFIX)]
         return new, [part for part in written if not part[0].endswith(IMMUTABLE_SUFFIX)]
 
 
-def _same_content(uploads: Uploads, path: str, known: WrittenStream) -> WrittenStream | None:
-    """What was written earlier under a local file's name, if the file holds the same bytes: size, CRC-32C and XXH3.
+def _same_content(uploads: Uploads, path: str, previous: WrittenStream) -> WrittenStream | None:
+    """Return the stream ``previous``, of an earlier file with the same name, if the local file has the same content.
 
-    Of what the first statelib wrote XXH3 is not known; it is from now on."""
-    if os.stat(path).st_size != known.size_bytes:
+    The content is the same if size, CRC-32C and XXH3 are equal. If the first version of statelib wrote the stream, its
+    XXH3 is None; it is not compared, and the returned stream has it."""
+    if os.stat(path).st_size != previous.size_bytes:
         return None
     content = ContentHash()
     with open(path, "rb", buffering=0) as file:
         while block := file.read(BLOCK_BYTES):
             uploads.check_running()
             content.update(block)
-    same = content.crc32c == known.crc32c and known.xxh3 in (None, content.xxh3)
-    return replace(known, xxh3=content.xxh3) if same else None
+    is_same = content.crc32c == previous.crc32c and previous.xxh3 in (None, content.xxh3)
+    return replace(previous, xxh3=content.xxh3) if is_same else None

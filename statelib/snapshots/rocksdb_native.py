@@ -1,6 +1,6 @@
-"""What every native snapshot of RocksDB does: freeze the database, then upload its files as they are.
+"""The steps that all native snapshots of RocksDB share: freeze the database, then upload its files unchanged.
 
-Which files are uploaded and under whose ownership is decided by the strategies.
+The strategies decide which files are uploaded, and whether they are shared.
 Source: requirements R33 to R49, R169, R170; flink-formats.md section 8.1.
 """
 
@@ -20,27 +20,32 @@ from statelib.storage.views import CheckpointedStateScope, WrittenStream
 
 T = TypeVar("T")
 NamedStream = tuple[str, WrittenStream]
-"""RocksDB's own name of a file, and where its bytes lie."""
+"""(RocksDB's name of a file, its stream)."""
 
 NOTHING_STORED: Mapping[str, CopyableFile] = MappingProxyType({})
+"""The value if there are no files that the storage may copy."""
 
 
 class NativeResources:
-    """The frozen database; ``checkpoint`` is None when no state is registered."""
+    """The frozen database. ``checkpoint`` is None if no state is registered."""
 
     def __init__(self, checkpoint: NativeCheckpoint | None) -> None:
         self.checkpoint = checkpoint
 
     def release(self) -> None:
+        """Release the frozen database."""
         if self.checkpoint is not None:
             self.checkpoint.release()
 
 
 class NativeSnapshots:
-    """Freezing and uploading the database of one backend, with upload threads of its own.
+    """The snapshot steps for the database of one backend, with upload threads of its own.
 
-    ``backend_uid`` goes into the handles; with the checkpoint id it names the state. ``stored``: files by RocksDB's
-    name that the storage may copy."""
+    Args:
+        backend: The backend to snapshot.
+        backend_uid: The id of the backend in the handles. Together with the checkpoint id it names the state.
+        stored: The files that the storage may copy instead of an upload, by RocksDB's name.
+    """
 
     def __init__(
         self, backend: RocksDBKeyedStateBackend, backend_uid: str, stored: Mapping[str, CopyableFile] = NOTHING_STORED
@@ -51,29 +56,36 @@ class NativeSnapshots:
         self._threads = UploadThreads()
 
     def freeze(self, checkpoint_id: CheckpointId) -> NativeCheckpoint | None:
-        """None when no state is registered."""
+        """Return the frozen database; None if no state is registered."""
         return self._backend.checkpoint(checkpoint_id) if self._backend.schema.states else None
 
     def holds(self, name: str, path: str, stored: WrittenStream) -> bool:
-        """Whether a frozen file is the very one that the backend was restored with from what is stored."""
+        """Return whether a frozen file is unchanged since the backend was restored with it.
+
+        Args:
+            name: RocksDB's name of the file.
+            path: The path of the frozen file.
+            stored: The stored stream that the restored file must have come from.
+        """
         return self._backend.holds(name, path, stored.handle)
 
     def write_meta(
         self, uploads: Uploads, scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE
     ) -> WrittenStream:
-        """The meta stream: the keyed header, nothing else."""
+        """Write the meta stream, which contains only the header of the keyed state."""
         header = encode_header(self._backend.schema, False)
         return uploads.write(lambda stream: stream.write(header), scope)
 
     def in_parallel(
         self, uploads: Uploads, work: Callable[[str, str], T], files: Iterable[tuple[str, str]]
     ) -> list[tuple[str, T]]:
-        """``work(name, path)`` for all files, by name; the first failure stops the others and is raised."""
+        """Return (name, ``work(name, path)``) per file. The first error stops the others and is raised."""
         return self._threads.run(uploads, work, files)
 
     def write_file(self, uploads: Uploads, name: str, path: str, scope: CheckpointedStateScope) -> WrittenStream:
-        """One file of the frozen database: copied by the storage if the restore has proved it to be a stored one, else
-        uploaded."""
+        """Write one file of the frozen database.
+
+        The storage copies it if the restore has proved that it is a stored file; otherwise it is uploaded."""
         stored = self._stored.get(name)
         if stored is None or not self.holds(name, path, stored.stream):
             return uploads.write_file(path, name, scope)
@@ -87,7 +99,15 @@ class NativeSnapshots:
         private: Iterable[NamedStream],
         uploaded_bytes: int,
     ) -> IncrementalRemoteKeyedStateHandle:
-        """``uploaded_bytes``: of the files that were written for it, ``meta`` not among them."""
+        """Return the handle of a snapshot.
+
+        Args:
+            checkpoint_id: The id of the checkpoint.
+            meta: The meta stream.
+            shared: The files that later snapshots may refer to.
+            private: The other files.
+            uploaded_bytes: The size in bytes of the files that were written for it, without ``meta``.
+        """
         return IncrementalRemoteKeyedStateHandle(
             checkpoint_id=checkpoint_id,
             backend_uid=self._backend_uid,
@@ -100,5 +120,5 @@ class NativeSnapshots:
         )
 
     def close(self) -> None:
-        """Ends the upload threads."""
+        """End the upload threads."""
         self._threads.close()

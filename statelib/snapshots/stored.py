@@ -1,4 +1,4 @@
-"""A snapshot made of what an earlier one wrote: state that did not change is copied by the storage, and not restored.
+"""The snapshot of state that has not changed: the storage copies the files of an earlier snapshot, without a restore.
 
 Source: requirement R93; FLINK-25744, FLINK-25322 (fast duplication).
 """
@@ -20,17 +20,23 @@ from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFacto
 
 
 class NothingFrozen:
-    """Resources of a snapshot that looks at no live state."""
+    """The resources of a snapshot that needs no live state."""
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""
 
 
 class StoredRocksDBSnapshotStrategy(CheckpointListener):
-    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes a stored snapshot of RocksDB once more,
-    every file exclusive, none shared.
+    """The :class:`~statelib.snapshots.strategy.SnapshotStrategy` that copies a stored snapshot of RocksDB.
 
-    ``stored``: files of ``handle`` by RocksDB's names that the storage may copy; ``reader`` reads the others."""
+    All files of the copy are exclusive.
+
+    Args:
+        handle: The handle of the stored snapshot.
+        reader: The reader of the files that the storage cannot copy.
+        stored: The files of ``handle`` that the storage may copy, by RocksDB's name.
+        backend_uid: The id of the backend in the handle of the copy.
+    """
 
     description = "Copy of a stored RocksDB snapshot"
 
@@ -57,7 +63,7 @@ class StoredRocksDBSnapshotStrategy(CheckpointListener):
         streams: CheckpointStreamFactory,
         registry: CloseableRegistry,
     ) -> SnapshotResult:
-        old = self._handle
+        source = self._handle
         with Uploads(streams, registry) as uploads:
 
             def copy(name: str, stream: StreamStateHandle) -> WrittenStream:
@@ -67,12 +73,12 @@ class StoredRocksDBSnapshotStrategy(CheckpointListener):
                 exclusive = CheckpointedStateScope.EXCLUSIVE
                 return uploads.duplicate(stored, exclusive, lambda: copied_stream(uploads, self._reader, stream))
 
-            meta = copied_stream(uploads, self._reader, old.meta)
-            files = self._threads.run(uploads, copy, (*old.shared, *old.private))
+            meta = copied_stream(uploads, self._reader, source.meta)
+            files = self._threads.run(uploads, copy, (*source.shared, *source.private))
             handle = IncrementalRemoteKeyedStateHandle(
                 checkpoint_id=checkpoint_id,
                 backend_uid=self._backend_uid,
-                key_group_range=old.key_group_range,
+                key_group_range=source.key_group_range,
                 checkpointed_size_bytes=meta.size_bytes + sum(written.size_bytes for _, written in files),
                 meta=meta.handle,
                 shared=(),
@@ -82,7 +88,7 @@ class StoredRocksDBSnapshotStrategy(CheckpointListener):
             return SnapshotResult(handle, uploads.complete())
 
     def close(self) -> None:
-        """Ends the threads."""
+        """End the upload threads."""
         self._threads.close()
 
 
@@ -92,8 +98,12 @@ def copied_stream(
     stream: StreamStateHandle,
     scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE,
 ) -> WrittenStream:
-    """Read a stream and write it once more, block by block. Raises what either does: CorruptStateError
-    (``checksum-mismatch``) among others."""
+    """Read a stored stream, write it again block by block, and return the copy.
+
+    Raises:
+        CorruptStateError: ``checksum-mismatch``, and other errors of the reader.
+        StatelibError: The errors of the storage.
+    """
     if isinstance(stream, ByteStreamStateHandle):
         return uploads.write_pieces((stream.data,), scope)
     written = uploads.write_pieces(_blocks(reader, stream), scope)
@@ -102,5 +112,6 @@ def copied_stream(
 
 
 def _blocks(reader: StateReader, stream: StreamStateHandle) -> Iterator[memoryview]:
+    """Yield the content of a stream in blocks of :data:`BLOCK_BYTES`."""
     for start in range(0, stream.size_bytes, BLOCK_BYTES):
         yield reader.read_range(stream, start, min(start + BLOCK_BYTES, stream.size_bytes))

@@ -1,7 +1,9 @@
-"""The contract that every snapshot strategy keeps (requirements R1 to R19).
+"""The contract of all snapshot strategies.
 
-``prepare`` is synchronous and short: it freezes a point-in-time view. ``run`` does all I/O, may
-run on any thread, is cancelled through the registry, and leaves nothing behind when it fails.
+``prepare`` is synchronous and short: it freezes the state of one moment. ``run`` does all I/O. It may run on any
+thread, closing the registry cancels it, and after an error it has removed everything it wrote.
+
+Source: requirements R1 to R19.
 """
 
 import logging
@@ -18,10 +20,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SnapshotResult:
-    """``keyed`` and ``operator`` None is the EMPTY result: no state registered, no stream opened, no file written.
+    """The result of one snapshot.
 
-    ``streams``: every stream that was written for it (inlined ones included). ``reused``: those of
-    earlier snapshots that it refers to; they are not its own to discard."""
+    If both ``keyed`` and ``operator`` are None, no state is registered and nothing was written.
+
+    Attributes:
+        keyed: The handle of the keyed state.
+        streams: All streams that were written for the snapshot, including inline ones.
+        reused: The streams of earlier snapshots that it refers to. Who discards the snapshot must not discard them.
+        operator: The handle of the operator state.
+    """
 
     keyed: KeyedStateHandle | None
     streams: tuple[WrittenStream, ...]
@@ -30,17 +38,22 @@ class SnapshotResult:
 
 
 EMPTY = SnapshotResult(None, ())
+"""The result if no state is registered."""
 
 
 def empty_snapshot(description: str) -> SnapshotResult:
-    """Return :data:`EMPTY`, and log that the strategy of that description wrote nothing (R8)."""
+    """Return :data:`EMPTY`, and log that the strategy with this ``description`` wrote nothing.
+
+    Source: requirement R8."""
     log.info("%s: no state is registered, nothing is written", description)
     return EMPTY
 
 
 class SnapshotResources(Protocol):
+    """The frozen state of one moment, which ``prepare`` returns and ``run`` reads."""
+
     def release(self) -> None:
-        """Free the frozen view; exactly once on success, failure and cancel."""
+        """Free the frozen state. It is called exactly once, after success, an error or a cancel."""
         ...
 
 
@@ -48,21 +61,28 @@ R = TypeVar("R", bound=SnapshotResources)
 
 
 class CheckpointListener:
-    """What a strategy that takes several snapshots is notified of. Does nothing unless overridden.
+    """The notifications that a strategy receives between snapshots. They do nothing unless overridden.
 
-    A run makes its strategies for one snapshot, on the base that the catalog names, and has nothing to notify them of.
+    They matter to a strategy that takes several snapshots. A run of a pipeline takes only one snapshot per strategy,
+    and sends no notifications.
     Source: requirement R18; CheckpointListener of Flink."""
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint is committed: later snapshots may refer to its files."""
+        """Handle that the checkpoint is committed: later snapshots may refer to its files."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: CheckpointId) -> None:
-        """The checkpoint will never be committed: no snapshot may refer to its files."""
+        """Handle that the checkpoint will never be committed: no snapshot may refer to its files."""
 
 
 class SnapshotStrategy(Protocol, Generic[R]):
-    """One instance a backend, used for every checkpoint of it. The notifications are those of
-    :class:`CheckpointListener`, which a strategy inherits; they never fail."""
+    """The way in which the state of one backend becomes a snapshot. All checkpoints of the backend use one instance.
+
+    - ``description``: the name of the strategy in log lines.
+    - ``prepare``: freeze the state and return it.
+    - ``run``: write the frozen state and return the result. It does not release ``resources``.
+    - The notifications are those of :class:`CheckpointListener`. They never raise an error.
+    - ``close``: end the threads of the strategy.
+    """
 
     @property
     def description(self) -> str: ...
@@ -81,7 +101,9 @@ def take_snapshot(
     streams: CheckpointStreamFactory,
     registry: CloseableRegistry,
 ) -> SnapshotResult:
-    """Both parts, one after the other, on this thread; the resources are released whatever happens."""
+    """Take a snapshot on this thread and return its result.
+
+    The frozen state is released even after an error. Raises the errors of the strategy."""
     resources = strategy.prepare(checkpoint_id)
     try:
         return strategy.run(resources, checkpoint_id, streams, registry)

@@ -1,4 +1,4 @@
-"""The whole snapshot of a subtask: its keyed and its operator state, both or nothing."""
+"""The snapshot of a subtask: its keyed state and its operator state. After an error neither of them is left."""
 
 from typing import Any
 
@@ -11,12 +11,13 @@ from statelib.storage.views import CheckpointStreamFactory
 
 
 class SubtaskResources:
-    """Both frozen views."""
+    """The frozen operator state and the frozen keyed state."""
 
     def __init__(self, operator: OperatorStateCopy, keyed: SnapshotResources) -> None:
         self.operator, self.keyed = operator, keyed
 
     def release(self) -> None:
+        """Release both."""
         try:
             self.operator.release()
         finally:
@@ -24,7 +25,9 @@ class SubtaskResources:
 
 
 class SubtaskSnapshotStrategy:
-    """A :class:`~statelib.snapshots.strategy.SnapshotStrategy` made of two; both views are of one moment."""
+    """The :class:`~statelib.snapshots.strategy.SnapshotStrategy` that writes keyed and operator state.
+
+    It combines a strategy for each. Both states are frozen at the same moment."""
 
     def __init__(self, keyed: SnapshotStrategy[Any], operator: OperatorStateSnapshotStrategy) -> None:
         self._keyed, self._operator = keyed, operator
@@ -48,7 +51,9 @@ class SubtaskSnapshotStrategy:
         streams: CheckpointStreamFactory,
         registry: CloseableRegistry,
     ) -> SnapshotResult:
-        """Operator state goes first because it is small: it is discarded again when the keyed state fails."""
+        """Write the operator state, then the keyed state, and return both handles in one result.
+
+        The operator state is first because it is small: it is discarded if the keyed state cannot be written."""
         operator = self._operator.run(resources.operator, checkpoint_id, streams, registry)
         try:
             keyed = self._keyed.run(resources.keyed, checkpoint_id, streams, registry)

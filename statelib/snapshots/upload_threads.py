@@ -1,4 +1,4 @@
-"""Threads that write the streams of one snapshot side by side."""
+"""The threads that write the streams of one snapshot in parallel."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
@@ -11,21 +11,29 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 _THREADS = 4
-"""As state.backend.rocksdb.checkpoint.transfer.thread.num."""
+"""The number of threads: Flink's default of ``state.backend.rocksdb.checkpoint.transfer.thread.num``."""
 
 
 class UploadThreads:
-    """A pool of threads; :meth:`close` ends it."""
+    """A pool of threads. :meth:`close` ends them."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="statelib-upload")
 
     def run(self, uploads: Uploads, work: Callable[[str, A], T], files: Iterable[tuple[str, A]]) -> list[tuple[str, T]]:
-        """Return (name, ``work(name, what)``) of all (name, what); the first failure stops the others and is raised."""
+        """Call ``work`` with each pair in ``files``, in parallel, and return (name, result) per pair.
+
+        The first error stops ``uploads`` and the other calls, and is raised.
+
+        Args:
+            uploads: The streams that ``work`` writes.
+            work: The function to call with the name and the source of a file.
+            files: (name, source) per file.
+        """
         running: dict[str, Future[T]] = {}
         try:
-            for name, what in files:
-                running[name] = self._pool.submit(copy_context().run, work, name, what)
+            for name, source in files:
+                running[name] = self._pool.submit(copy_context().run, work, name, source)
             done, _ = wait(running.values(), return_when=FIRST_EXCEPTION)
             _raise_first_failure(done)
         except BaseException:
@@ -42,6 +50,7 @@ class UploadThreads:
 
 
 def _raise_first_failure(done: Iterable[Future[T]]) -> None:
+    """Raise the error of a call that failed, if there is one."""
     for future in done:
         error = future.exception()
         if error is not None:

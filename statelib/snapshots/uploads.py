@@ -1,4 +1,4 @@
-"""The streams of one snapshot: all of them become handles, or none of them leaves a trace.
+"""The streams of one snapshot. Either all of them become handles, or all of them are removed.
 
 Source: requirements R14, R43, R44, R103 to R107, R115.
 """
@@ -40,17 +40,22 @@ BLOCK_BYTES = 1 << 20
 def local_directory(
     local: LocalSnapshotDirectories | None, checkpoint_id: CheckpointId
 ) -> LocalSnapshotDirectory | None:
-    """Where a snapshot keeps local copies; None without local recovery."""
+    """Return the directory for the local copies of one snapshot; None without local recovery."""
     return None if local is None else local.open(checkpoint_id)
 
 
 class Uploads:
-    """A context: what was written in it is discarded at its end, unless :meth:`complete` was called.
+    """A context manager for the streams of one snapshot. Its end discards them unless :meth:`complete` was called.
 
-    ``registry`` cancels: closing it from any thread ends every open stream, and nothing new can be
-    opened. :meth:`write` may be called by several threads: the end stops those that still write and waits for them,
-    and later calls are refused. ``local``: where this host keeps copies of what is written; they are its owner's to
-    discard."""
+    Several threads may write at the same time. The end of the context stops the threads that still write and waits for
+    them; later writes raise an error.
+
+    Args:
+        streams: The storage to write to.
+        registry: The registry whose close, from any thread, cancels: all open streams end, and no new one can be
+            opened.
+        local: The directory for the local copies on this host; None to keep none. Its owner discards them.
+    """
 
     def __init__(
         self,
@@ -59,7 +64,7 @@ class Uploads:
         local: LocalSnapshotDirectory | None = None,
     ) -> None:
         self._streams = streams
-        self._both = streams if local is None else DuplicatingStreams(streams, local.streams)
+        self._with_local = streams if local is None else DuplicatingStreams(streams, local.streams)
         self._local = local
         self._registry = registry
         self._open = CloseableRegistry()
@@ -89,14 +94,20 @@ class Uploads:
         body: Callable[[CheckpointOutputStream], None],
         scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE,
     ) -> WrittenStream:
-        """Open a stream, let ``body`` fill it, close it; a local copy is written at the same time.
+        """Open a stream, call ``body`` to fill it, close it and return it. A local copy is written at the same time.
 
-        Raises what ``body`` or the storage raises, RetryableError (``cancelled``) after a cancel."""
+        Raises:
+            RetryableError: ``cancelled`` after a cancel.
+            StatelibError: The errors of ``body`` and of the storage.
+        """
         with self._as_writer():
-            return self._written[self._write(self._both, scope, body)]
+            return self._written[self._write(self._with_local, scope, body)]
 
     def write_file(self, path: str, name: str, scope: CheckpointedStateScope) -> WrittenStream:
-        """A stream with the content of a local file that nobody changes; that file, as ``name``, is its local copy."""
+        """Write a stream with the content of the local file at ``path``, and return it.
+
+        The file must not change. It becomes the local copy of the stream, under the name ``name``. Raises the errors of
+        :meth:`write`."""
 
         def copy(stream: CheckpointOutputStream) -> None:
             with open(path, "rb", buffering=0) as file:
@@ -111,7 +122,9 @@ class Uploads:
     def duplicate_file(
         self, stored: CopyableFile, path: str, name: str, scope: CheckpointedStateScope
     ) -> WrittenStream:
-        """As :meth:`write_file`, of a local file whose bytes an earlier snapshot has: the storage copies them."""
+        """Write a stream with the content of the local file at ``path``, which is also in ``stored``, and return it.
+
+        The storage copies ``stored`` if it can; otherwise the local file is written as in :meth:`write_file`."""
         return self.duplicate(
             stored,
             scope,
@@ -124,20 +137,28 @@ class Uploads:
         stored: CopyableFile,
         scope: CheckpointedStateScope,
         otherwise: Callable[[], WrittenStream],
-        kept: Callable[[WrittenStream], WrittenStream] = lambda written: replace(written, local_name=None),
+        add_local_copy: Callable[[WrittenStream], WrittenStream] = lambda written: replace(written, local_name=None),
     ) -> WrittenStream:
-        """A stream with the bytes of an earlier snapshot's file, which the storage itself copies. Where it cannot or
-        fails to, the stream that ``otherwise`` writes, which is logged. ``kept``: the stream with its local copy."""
+        """Return a new stream with the content of an earlier snapshot's file, which the storage copies.
+
+        Args:
+            stored: The file of the earlier snapshot.
+            scope: The scope of the new stream.
+            otherwise: The function that writes the stream if the storage cannot copy the file or fails to. That is
+                logged.
+            add_local_copy: The function that adds the local copy to the stream; by default there is none.
+        """
         with self._as_writer():
             self.check_running()
             handle = self._duplicated(stored, scope)
             if handle is not None:
                 number = self._record(replace(stored.stream, handle=handle))
-                self._written[number] = kept(self._written[number])
+                self._written[number] = add_local_copy(self._written[number])
                 return self._written[number]
         return otherwise()
 
     def _duplicated(self, stored: CopyableFile, scope: CheckpointedStateScope) -> StreamStateHandle | None:
+        """Return the handle of the copy that the storage made; None, after a log line, if it did not make one."""
         original = FileStateHandle(stored.uri, stored.stream.size_bytes)
         try:
             handle = self._streams.duplicate(original, scope)
@@ -149,19 +170,20 @@ class Uploads:
         return handle
 
     def with_copy(self, stored: WrittenStream, path: str, name: str) -> WrittenStream:
-        """Return what lies in storage with the local file of the same bytes kept as its copy."""
+        """Return ``stored`` with the local file at ``path``, which has the same content, as its local copy ``name``."""
         if self._local is None or isinstance(stored.handle, ByteStreamStateHandle):
             return replace(stored, local_name=None)
         return replace(stored, local_name=self._local.keep(path, name))
 
     def carry(self, stored: WrittenStream) -> WrittenStream:
-        """Return what an earlier snapshot wrote with a link to the copy that this host has of it, if there is one."""
+        """Return ``stored``, a stream of an earlier snapshot, with a link to its local copy if this host has one."""
         if self._local is None or isinstance(stored.handle, ByteStreamStateHandle):
             return replace(stored, local_name=None)
         return replace(stored, local_name=self._local.carry(stored.handle))
 
     @contextmanager
     def _as_writer(self) -> Iterator[None]:
+        """Count this thread as a writer. Raise RetryableError (``cancelled``) if the context has ended."""
         with self._idle:
             if self._ended:
                 raise cancelled()
@@ -174,7 +196,7 @@ class Uploads:
                 self._idle.notify_all()
 
     def _wait_for_writers(self) -> None:
-        """Return once no thread writes; none will again."""
+        """Refuse new writers and wait until no thread writes."""
         with self._idle:
             self._ended = True
             self._idle.wait_for(lambda: not self._writing)
@@ -185,7 +207,7 @@ class Uploads:
         scope: CheckpointedStateScope,
         body: Callable[[CheckpointOutputStream], None],
     ) -> int:
-        """Return the number under which the stream is recorded."""
+        """Write one stream and return its number in ``_written``."""
         stream = streams.create_stream(scope)
         self._open.register(stream)
         try:
@@ -202,7 +224,7 @@ class Uploads:
         return self._record(written)
 
     def _record(self, written: WrittenStream) -> int:
-        """Return the number under which a stream is kept, to be discarded unless all is completed."""
+        """Add a stream to those that the end of the context discards, and return its number in ``_written``."""
         with self._idle:
             number = len(self._written)
             self._written[number] = written
@@ -213,7 +235,9 @@ class Uploads:
         pieces: Iterable[bytes | memoryview],
         scope: CheckpointedStateScope = CheckpointedStateScope.EXCLUSIVE,
     ) -> WrittenStream:
-        """One stream of all pieces, each fetched when the one before is written; as :meth:`write`."""
+        """Write one stream of all pieces and return it. A piece is computed only after the one before is written.
+
+        Raises the errors of :meth:`write`."""
 
         def copy(stream: CheckpointOutputStream) -> None:
             for piece in pieces:
@@ -222,18 +246,20 @@ class Uploads:
         return self.write(copy, scope)
 
     def check_running(self) -> None:
-        """For long work between streams: raises RetryableError (``cancelled``) after a cancel."""
+        """Raise RetryableError (``cancelled``) after a cancel. Long work between streams calls it from time to time."""
         if self._open.closed:
             raise cancelled()
 
     def stop(self) -> None:
-        """End the open streams of all threads and refuse new ones."""
+        """End the open streams of all threads, and refuse new ones."""
         self._open.close()
 
     def complete(self) -> tuple[WrittenStream, ...]:
-        """Keep everything, durably; the last step of a snapshot.
+        """Make all streams durable and return them. After this last step the context discards nothing.
 
-        Raises RetryableError (``cancelled``) if a cancel came first."""
+        Raises:
+            RetryableError: ``cancelled`` if a cancel came first.
+        """
         physical = self._streams.flush() if self._written and not self._open.closed else {}
         if self._open.closed or not self._registry.unregister(self._open):
             raise cancelled()
@@ -241,7 +267,7 @@ class Uploads:
         return tuple(_settled(written, physical) for written in self._written.values())
 
     def _undo(self, step: Callable[[], None], error: BaseException | None) -> None:
-        """One step of cleaning up: its failure is told with the error that made it necessary."""
+        """Call ``step``, a part of the clean-up after ``error``, to which a further error is added as a note."""
         try:
             step()
         except StatelibError as second:
@@ -251,13 +277,17 @@ class Uploads:
 
 
 def _settled(written: WrittenStream, physical: Mapping[str, PhysicalFile]) -> WrittenStream:
-    """A segment's file is whole only now."""
+    """Return a stream with its physical file, if it is a segment of a file that holds several streams.
+
+    ``physical``: the files by path. Their size and checksums are final only after a flush."""
     handle = written.handle
     return replace(written, physical=physical[handle.path]) if isinstance(handle, SegmentFileStateHandle) else written
 
 
 def discard_all(streams: CheckpointStreamFactory, written: Iterable[WrittenStream], cause: BaseException) -> None:
-    """Remove what was written. What cannot be removed is noted with ``cause``, and left to the orphan sweep."""
+    """Remove the streams ``written``.
+
+    If one cannot be removed, the error is added to ``cause`` as a note. The orphan sweep removes the file later."""
     for stream in written:
         try:
             streams.discard(stream.handle)
@@ -266,8 +296,10 @@ def discard_all(streams: CheckpointStreamFactory, written: Iterable[WrittenStrea
 
 
 def cancelled() -> RetryableError:
+    """Return the error of a snapshot that was cancelled."""
     return RetryableError("the snapshot was cancelled", kind="cancelled")
 
 
 def _is_cancel(error: BaseException) -> bool:
+    """Return whether ``error`` is that of a cancelled snapshot."""
     return isinstance(error, StatelibError) and error.kind == "cancelled"

@@ -17,6 +17,7 @@ PLAIN: tuple[str, ...] = (
     "statelib/formats/",
     "statelib/model",
     "statelib/quality",
+    "statelib/snapshots",
     "statelib/telemetry",
     "statelib/wire/",
 )
