@@ -1,1 +1,1 @@
-"""Snapshots as things: open, read, compare and write any checkpoint or savepoint by its URI, without a catalog."""
+"""Functions that open, read, verify, compare and write a checkpoint or savepoint by its URI, without a catalog."""

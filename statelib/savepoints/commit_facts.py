@@ -1,4 +1,4 @@
-"""What the catalog keeps of a checkpoint or savepoint that lies complete on storage."""
+"""The facts that the catalog records of a completed checkpoint or savepoint."""
 
 from dataclasses import replace
 
@@ -13,8 +13,11 @@ from statelib.wire.checksum import crc32c
 
 
 def commit_facts(opened: Checkpoint, report_uri: str) -> CommitFacts:
-    """Return what the catalog keeps of a snapshot that lies complete on storage. Raises as
-    :func:`~statelib.savepoints.held_files.check_files`, CorruptStateError (``no-manifest``)."""
+    """Return the facts that the catalog records of a snapshot whose files are complete on storage. ``report_uri``: the
+    URI of the report about the check of the snapshot.
+
+    Raises InvalidRequestError as :func:`~statelib.savepoints.held_files.check_files` does, and CorruptStateError
+    (``no-manifest``) for a snapshot without a manifest."""
     manifest = opened.manifest
     if manifest is None:
         raise CorruptStateError(f"{opened.directory}: _metadata has no statelib manifest", kind="no-manifest")
@@ -28,7 +31,8 @@ def commit_facts(opened: Checkpoint, report_uri: str) -> CommitFacts:
         report=report_uri,
         metadata_crc32c=crc32c(opened.metadata_bytes),
         metadata_size_bytes=opened.metadata_size_bytes,
-        # What a task owns is verified with the checkpoint, but the catalog, by which gc goes, must not know it.
+        # Task-owned files are verified with the checkpoint, but they are not recorded in the catalog: gc deletes files
+        # by the catalog, and it must not delete these.
         files=tuple(_absolute(opened.directory, f) for f in manifest.files if not is_task_owned(f.path)),
         measured=manifest.measured,
     )

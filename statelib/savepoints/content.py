@@ -1,4 +1,4 @@
-"""What a snapshot's keyed state consists of: its streams by what they are, and entries by key group."""
+"""The parts of a snapshot's keyed state: its streams with their roles, and the number of entries per key group."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -20,12 +20,13 @@ from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.stored_content import read_content
 
 Entries = npt.NDArray[np.int64]
-"""How many entries each state (row) has in each key group (column)."""
+"""The number of entries per state (row) and key group (column)."""
 
 
 @dataclass(frozen=True)
 class Amounts:
-    """How much keyed state an operator has; ``keys``: distinct ones. Each is None where nothing tells."""
+    """The amounts of an operator's keyed state: ``entries`` per state and key group, and ``keys``, the number of
+    distinct keys. A field is None if its amount is neither recorded nor counted."""
 
     entries: Entries | None
     keys: int | None
@@ -33,14 +34,17 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Stream:
-    """One stream that a handle refers to. ``role``: what it holds."""
+    """A stream that a handle refers to. ``role``: the kind of data in it, such as ``canonical`` or ``change log``."""
 
     role: str
     handle: StreamStateHandle
 
 
 def amounts_of(part: Checkpoint, *, counted: bool = False, scratch: str | None = None) -> Amounts:
-    """Return how much the selected operator has: recorded in the manifest, or ``counted`` by reading all of it."""
+    """Return the amounts of the selected operator's keyed state. They come from the manifest; with ``counted``, all
+    entries are read and counted instead, with ``scratch`` as the directory for temporary copies.
+
+    With ``counted``, raises what reading a snapshot raises, such as CorruptStateError and NotFoundError."""
     statistics, keys = None, None
     if counted:
         content = read_content(part, scratch)
@@ -53,7 +57,7 @@ def amounts_of(part: Checkpoint, *, counted: bool = False, scratch: str | None =
 
 
 def streams_of(handle: KeyedStateHandle) -> Iterator[Stream]:
-    """Every stream of a handle, in the order in which a reader needs them."""
+    """Yield every stream of a handle, in the order in which a reader needs them."""
     for part in materialized_parts(handle):
         if isinstance(part, IncrementalRemoteKeyedStateHandle):
             yield Stream("RocksDB meta", part.meta)
@@ -68,7 +72,7 @@ def streams_of(handle: KeyedStateHandle) -> Iterator[Stream]:
 
 
 def opaque_types(type_: object) -> Iterator[Opaque]:
-    """The types within a type whose values only a user's code can read."""
+    """Yield the types within ``type_`` whose values only the user's own serializer can read."""
     if isinstance(type_, Opaque):
         yield type_
     elif isinstance(type_, tuple):

@@ -1,6 +1,7 @@
-"""The files of a snapshot of Flink's own: every one that any handle of any operator names, there and of its size.
+"""The check of the files of a snapshot that Flink wrote: every file that a handle names must exist with its size.
 
-Flink records no checksums, so that a file that is there with its size can only be read to see whether it can be.
+Flink records no checksums. Whether an existing file of the right size is damaged can therefore only be seen by reading
+it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,8 @@ _NO_KEY_GROUPS = KeyGroupRange(0, -1)
 
 @dataclass(frozen=True)
 class ForeignFiles:
-    """The physical files that handles name, what they hold for this snapshot, and what is wrong with them."""
+    """The result of the check: the number of distinct files that handles name, the total bytes of this snapshot in
+    them, and one message per problem."""
 
     count: int
     size_bytes: int
@@ -36,16 +38,17 @@ class ForeignFiles:
 
 
 def check_files(opened: Checkpoint, *, read_data: bool) -> ForeignFiles:
-    """Look at every file; with ``read_data``, read those that hold no managed keyed state, whose entries prove theirs.
+    """Check that every file exists with its size. With ``read_data``, also read the files without managed keyed state;
+    the files with managed keyed state are proved where their entries are read.
 
     Raises InvalidRequestError (``outside-root``) before anything is read."""
     streams, reader = opened.streams(), opened.reader()
     parts = [stream for stream in streams if not isinstance(stream, ByteStreamStateHandle)]
     plain = [part for part in parts if not isinstance(part, SegmentFileStateHandle | ChangeFileStateHandle)]
     problems = _wrong_sizes(opened, plain)
-    problems += _failures(_reach(reader, part) for part in parts if part not in set(plain))
+    problems += _failures(_reach_problem(reader, part) for part in parts if part not in set(plain))
     if read_data and not problems:
-        problems += _failures(_read(reader, stream) for stream in opened.state_streams(keyed=False))
+        problems += _failures(_read_problem(reader, stream) for stream in opened.state_streams(keyed=False))
     paths = {part.path for part in parts}
     return ForeignFiles(len(paths), sum(part.size_bytes for part in parts), tuple(problems))
 
@@ -58,15 +61,15 @@ def _wrong_sizes(opened: Checkpoint, parts: Sequence[FilePart]) -> list[str]:
 
 
 def _problem(opened: Checkpoint, finding: FileFinding) -> str:
-    found = "no file" if finding.problem == "missing" else f"{finding.actual_size}"
+    actual = "no file" if finding.problem == "missing" else f"{finding.actual_size}"
     place = PLACES.file_uri(opened.directory, finding.path)
     shown = PLACES.kind(place).shown(place)
-    return f"{shown}: expected {finding.expected_size} bytes, found {found}"
+    return f"{shown}: expected {finding.expected_size} bytes, found {actual}"
 
 
-def _reach(reader: StateReader, part: FilePart) -> str:
-    """What is wrong with a segment of a shared file, or with a file of a change log, whose size nothing records: it is
-    read."""
+def _reach_problem(reader: StateReader, part: FilePart) -> str:
+    """Return what is wrong with a segment of a shared file or with a file of a change log; '' if nothing is. The sizes
+    of these files are not recorded, so the last byte of a segment and the whole file of a change log are read."""
     try:
         if isinstance(part, ChangeFileStateHandle):
             check_log_file(reader, part)
@@ -79,7 +82,8 @@ def _reach(reader: StateReader, part: FilePart) -> str:
     return ""
 
 
-def _read(reader: StateReader, stream: StreamStateHandle) -> str:
+def _read_problem(reader: StateReader, stream: StreamStateHandle) -> str:
+    """Return why the stream cannot be read to its end; '' if it can."""
     try:
         prove(reader, [stream])
     except (CorruptStateError, NotFoundError) as error:

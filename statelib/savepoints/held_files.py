@@ -1,7 +1,7 @@
-"""What a snapshot may call its own: every file that its manifest names is judged before a catalog hears of one.
+"""The check that a snapshot holds every file that its manifest names, before the catalog records any of them.
 
-A manifest from elsewhere is text of a stranger's. A catalog that believed it would delete, once the snapshot goes,
-whatever is named there.
+A manifest that comes from elsewhere cannot be trusted: the catalog deletes the recorded files of a snapshot together
+with the snapshot, so a manifest could name files of others and have them deleted.
 """
 
 from statelib.errors import InvalidRequestError
@@ -22,12 +22,15 @@ from statelib.storage.uris import shown
 
 
 def check_files(opened: Checkpoint) -> None:
-    """Judge where a snapshot with a manifest lies, and every file that its manifest or its handles name; no file is
+    """Check the directory of a snapshot with a manifest, and every path in its manifest and its handles. No file is
     opened.
 
-    A snapshot holds what its own attempt wrote beside its ``_metadata``. A checkpoint in its own directory of the
-    storage holds files of its pipeline's other checkpoints too, and of those that it was forked from.
-    Raises InvalidRequestError: ``misplaced-snapshot``, ``foreign-file`` (the manifest), ``outside-root`` (a handle)."""
+    A snapshot holds the files that its own attempt wrote beside its ``_metadata``. A checkpoint in its own directory
+    of the checkpoint storage may also hold files of other checkpoints of its pipeline, and files of the checkpoints and
+    savepoints that the pipeline was forked from.
+
+    Raises InvalidRequestError: ``misplaced-snapshot`` (the directory belongs to another snapshot), ``foreign-file`` (a
+    path in the manifest), ``outside-root`` (a path in a handle)."""
     manifest = opened.manifest
     assert manifest is not None
     place = SnapshotPlace(opened.storage_root or "", opened.directory, manifest.attempt)
@@ -52,6 +55,7 @@ def check_files(opened: Checkpoint) -> None:
 
 
 def _is_held(uri: str, place: SnapshotPlace, manifest: CheckpointManifest) -> bool:
+    """Return whether the snapshot at ``place`` holds the file, by the rules of :func:`check_files`."""
     if is_written_by(uri, place):
         return True
     own = place.root and own_directory(place.root, manifest.pipeline, manifest.checkpoint_id) == place.directory
@@ -65,6 +69,7 @@ def _is_held(uri: str, place: SnapshotPlace, manifest: CheckpointManifest) -> bo
 
 
 def _check_handles(opened: Checkpoint) -> None:
+    """Raise InvalidRequestError if a handle refers to a file outside the directories that a run may read."""
     reader = opened.reader()
     for stream in opened.streams():
         if isinstance(stream, ByteStreamStateHandle):

@@ -1,4 +1,4 @@
-"""The bytes of a snapshot's files, annotated; also of damaged ones, as far as they are understood."""
+"""Annotated dumps of the bytes of a snapshot's files. Damaged files are annotated up to the damage."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -44,7 +44,8 @@ _Annotate = Callable[[memoryview, str, int], tuple[Annotated, ...]]
 
 @dataclass(frozen=True)
 class HexDump:
-    """``notes``: what is to be known besides, such as why nothing says what the bytes are."""
+    """The annotated bytes of one file. ``parts``: the bytes that each parser read, in their order in the file.
+    ``notes``: further remarks for the reader, such as why the bytes could not be annotated."""
 
     path: str
     size_bytes: int
@@ -54,14 +55,16 @@ class HexDump:
 
 @dataclass(frozen=True)
 class _Stream:
-    """A stream of a snapshot, and what shows its bytes."""
+    """A stream of a snapshot, with the function that annotates its bytes."""
 
     handle: StreamStateHandle
     annotate: _Annotate
 
 
 def dump_metadata(directory: str) -> HexDump:
-    """The ``_metadata`` in a directory, whatever state it is in. Raises NotFoundError (``no-metadata``)."""
+    """Return the dump of the ``_metadata`` file in a directory, even if the file is damaged.
+
+    Raises NotFoundError (``no-metadata``)."""
     kind = PLACES.kind(directory)
     path, data = f"{kind.shown(directory)}/_metadata", kind.read_published(directory)
     return HexDump(path, len(data), annotate_metadata(data, path))
@@ -74,12 +77,15 @@ def dump_file(
     relocate: Mapping[str, str] | None = None,
     limit: int = 0,
 ) -> HexDump:
-    """A file that a snapshot refers to, by its path there or the last part of it, or an inline stream by its name.
+    """Return the dump of a file that a snapshot refers to. ``name``: the path of the file in the snapshot's handles,
+    the last part of that path, or the name of a stream inside ``_metadata``.
 
-    The handles that refer to it say what it is. Where ``_metadata`` is too damaged to tell, the bytes are shown
-    as they are.
-    ``relocate``: as of :func:`open_checkpoint`; paths are then those of the new places. ``limit``: entries of key
-    groups that are taken apart.
+    The handles that refer to the file determine its format. If ``_metadata`` is too damaged to be read, the bytes are
+    shown without annotations.
+
+    ``storage_root`` and ``relocate``: as for :func:`open_checkpoint`; with ``relocate``, ``name`` is the path after
+    relocation. ``limit``: the number of entries per key group whose fields are annotated.
+
     Raises NotFoundError (``no-file``, ``missing-file``), InvalidRequestError (``bad-relocation``)."""
     kind = PLACES.kind(directory)
     relocation, root = relocation_at(directory, relocate), pipeline_directory(directory, storage_root)
@@ -89,52 +95,53 @@ def dump_file(
     try:
         metadata, manifest = read_checkpoint_file(data, f"{kind.shown(directory)}/_metadata")
     except StatelibError as error:
-        return _unexplained(directory, reader, name, f"nothing says what these bytes are: {error.message}")
+        return _without_annotations(directory, reader, name, f"nothing says what these bytes are: {error.message}")
     metadata, manifest = relocation.metadata(metadata), relocation.manifest(manifest)
     opened = Checkpoint(directory, metadata, manifest, data, allowed_root=roots)
-    found = [stream for stream in _streams(opened, limit) if name in _names(stream.handle)]
-    if not found:
+    named_streams = [stream for stream in _streams(opened, limit) if name in _names(stream.handle)]
+    if not named_streams:
         raise NotFoundError(
             f"{kind.shown(directory)}: no handle refers to a file {name!r}",
             kind="no-file",
             hint="statelib inspect shows the files",
         )
-    return _dump(directory, reader, found)
+    return _dump(directory, reader, named_streams)
 
 
-def _dump(directory: str, reader: StateReader, found: list[_Stream]) -> HexDump:
+def _dump(directory: str, reader: StateReader, streams: list[_Stream]) -> HexDump:
+    """Return the dump of the streams that lie in one file; a stream that several handles share is dumped once."""
     parts: list[Annotated] = []
     notes: list[str] = []
-    for stream in {stream.handle: stream for stream in found}.values():
+    for stream in {stream.handle: stream for stream in streams}.values():
         data, note = _bytes_of(directory, reader, stream.handle)
         notes += [note] if note else []
         parts += stream.annotate(data, _name(stream.handle), _start(stream.handle))
     parts.sort(key=lambda part: part.base)
     size_bytes = sum(len(part.data) for part in parts)
-    return HexDump(_name(found[0].handle), size_bytes, tuple(parts), tuple(notes))
+    return HexDump(_name(streams[0].handle), size_bytes, tuple(parts), tuple(notes))
 
 
-def _unexplained(directory: str, reader: StateReader, name: str, note: str) -> HexDump:
+def _without_annotations(directory: str, reader: StateReader, name: str, note: str) -> HexDump:
     handle = FileStateHandle(name, 0) if is_absolute(name) else RelativeFileStateHandle(name, 0)
     data, _ = _bytes_of(directory, reader, handle)
     return HexDump(name, len(data), raw_bytes("bytes", data), (note,))
 
 
 def _bytes_of(directory: str, reader: StateReader, handle: StreamStateHandle) -> tuple[memoryview, str]:
-    """All that there is of a handle's bytes, and what is wrong with their size."""
+    """Return the bytes of a handle that exist, and the problem with their number; '' if there is none."""
     try:
         return reader.read(handle), ""
     except CorruptStateError as error:
         if error.kind != "size-mismatch" or isinstance(handle, ByteStreamStateHandle):
             raise
-        there = max(_size_of(directory, handle) - _start(handle), 0)
+        existing_bytes = max(_file_size(directory, handle) - _start(handle), 0)
         if isinstance(handle, SegmentFileStateHandle):
-            there = min(there, handle.size_bytes)
-        return reader.read(replace(handle, size_bytes=there)), error.message
+            existing_bytes = min(existing_bytes, handle.size_bytes)
+        return reader.read(replace(handle, size_bytes=existing_bytes)), error.message
 
 
-def _size_of(directory: str, handle: FilePart) -> int:
-    """Of the file as it lies in its directory."""
+def _file_size(directory: str, handle: FilePart) -> int:
+    """Return the actual size in bytes of the file that the handle refers to, from the listing of its directory."""
     parent, _, name = PLACES.file_uri(directory, handle.path).rpartition("/")
     sizes = {file.path: file.size_bytes for file in PLACES.kind(parent).list_files(parent)}
     return sizes[name]
@@ -145,13 +152,14 @@ def _streams(opened: Checkpoint, limit: int) -> Iterator[_Stream]:
         if operator.coordinator is not None:
             yield _Stream(operator.coordinator, partial(_raw, "state of a source coordinator"))
         for _, state in operator.subtasks:
-            yield from _other_streams(state)
+            yield from _non_keyed_streams(state)
             if state.keyed is not None:
                 keyed = state.keyed if opened.manifest else with_whole_files(state.keyed)
                 yield from _keyed_streams(operator, keyed, limit)
 
 
-def _other_streams(state: OperatorSubtaskState) -> Iterator[_Stream]:
+def _non_keyed_streams(state: OperatorSubtaskState) -> Iterator[_Stream]:
+    """Yield the streams of a subtask's operator state and raw state."""
     if state.operator is not None:
         yield _Stream(state.operator.stream, partial(_operator_state, state.operator))
     for handle in (state.raw_operator, state.raw_keyed):
@@ -200,6 +208,7 @@ def _name(handle: StreamStateHandle) -> str:
 
 
 def _names(handle: StreamStateHandle) -> tuple[str, str]:
+    """Return the two names by which a stream can be chosen: its path, and the last part of the path."""
     name = _name(handle)
     return name, name.rpartition("/")[2]
 

@@ -1,4 +1,4 @@
-"""Export the state of a snapshot as lines of JSON."""
+"""The export of a snapshot's state as lines of JSON."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,8 @@ from statelib.serializers.rows import StateRows
 
 @dataclass(frozen=True)
 class LineFormat:
-    """How entries of keyed state, and parts of operator state, become lines."""
+    """The two functions that write state as lines: one for entries of keyed state, one for elements of operator
+    state."""
 
     entries: Callable[[str, KeyedStateSchema, StateDescriptor, StateRows], Iterator[str]]
     operator: OperatorLines
@@ -26,7 +27,7 @@ LINE_FORMATS = {"typed-jsonl": TYPED, "jsonl": LineFormat(natural_json.entry_lin
 
 
 Skip = Callable[[str], None]
-"""The receiver of why something cannot be written as text."""
+"""A function that receives a message when some state cannot be written as text."""
 
 
 def export_all_lines(
@@ -36,12 +37,14 @@ def export_all_lines(
     form: LineFormat = TYPED,
     skip: Skip | None = None,
 ) -> Iterator[str]:
-    """As :func:`export_lines`, then the elements of operator state. ``skip``: go on past state that cannot be written
-    as text, and say here which and why; without it, UnsupportedError is raised."""
-    operator_states = {
+    """Yield the lines of :func:`export_lines`, followed by one line per element of operator state. Arguments and errors
+    are those of :func:`export_lines`.
+
+    If an operator state has the name ``state``, no keyed state is exported."""
+    operator_state_names = {
         s[0] for o in opened.operators for _, held in o.subtasks if held.operator for s in held.operator.states
     }
-    if state not in operator_states:
+    if state not in operator_state_names:
         yield from export_lines(opened, state, scratch, form, skip)
     yield from export_operator_lines(opened, state, form.operator, skip)
 
@@ -53,10 +56,15 @@ def export_lines(
     form: LineFormat = TYPED,
     skip: Skip | None = None,
 ) -> Iterator[str]:
-    """Every entry as a line of JSON, of every operator with keyed state unless one is selected.
+    """Yield one line of JSON per entry of keyed state: of the selected operator, or of all operators if none is
+    selected.
 
-    Raises InvalidRequestError (``unknown-state``), and UnsupportedError for types that are not known, before the
-    first line, unless there is a ``skip`` as of :func:`export_all_lines`."""
+    ``state``: the name of the only state to export; None exports all. ``scratch``: the directory for temporary copies.
+    ``skip``: called with a message for state that cannot be written as text; the export then continues with the next
+    state.
+
+    Raises InvalidRequestError (``unknown-state``) before the first line. Without ``skip``, raises UnsupportedError for
+    state that cannot be written as text: before the first line if its type is unknown."""
     parts = [part for part in opened.each_operator() if opened.selected in (None, part.selected)]
     schemas = [(part, part.schema()) for part in parts if _is_readable(part, skip)]
     if state is not None:
@@ -84,15 +92,17 @@ def _is_readable(part: Checkpoint, skip: Skip | None) -> bool:
 
 
 def _passes(schema: KeyedStateSchema, state: str | None, skip: Skip | None) -> Sequence[str | None]:
-    """The states to be read in one pass each, None = all in one. Values that only a user's class can read may keep
-    the others of a stream from being read: then each state is read for itself."""
+    """Return the states to read, one per pass over the entries; None stands for all states in one pass. A value that
+    only a user's serializer can read may prevent reading the other states of its stream. If there are such values and
+    ``skip`` is given, each state has a pass of its own."""
     types = [t for s in schema.states for t in (s.value_type, s.user_key_type, s.namespace_type) if t is not None]
-    apart = skip is not None and state is None and any(map(holds_opaque, (schema.key_type, *types)))
-    return [s.name for s in schema.states] if apart else [state]
+    one_pass_each = skip is not None and state is None and any(map(holds_opaque, (schema.key_type, *types)))
+    return [s.name for s in schema.states] if one_pass_each else [state]
 
 
 @contextmanager
 def _skipping(skip: Skip | None) -> Iterator[None]:
+    """Pass the message of an UnsupportedError to ``skip`` and end the block; without ``skip``, raise the error."""
     try:
         yield
     except UnsupportedError as error:
@@ -104,11 +114,12 @@ def _skipping(skip: Skip | None) -> Iterator[None]:
 def _with_state(
     schemas: list[tuple[Checkpoint, KeyedStateSchema]], state: str
 ) -> list[tuple[Checkpoint, KeyedStateSchema]]:
-    found = [(part, schema) for part, schema in schemas if state in {s.name for s in schema.states}]
-    if not found:
-        known = sorted({s.name for _, schema in schemas for s in schema.states})
+    """Return the operators that have a state of that name. Raises InvalidRequestError (``unknown-state``)."""
+    with_state = [(part, schema) for part, schema in schemas if state in {s.name for s in schema.states}]
+    if not with_state:
+        names = sorted({s.name for _, schema in schemas for s in schema.states})
         raise InvalidRequestError(
-            f"state {state!r} is not in the snapshot: known states are {', '.join(known) or 'none'}",
+            f"state {state!r} is not in the snapshot: known states are {', '.join(names) or 'none'}",
             kind="unknown-state",
         )
-    return found
+    return with_state

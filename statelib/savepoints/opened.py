@@ -1,4 +1,4 @@
-"""A checkpoint opened for reading: its metadata, its manifest, and its state as Arrow columns."""
+"""Checkpoints and savepoints opened for reading: metadata, manifest, and state as Arrow columns."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,11 +42,13 @@ from statelib.storage.views import StateReader
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What :func:`open_checkpoint` gives. ``manifest`` is None for a snapshot of Flink's own.
-    ``selected``: the id of the operator to look at, None = the only one with keyed state.
-    ``allowed_root``: where its files may lie besides ``directory``, for checkpoints that share them. ``key_type``: of
-    keys whose type the snapshot itself does not say. ``storage_root``: the URI of the deployment's storage, None where
-    it was opened without one. ``window_bytes``: stored bytes whose key groups are read one after the other."""
+    """A checkpoint or savepoint that :func:`open_checkpoint` has opened.
+
+    ``manifest``: None for a snapshot that Flink wrote. ``selected``: the id of the operator whose keyed state is read;
+    None stands for the only operator with keyed state. ``allowed_root``: the directories besides ``directory`` in which
+    the snapshot's files may lie, for checkpoints that share files. ``key_type``: the type of keys whose type is not
+    recorded in the snapshot. ``storage_root``: the URI of the deployment's storage; None if the snapshot was opened
+    without it. ``window_bytes``: the stored bytes that are read at a time; at least one key group is read at a time."""
 
     directory: str
     metadata: CheckpointMetadata
@@ -64,7 +66,8 @@ class Checkpoint:
 
     @property
     def written_by(self) -> str:
-        """``statelib``, also for what it wrote for Flink, or ``flink``."""
+        """The program that wrote the snapshot: ``flink`` or ``statelib``; ``statelib`` also for savepoints without a
+        manifest that it wrote for Flink jobs."""
         return "statelib" if self.manifest or self.metadata_bytes.endswith(SIGNATURE) else "flink"
 
     @property
@@ -72,8 +75,9 @@ class Checkpoint:
         return self.metadata.operators
 
     def keyed_operator(self) -> OperatorState:
-        """The operator to look at: InvalidRequestError (``ambiguous-operator``) where several hold keyed
-        state and none is selected."""
+        """Return the selected operator, or the only operator with keyed state. If no operator has keyed state, return
+        the selected or the first one. Raises InvalidRequestError (``ambiguous-operator``) if several operators have
+        keyed state and none is selected, NotFoundError (``no-operator``) if the snapshot has no operators."""
         keyed = [o for o in self.operators if _holds_keyed_state(o) and self.selected in (None, o.operator_id)]
         if len(keyed) > 1:
             names = ", ".join(map(self.operator_name, keyed))
@@ -89,34 +93,35 @@ class Checkpoint:
         return next((o for o in self.operators if o.operator_id == self.selected), self.operators[0])
 
     def operator_name(self, operator: OperatorState) -> str:
-        """The uid where it is known (metadata before version 5 has none, but our own manifest tells), else the id
-        in hex."""
+        """Return the uid of an operator, or its id in hex if neither the metadata nor the manifest contains the uid.
+        Metadata before version 5 contains no uids."""
         if operator.uid:
             return operator.uid
-        told = (self.manifest.uid, self.manifest.pipeline) if self.manifest else ()
-        for name in filter(None, told):
+        names = (self.manifest.uid, self.manifest.pipeline) if self.manifest else ()
+        for name in filter(None, names):
             if operator_id(name) == operator.operator_id:
                 return name
-        # The id of the one operator that the manifest tells of may be set apart from its uid.
+        # A pipeline may set the id of its operator independently of the uid, so that it is not the hash of the uid.
         if self.manifest and self.manifest.uid and len(self.operators) == 1:
             return self.manifest.uid
         return operator.operator_id.hex()
 
     def each_operator(self) -> tuple["Checkpoint", ...]:
-        """This checkpoint once for each operator with keyed state, with that operator selected."""
+        """Return one copy of this checkpoint per operator with keyed state, with that operator selected."""
         return tuple(replace(self, selected=o.operator_id) for o in self.operators if _holds_keyed_state(o))
 
     def select(self, name: str) -> "Checkpoint":
-        """With the operator of that uid or hex id; NotFoundError (``no-operator``) naming those there are."""
+        """Return a copy with the operator selected whose uid or hex id is ``name``. Raises NotFoundError
+        (``no-operator``) if no operator with keyed state has that name."""
         parts = self.each_operator()
         hashed = operator_id(name)  # metadata before version 5 has no uids, but an id is the hash of one
         for part in parts:
             operator = part.keyed_operator()
             if operator.operator_id == hashed or name in (self.operator_name(operator), operator.operator_id.hex()):
                 return part
-        known = ", ".join(self.operator_name(part.keyed_operator()) for part in parts) or "none"
+        names = ", ".join(self.operator_name(part.keyed_operator()) for part in parts) or "none"
         raise NotFoundError(
-            f"{self.directory}: no operator {name!r} with keyed state: there are {known}", kind="no-operator"
+            f"{self.directory}: no operator {name!r} with keyed state: there are {names}", kind="no-operator"
         )
 
     def handles(self) -> tuple[KeyedStateHandle, ...]:
@@ -124,51 +129,52 @@ class Checkpoint:
 
     @cached_property
     def keyed_handles(self) -> dict[int, KeyedStateHandle]:
-        """The handles of the selected operator's keyed state by subtask; those of Flink's own as their bytes show
-        them to be."""
-        held = {index: state.keyed for index, state in self.keyed_operator().subtasks if state.keyed is not None}
+        """The handles of the selected operator's keyed state, by subtask. In a snapshot that Flink wrote, the type of a
+        handle is determined from the bytes of its stream."""
+        handles = {index: state.keyed for index, state in self.keyed_operator().subtasks if state.keyed is not None}
         if self.manifest:
-            return held
+            return handles
         reader = self.reader()
-        return {index: with_whole_files(recognised(reader, handle)) for index, handle in held.items()}
+        return {index: with_whole_files(recognised(reader, handle)) for index, handle in handles.items()}
 
     def streams(self) -> tuple[StreamStateHandle, ...]:
-        """All that the state of all operators lies in: also state that only Flink can read."""
+        """Return the streams of all state of all operators, including state that only Flink can read."""
         return (*self.state_streams(keyed=True), *self.state_streams(keyed=False))
 
     def state_streams(self, *, keyed: bool) -> tuple[StreamStateHandle, ...]:
-        """The streams of managed keyed state, or those of everything else."""
-        found: list[StreamStateHandle] = []
+        """Return the distinct streams of managed keyed state; without ``keyed``, those of all other state."""
+        streams: list[StreamStateHandle] = []
         for operator in self.operators:
             for _, state in operator.subtasks:
                 if keyed and state.keyed is not None:
-                    found += stream_handles(state.keyed if self.manifest else with_whole_files(state.keyed))
+                    streams += stream_handles(state.keyed if self.manifest else with_whole_files(state.keyed))
                 if not keyed:
                     others = (state.operator, state.raw_keyed, state.raw_operator)
-                    found += [stream for handle in others if handle for stream in stream_handles(handle)]
-                    found += state.channel_streams
+                    streams += [stream for handle in others if handle for stream in stream_handles(handle)]
+                    streams += state.channel_streams
             if not keyed and operator.coordinator is not None:
-                found.append(operator.coordinator)
-        return tuple(dict.fromkeys(found))
+                streams.append(operator.coordinator)
+        return tuple(dict.fromkeys(streams))
 
     def checksums(self) -> dict[str, tuple[int, int]] | None:
-        """Of files and segments, by their key -> (size in bytes, crc32c); None for a snapshot of Flink's own."""
+        """Return (size in bytes, crc32c) of files and their segments, by checksum key; None without a manifest."""
         if self.manifest is None:
             return None
-        return {key: known for file in self.manifest.files for key, known in file.checksums().items()}
+        return {key: checksum for file in self.manifest.files for key, checksum in file.checksums().items()}
 
     def identities(self) -> dict[str, tuple[int, int, int | None]]:
-        """Of files and segments, by their key -> (size in bytes, crc32c, xxh3 where it was kept): by what two are
-        the same."""
+        """Return (size in bytes, crc32c, xxh3 or None if it was not recorded) of each file and each segment of a file,
+        by its checksum key. Two files whose values are equal have the same content."""
         files = self.manifest.files if self.manifest else ()
-        return {key: known for file in files for key, known in file.identities().items()}
+        return {key: identity for file in files for key, identity in file.identities().items()}
 
     def reader(self) -> StateReader:
         return PLACES.kind(self.directory).reader(self.directory, self.checksums(), self.allowed_root)
 
     def schema(self) -> KeyedStateSchema:
-        """The schema in the manifest, with field names; without one, the union of what the headers of all handles name.
-        Timers in raw keyed state are states behind those."""
+        """Return the schema of the selected operator's keyed state. It is the schema in the manifest, with field names;
+        without a manifest, it is the union of the states in the headers of all handles. Timers in raw keyed state
+        follow as further states. Raises NotFoundError (``no-operator``) if there is no keyed state."""
         managed, raw = self.managed_schema, self.raw_timers
         if managed is None and not raw:
             raise NotFoundError(f"{self.directory}: no operator with keyed state", kind="no-operator")
@@ -178,7 +184,7 @@ class Checkpoint:
 
     @cached_property
     def managed_schema(self) -> KeyedStateSchema | None:
-        """The schema without timers in raw keyed state; None where there is no other keyed state."""
+        """The schema without timers in raw keyed state; None if there is no managed keyed state."""
         if self.manifest:
             return self.manifest.schema
         if not self.keyed_handles:
@@ -189,22 +195,21 @@ class Checkpoint:
 
     @cached_property
     def raw_timers(self) -> tuple[RawTimers, ...]:
-        """Timers of Flink's in raw keyed state, handle by handle. Raises UnsupportedError (``raw-keyed-state``) for
-        anything else that lies there."""
+        """The timers that Flink stored in raw keyed state, handle by handle. Raises UnsupportedError
+        (``raw-keyed-state``) if raw keyed state holds anything else."""
         operator = self.keyed_operator()
-        found: list[RawTimers] = []
+        timers: list[RawTimers] = []
         for subtask, state in operator.subtasks:
             handle = state.raw_keyed
             if not isinstance(handle, KeyGroupsStateHandle) or is_empty(handle):
                 continue
             what = f"{self.directory}: raw keyed state of {self.operator_name(operator)}, subtask {subtask}"
-            found += read_raw_timers(self.reader().read(handle.stream), handle, operator.max_parallelism, what)
-        return tuple(found)
+            timers += read_raw_timers(self.reader().read(handle.stream), handle, operator.max_parallelism, what)
+        return tuple(timers)
 
     def sources(self) -> tuple[RestoreSource, ...]:
-        """One a handle, ready to restore from, with the statistics that its entries must have.
-
-        Raises UnsupportedError (``raw-keyed-state``) where that would leave timers behind."""
+        """Return one restore source per handle, with the statistics that its entries must have. Raises UnsupportedError
+        (``raw-keyed-state``) if there are timers in raw keyed state: a restore would lose them."""
         if any(len(part.rows) for part in self.raw_timers):
             raise UnsupportedError(
                 f"{self.directory}: timers in raw keyed state, which can be exported but not restored or compared",
@@ -230,23 +235,26 @@ class Checkpoint:
         )
 
     def _checksummed(self, handle: KeyedStateHandle) -> bool:
-        """Whether the manifest, which has a checksum of its own, has one for every file of the handle."""
-        known = self.checksums() or {}
-        return all(isinstance(s, ByteStreamStateHandle) or checksum_key(s) in known for s in stream_handles(handle))
+        """Return whether the manifest has a checksum for every file of the handle. Streams inside ``_metadata`` need
+        none, because the metadata has a checksum of its own."""
+        checksums = self.checksums() or {}
+        return all(isinstance(s, ByteStreamStateHandle) or checksum_key(s) in checksums for s in stream_handles(handle))
 
     def position(self) -> SourcePosition | None:
-        """How far the source was applied, from the state itself; None for a snapshot of Flink's own."""
+        """Return the position in the source up to which events are applied; None without a manifest."""
         return self.manifest.position if self.manifest else None
 
     def statistics(self, key_groups: KeyGroupRange) -> tuple[StateStatistics, ...] | None:
-        """The manifest's statistics of some key groups; None for a snapshot of Flink's own."""
+        """Return the recorded statistics of a range of key groups, per state; None without a manifest."""
         if self.manifest is None:
             return None
         cut = slice(key_groups.start, key_groups.end + 1)
         return tuple(StateStatistics(key_groups, s.entries[cut], s.digests[cut]) for s in self.manifest.statistics)
 
     def rows(self, scratch: str | None = None) -> Iterator[tuple[int, StateRows]]:
-        """(state index, serialized entries) batch by batch, from storage, verified."""
+        """Yield (index of the state in the schema, serialized entries) in batches, read from storage and verified.
+        ``scratch``: the directory for temporary copies. Raises CorruptStateError, NotFoundError (``missing-file``),
+        UnsupportedError."""
         with located(self.directory), scratch_directory(scratch, "read") as directory:
             for number, source in enumerate(self._managed_sources()):
                 reader = EntryReader(source, str(Path(directory) / str(number)))
@@ -260,7 +268,8 @@ class Checkpoint:
     def entries(
         self, state: str | None = None, scratch: str | None = None
     ) -> Iterator[tuple[StateDescriptor, StateRows]]:
-        """(state, some of its serialized entries), of one state or of all; raises as :meth:`KeyedStateSchema.state`."""
+        """Yield (descriptor of the state, serialized entries) in batches: of one state, or of all if ``state`` is None.
+        Raises as :meth:`rows`, and InvalidRequestError (``unknown-state``)."""
         schema = self.schema()
         if state is not None:
             schema.state(state)
@@ -270,7 +279,7 @@ class Checkpoint:
                 yield descriptor, rows
 
     def tables(self, state: str | None = None, scratch: str | None = None) -> Iterator[tuple[str, pa.Table]]:
-        """(state name, table) with the columns of :func:`to_table`."""
+        """Yield (name of the state, table with the columns of :func:`to_table`). Raises as :meth:`entries`."""
         schema = self.schema()
         for descriptor, rows in self.entries(state, scratch):
             with located(f"{self.directory}: state {descriptor.name}"):
@@ -278,7 +287,7 @@ class Checkpoint:
             yield descriptor.name, table
 
     def to_arrow(self, state: str, scratch: str | None = None) -> pa.Table:
-        """All entries of one state, with the columns of :func:`to_table`."""
+        """Return all entries of one state, with the columns of :func:`to_table`. Raises as :meth:`entries`."""
         schema = self.schema()
         empty = to_table(schema, schema.state(state), NO_ROWS)
         return pa.concat_tables([empty, *(table for _, table in self.tables(state, scratch))])
@@ -286,7 +295,8 @@ class Checkpoint:
 
 @contextmanager
 def located(where: str) -> Iterator[None]:
-    """Puts in front of an error where it happened, unless it names the place itself."""
+    """Raise errors of the block with ``where`` in front of their message, unless the message contains the directory
+    already. ``where``: a directory, optionally followed by ``: `` and more text."""
     try:
         yield
     except StatelibError as error:
@@ -306,8 +316,8 @@ def _is_empty(raw: KeyedStateHandle) -> bool:
 
 
 def to_table(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> pa.Table:
-    """Decode serialized entries into columns ``key_group, key[, namespace][, user_key], value``; timers
-    into ``key_group, key[, namespace], timestamp``."""
+    """Return serialized entries as a table with the columns ``key_group, key[, namespace][, user_key], value``; timers
+    with the columns ``key_group, key[, namespace], timestamp``."""
     columns = decode_keys(schema, descriptor, rows.keys).columns()
     values = decode_values(descriptor, rows.values)
     return pa.table(columns if descriptor.kind is StateKind.TIMERS else {**columns, "value": values})
@@ -321,13 +331,13 @@ def open_checkpoint(
     relocate: Mapping[str, str] | None = None,
     key_type: StateType | None = None,
 ) -> Checkpoint:
-    """Open a checkpoint or savepoint by its directory, or by the ``_metadata`` file in it.
+    """Open a checkpoint or savepoint. ``path``: its directory, or the ``_metadata`` file in it.
 
-    ``own``: statelib wrote it, so that a missing manifest is damage. ``storage_root``: the
-    deployment's storage; a checkpoint that lies in it may share files with others of its pipeline,
-    any other snapshot is confined to its directory. ``relocate``: prefix of paths in ``_metadata`` -> where
-    that is now, for snapshots that were moved; files may lie below the new prefixes too, and nowhere else.
-    ``key_type``: of keys in a change log that does not say it.
+    ``own``: whether statelib wrote it; a missing manifest is then damage. ``storage_root``: the URI of the deployment's
+    storage. A checkpoint in this storage may share files with other checkpoints of its pipeline; the files of any other
+    snapshot must be in its directory. ``relocate``: for a snapshot that was moved, the old prefix of the paths in
+    ``_metadata`` -> the new prefix; files may then lie below the new prefixes too. ``key_type``: the type of the keys
+    of a change log, in which it is not recorded.
 
     Raises NotFoundError (``no-metadata``), CorruptStateError (``corrupt-metadata``), InvalidRequestError
     (``bad-relocation``).
@@ -346,20 +356,21 @@ def open_checkpoint(
 
 
 def relocation_at(path: str, relocate: Mapping[str, str] | None) -> Relocation:
-    """Where what a snapshot at ``path`` refers to lies now. Raises InvalidRequestError (``bad-relocation``)."""
-    found = relocation_of(relocate)
-    for root in found.roots:
+    """Return the relocation of the files of a snapshot at ``path``. ``relocate``: as for :func:`open_checkpoint`.
+    Raises InvalidRequestError (``bad-relocation``)."""
+    relocation = relocation_of(relocate)
+    for root in relocation.roots:
         if PLACES.kind(root) is not PLACES.kind(path):
             raise InvalidRequestError(
                 f"{path} is relocated to {root}, in a storage of another kind: expected all of it in one",
                 kind="bad-relocation",
                 hint="copy both to the same storage",
             )
-    return found
+    return relocation
 
 
 def _own_roots(directory: str, storage_root: str | None, manifest: CheckpointManifest | None) -> tuple[str, ...]:
-    """Where a checkpoint of the deployment's own may have files besides its directory."""
+    """Return the directories besides ``directory`` in which the files of a checkpoint of the deployment may lie."""
     own_root = pipeline_directory(directory, storage_root)
     if own_root is None or storage_root is None:
         return ()
@@ -370,8 +381,8 @@ def _own_roots(directory: str, storage_root: str | None, manifest: CheckpointMan
 
 
 def origin_directories(root: str, origins: Sequence[Origin]) -> tuple[str, ...]:
-    """Where the files of a fork's origins may lie: in the directories of those pipelines and savepoints, and
-    always below the deployment's own storage."""
+    """Return the directories in which a forked pipeline's checkpoint may have files of its origins: those of the
+    original pipelines and savepoints, all below the storage ``root``."""
     pipelines = [f"{root}/{o.pipeline}" for o in origins]
     return (
         *pipelines,
@@ -380,10 +391,10 @@ def origin_directories(root: str, origins: Sequence[Origin]) -> tuple[str, ...]:
 
 
 def pipeline_directory(directory: str, storage_root: str | None) -> str | None:
-    """``<root>/<pipeline>`` of ``<root>/<pipeline>/chk-<id>``, None for any other directory."""
+    """Return ``<root>/<pipeline>`` for the directory ``<root>/<pipeline>/chk-<id>``, and None for any other."""
     if storage_root is None:
         return None
     root = PLACES.kind(storage_root).normalised(storage_root).rstrip("/")
     parent, _, name = directory.rpartition("/")
-    beside = parent.rpartition("/")[0]
-    return parent if beside == root and name.startswith(CHECKPOINT_PREFIX) else None
+    grandparent = parent.rpartition("/")[0]
+    return parent if grandparent == root and name.startswith(CHECKPOINT_PREFIX) else None

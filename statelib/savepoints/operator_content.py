@@ -1,4 +1,4 @@
-"""Operator state of a snapshot, put together from what its subtasks hold."""
+"""The operator state of a snapshot, joined from the parts that its subtasks hold."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -14,22 +14,25 @@ from statelib.savepoints.opened import Checkpoint, located
 from statelib.wire.reader import Reader
 
 OperatorLines = Callable[[str, OperatorStateDescriptor, Iterable[bytes]], Iterator[str]]
-"""(operator, state, its serialized parts) -> lines."""
+"""A function that returns the lines of an operator state: (name of the operator, descriptor, serialized parts) ->
+lines."""
 
 
 def operator_contents(opened: Checkpoint, operator: OperatorState) -> tuple[OperatorStateContent, ...]:
-    """Each operator state once: the elements of all subtasks in their order, or a broadcast state's first copy.
+    """Return the content of each operator state of an operator: the elements of all subtasks in the order of the
+    subtasks, or, for a broadcast state, the copy of the first subtask.
 
-    Raises CorruptStateError, NotFoundError (``missing-file``), UnsupportedError (``unknown-serializer``)."""
+    Raises CorruptStateError, NotFoundError (``missing-file``), UnsupportedError (``unknown-serializer``,
+    ``mixed-serializers``)."""
     parts: dict[str, list[OperatorStateContent]] = {}
     for stream in _streams(opened, operator):
         for content in stream.contents():
             parts.setdefault(content.descriptor.name, []).append(content)
-    return tuple(_whole(held) for held in parts.values())
+    return tuple(_joined(contents) for contents in parts.values())
 
 
 def _streams(opened: Checkpoint, operator: OperatorState) -> Iterator[OperatorStream]:
-    """That of each subtask; what goes wrong while it is looked at names it."""
+    """Yield the operator stream of each subtask. Errors while a stream is used name its subtask."""
     reader = opened.reader()
     for subtask, state in operator.subtasks:
         if state.operator is not None:
@@ -37,9 +40,10 @@ def _streams(opened: Checkpoint, operator: OperatorState) -> Iterator[OperatorSt
                 yield OperatorStream(state.operator, reader.read(state.operator.stream))
 
 
-def _whole(held: list[OperatorStateContent]) -> OperatorStateContent:
-    descriptor = held[0].descriptor
-    for content in held:
+def _joined(contents: list[OperatorStateContent]) -> OperatorStateContent:
+    """Return one content for the parts of all subtasks. Raises UnsupportedError (``mixed-serializers``)."""
+    descriptor = contents[0].descriptor
+    for content in contents:
         if _described(content.descriptor) != _described(descriptor):
             raise UnsupportedError(
                 f"operator state {descriptor.name!r}: some subtasks hold {_described(descriptor)}, others"
@@ -48,8 +52,8 @@ def _whole(held: list[OperatorStateContent]) -> OperatorStateContent:
                 hint="take a savepoint after every subtask has used the state",
             )
     if descriptor.mode is OperatorStateMode.BROADCAST:
-        return held[0]
-    return OperatorStateContent(descriptor, pa.concat_arrays([content.values for content in held]))
+        return contents[0]
+    return OperatorStateContent(descriptor, pa.concat_arrays([content.values for content in contents]))
 
 
 def _described(descriptor: OperatorStateDescriptor) -> str:
@@ -60,18 +64,24 @@ def _described(descriptor: OperatorStateDescriptor) -> str:
 def _stored_operator_states(
     opened: Checkpoint, operator: OperatorState
 ) -> Iterator[tuple[OperatorStateDescriptor, tuple[bytes, ...]]]:
-    """As :func:`operator_contents`, but the serialized parts: nothing in them is lost or refused."""
-    parts: dict[OperatorStateDescriptor, list[tuple[bytes, ...]]] = {}
+    """Yield each operator state with its serialized parts: those of all subtasks in the order of the subtasks, or, for
+    a broadcast state, those of the first subtask. The parts are not decoded, so no serializer can fail.
+
+    Raises CorruptStateError, NotFoundError (``missing-file``)."""
+    stored_parts: dict[OperatorStateDescriptor, list[tuple[bytes, ...]]] = {}
     for stream in _streams(opened, operator):
         for descriptor in stream.descriptors:
-            parts.setdefault(descriptor, []).append(stream.stored(descriptor))
-    for descriptor, held in parts.items():
+            stored_parts.setdefault(descriptor, []).append(stream.stored(descriptor))
+    for descriptor, subtasks in stored_parts.items():
         broadcast = descriptor.mode is OperatorStateMode.BROADCAST
-        yield descriptor, held[0] if broadcast else tuple(part for found in held for part in found)
+        yield descriptor, subtasks[0] if broadcast else tuple(part for parts in subtasks for part in parts)
 
 
 def operator_counts(opened: Checkpoint, operator: OperatorState) -> list[tuple[OperatorStateDescriptor, int]]:
-    """How many elements each operator state has, or entries; raises as :func:`_stored_operator_states`."""
+    """Return each operator state of an operator with the number of its elements; for a broadcast state, the number of
+    its entries.
+
+    Raises CorruptStateError, NotFoundError (``missing-file``)."""
     return [
         (descriptor, len(parts) if descriptor.key_type is None else _entries_of(descriptor, parts))
         for descriptor, parts in _stored_operator_states(opened, operator)
@@ -88,22 +98,27 @@ def export_operator_lines(
     lines_of: OperatorLines = operator_lines,
     skip: Callable[[str], None] | None = None,
 ) -> Iterator[str]:
-    """Every element of operator state as a line of JSON, of every operator unless one is selected. ``skip`` receives
-    why state cannot be written as text, and the rest goes on; without it, that is raised.
+    """Yield one line of JSON per element of operator state: of the selected operator, or of all operators if none is
+    selected.
 
-    Raises CorruptStateError, NotFoundError (``missing-file``), UnsupportedError (``unknown-serializer``)."""
+    ``state``: the name of the only state to export; None exports all. ``skip``: called with a message for state that
+    cannot be written as text; the export then continues with the next state.
+
+    Raises CorruptStateError, NotFoundError (``missing-file``); without ``skip``, UnsupportedError
+    (``unknown-serializer``)."""
     for operator in opened.operators:
         if opened.selected in (None, operator.operator_id):
             for descriptor, parts in _stored_or_skipped(opened, operator, skip):
                 if state in (None, descriptor.name):
                     name = opened.operator_name(operator)
                     lines = lines_of(name, descriptor, parts)
-                    yield from _past(lines, f"{opened.directory}: operator state of {name}", skip)
+                    yield from _lines_or_skipped(lines, f"{opened.directory}: operator state of {name}", skip)
 
 
 def _stored_or_skipped(
     opened: Checkpoint, operator: OperatorState, skip: Callable[[str], None] | None
 ) -> Iterator[tuple[OperatorStateDescriptor, tuple[bytes, ...]]]:
+    """Yield the states of :func:`_stored_operator_states`; on UnsupportedError, pass its message to ``skip``."""
     try:
         yield from list(_stored_operator_states(opened, operator))
     except UnsupportedError as error:
@@ -112,8 +127,8 @@ def _stored_or_skipped(
         skip(error.message)
 
 
-def _past(lines: Iterator[str], where: str, skip: Callable[[str], None] | None) -> Iterator[str]:
-    """The lines up to where they cannot be written any more."""
+def _lines_or_skipped(lines: Iterator[str], where: str, skip: Callable[[str], None] | None) -> Iterator[str]:
+    """Yield the lines up to the first that cannot be written as text; pass the message of that error to ``skip``."""
     try:
         with located(where):
             yield from lines
@@ -124,7 +139,8 @@ def _past(lines: Iterator[str], where: str, skip: Callable[[str], None] | None) 
 
 
 def unreadable(opened: Checkpoint) -> list[str]:
-    """What is wrong with the operator state of a snapshot. What only a user's serializer can read is not."""
+    """Return one message per operator whose operator state is damaged or missing. State that only a user's serializer
+    can read is not a problem."""
     problems = []
     for operator in opened.operators:
         try:
@@ -137,22 +153,25 @@ def unreadable(opened: Checkpoint) -> list[str]:
 
 
 def left_out(opened: Checkpoint) -> list[str]:
-    """What a snapshot holds besides the state that can be read, for people; statelib itself writes none of it."""
-    told = []
+    """Return one message, for people to read, per kind of state in the snapshot that statelib does not read: records in
+    flight, raw operator state and coordinator state. Only Flink writes such state."""
+    messages = []
     for operator in opened.operators:
         name, states = opened.operator_name(operator), [state for _, state in operator.subtasks]
         buffers = sum(state.channel_handles for state in states)
         if buffers:
             size = sum(state.channel_bytes for state in states)
-            told.append(
+            messages.append(
                 f"{name}: {number_of(buffers, 'handle')} of records in flight, {number_of(size, 'byte')} (an"
                 " unaligned checkpoint), not read"
             )
         raw = sum(state.raw_operator is not None for state in states)
         if raw:
-            told.append(f"{name}: raw operator state of {number_of(raw, 'subtask')}, which only its own code can read")
+            messages.append(
+                f"{name}: raw operator state of {number_of(raw, 'subtask')}, which only its own code can read"
+            )
         if operator.coordinator is not None:
-            told.append(
+            messages.append(
                 f"{name}: state of its coordinator, {number_of(operator.coordinator.size_bytes, 'byte')}, opaque"
             )
-    return told
+    return messages

@@ -1,4 +1,4 @@
-"""A snapshot's keyed state read back whole, in numbers: entries, digests and distinct keys."""
+"""The counts and digests of a snapshot's keyed state, from reading all of its entries."""
 
 from dataclasses import dataclass
 from itertools import chain
@@ -13,16 +13,20 @@ from statelib.savepoints.opened import Checkpoint
 
 @dataclass(frozen=True)
 class StoredContent:
-    """Everything that was read back of a snapshot, in numbers. ``statistics``: in the schema's state order."""
+    """The counts and digests of the keyed state of a snapshot. ``statistics``: one element per state, in the order of
+    the schema. ``keys``: the number of distinct keys per key group."""
 
     statistics: tuple[StateStatistics, ...]
     keys: KeyCounts
 
 
 def read_content(opened: Checkpoint, scratch: str | None = None) -> StoredContent:
-    """Count and digest what is really stored, and count its distinct keys."""
+    """Return the counts and digests of all entries of the selected operator, and the number of its distinct keys.
+
+    ``scratch``: the directory for temporary copies. Raises what reading a snapshot raises, such as CorruptStateError
+    and NotFoundError."""
     schema = opened.schema()
-    # Raw timers come behind all handles: their keys may be those of any.
+    # Raw timers are read after all handles, and their keys may be in any key group: no range is finished before them.
     windows = (windows_of(handle, opened.window_bytes) for handle in opened.handles())
     parts = () if opened.raw_timers else tuple(chain.from_iterable(windows))
     counter = KeyCounter(schema, parts)

@@ -1,4 +1,4 @@
-"""Prove that a snapshot is whole: its files are there, and their bytes and entries are what was written."""
+"""The verification of a snapshot: its files exist, and their bytes and entries are those that were written."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,9 +19,12 @@ from statelib.storage.registry import PLACES
 
 @dataclass(frozen=True)
 class Verification:
-    """What :func:`verify` found of one snapshot; no problems = whole. ``entries`` and ``keys``, distinct ones, are None
-    where nothing tells. ``files_read``: of how many files every byte was read, ``_metadata`` among them. ``unread``:
-    why the entries of an operator of Flink's cannot be read, although all of its files are there."""
+    """The result of verifying one snapshot. The snapshot is complete and undamaged if there are no ``problems``.
+
+    ``files`` and ``size_bytes`` include ``_metadata``. ``entries`` and ``keys``: the numbers of entries and of distinct
+    keys; None if they are neither recorded nor counted. ``files_read``: the number of files that were read to the last
+    byte, including ``_metadata``. ``unread``: one message per operator of a Flink job whose entries cannot be read,
+    although all of its files exist."""
 
     directory: str
     files: int
@@ -44,8 +47,13 @@ def verify_at(
     key_type: StateType | None = None,
     verified: Callable[[Checkpoint], Verification] | None = None,
 ) -> Verification:
-    """As :func:`verify`, or as ``verified`` does it, of a snapshot that is still to be opened: a damaged ``_metadata``
-    is the problem found, and so is a missing one where statelib is known to have written it (``own``)."""
+    """Open the snapshot at ``directory`` and verify it with ``verified``; by default, with :func:`verify`.
+
+    A damaged ``_metadata`` is reported as a problem, not raised. ``own``: whether statelib wrote the snapshot; a
+    missing ``_metadata`` is then a problem too. ``storage_root``, ``relocate`` and ``key_type``: as for
+    :func:`open_checkpoint`.
+
+    Raises NotFoundError (``no-metadata``) without ``own``, InvalidRequestError (``bad-relocation``)."""
     try:
         opened = open_checkpoint(directory, own=own, storage_root=storage_root, relocate=relocate, key_type=key_type)
     except CorruptStateError as error:
@@ -58,11 +66,13 @@ def verify_at(
 
 
 def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = None) -> Verification:
-    """Check that every file is there with its size; with ``read_data`` also every checksum, and
-    every entry's count and digest, key group by key group.
+    """Verify a snapshot: every file exists with its recorded size. With ``read_data``, every file also has its recorded
+    checksum, and the entries of each key group have their recorded count and digest.
 
-    A snapshot of Flink's own has neither checksums nor counts: there every file that a handle of any operator names
-    has to be there with its size; with ``read_data`` it has to be readable too, to its last entry."""
+    A snapshot that Flink wrote has neither checksums nor counts. Every file that a handle names must exist with its
+    size; with ``read_data``, every file must also be readable to its last entry.
+
+    ``scratch``: the directory for temporary copies. Problems are returned, not raised."""
     if opened.manifest is None:
         return _verify_foreign(opened, read_data, scratch)
     files = opened.manifest.files
@@ -70,7 +80,7 @@ def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = 
     entries, keys = opened.manifest.entries, opened.manifest.total_keys
     if read_data and not problems:
         read = [_read_back(part, scratch) for part in opened.each_operator()]
-        problems += [problem for found, _, _ in read for problem in found]
+        problems += [problem for operator_problems, _, _ in read for problem in operator_problems]
         problems += unreadable(opened)
         entries, keys = sum(total for _, total, _ in read), sum(total for _, _, total in read)
     size = opened.metadata_size_bytes + sum(f.size_bytes for f in files)
@@ -79,17 +89,18 @@ def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = 
 
 
 def _verify_foreign(opened: Checkpoint, read_data: bool, scratch: str | None) -> Verification:
+    """Return the verification of a snapshot without a manifest."""
     files = check_files(opened, read_data=read_data)
     problems, unread, entries, keys = list(files.problems), [], None, None
     if read_data and not problems:
         totals, counted = [], []
         for part in opened.each_operator():
             try:
-                found, total, distinct = _read_back(part, scratch)
+                operator_problems, total, distinct = _read_back(part, scratch)
             except UnsupportedError as error:
                 unread.append(error.message)
                 continue
-            problems += found
+            problems += operator_problems
             totals.append(total)
             counted.append(distinct)
         problems += unreadable(opened)
@@ -101,42 +112,45 @@ def _verify_foreign(opened: Checkpoint, read_data: bool, scratch: str | None) ->
 
 
 def verify_sample(opened: Checkpoint, chosen: Sample, seen: set[str]) -> Verification:
-    """Check that every file is there with its size, and the checksums of those that are ``chosen`` and not ``seen``,
-    to which all are added: a file that many snapshots share is read once."""
-    found = verify(opened, read_data=False)
+    """Verify that every file exists with its size, and that the files in ``chosen`` have their checksums.
+
+    ``seen``: the URIs of files of snapshots that were verified before; their checksums are not verified again. The
+    URIs of this snapshot's files are added to it, so that a file that many snapshots share is read once."""
+    verification = verify(opened, read_data=False)
     new = [file for uri, file in unseen(opened, seen).items() if uri in chosen]
-    problems = [problem for problem in wrong_files(opened, new, new) if problem not in found.problems]
-    return replace(found, problems=(*found.problems, *problems), files_read=len(new) + 1)
+    problems = [problem for problem in wrong_files(opened, new, new) if problem not in verification.problems]
+    return replace(verification, problems=(*verification.problems, *problems), files_read=len(new) + 1)
 
 
 def unseen(opened: Checkpoint, seen: set[str]) -> dict[str, FileRecord]:
-    """By URI, its files that are not ``seen``, which they are added to."""
+    """Return the files in the manifest whose URI is not in ``seen``, by URI, and add these URIs to ``seen``."""
     files = opened.manifest.files if opened.manifest else ()
-    new = {PLACES.file_uri(opened.directory, file.path): file for file in files}
-    fresh = {uri: file for uri, file in new.items() if uri not in seen}
-    seen.update(fresh)
-    return fresh
+    by_uri = {PLACES.file_uri(opened.directory, file.path): file for file in files}
+    new = {uri: file for uri, file in by_uri.items() if uri not in seen}
+    seen.update(new)
+    return new
 
 
 def wrong_files(opened: Checkpoint, files: Sequence[FileRecord], read: Collection[FileRecord]) -> list[str]:
-    """What is wrong with ``files``, those to ``read`` among them: each has to be there with its size, and these with
-    their checksums."""
-    kind, picked = PLACES.kind(opened.directory), set(read)
+    """Return one message per problem of ``files``: each file must exist with its size, and each file that is also in
+    ``read`` must have its checksum."""
+    kind, read_files = PLACES.kind(opened.directory), set(read)
     findings: list[FileFinding] = []
     for with_data in (True, False):
-        part = [file for file in files if (file in picked) is with_data]
+        part = [file for file in files if (file in read_files) is with_data]
         findings += kind.verify_files(opened.directory, part, with_data, opened.allowed_root)
     return [_problem_of(opened.directory, finding) for finding in findings if finding.problem]
 
 
 def _wrong_content(finding: FileFinding) -> str:
+    """Return the expected and the actual hash of a file whose content is not the recorded one."""
     if finding.actual_crc == finding.expected_crc:
         return f"expected xxh3 {finding.expected_xxh3 or 0:016x}, found {finding.actual_xxh3 or 0:016x}"
     return f"expected crc32c {finding.expected_crc:08x}, found {finding.actual_crc or 0:08x}"
 
 
 def _problem_of(directory: str, finding: FileFinding) -> str:
-    """One line about a file that is not what it should be."""
+    """Return the message about a file that is missing or has another size or content than recorded."""
     wrong = {
         "missing": f"expected {number_of(finding.expected_size, 'byte')}, found no file",
         "size": f"expected {number_of(finding.expected_size, 'byte')}, found {finding.actual_size}",
@@ -151,18 +165,18 @@ def _shown(directory: str) -> str:
 
 
 def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int, int]:
-    """What is wrong, and how many entries and distinct keys there are."""
+    """Read all entries of the selected operator; return (problems, number of entries, number of distinct keys)."""
     try:
         content = read_content(opened, scratch)
     except (CorruptStateError, NotFoundError) as error:
         return [error.message], 0, 0
-    found = content.statistics
-    recorded = opened.manifest.statistics if opened.manifest else found
+    counted = content.statistics
+    recorded = opened.manifest.statistics if opened.manifest else counted
     problems = [
         f"{_shown(opened.directory)}: state {descriptor.name}: expected"
         f" {number_of(expected.total_entries, 'entry')} and "
         f"their digests as in the manifest, found {number_of(actual.total_entries, 'entry')}"
-        for descriptor, expected, actual in zip(opened.schema().states, recorded, found, strict=True)
+        for descriptor, expected, actual in zip(opened.schema().states, recorded, counted, strict=True)
         if not expected.same_content(actual)
     ]
     recorded_keys = opened.manifest.keys if opened.manifest else None
@@ -172,4 +186,4 @@ def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int,
             " by key group as in"
             f" the manifest, found {content.keys.total}"
         )
-    return problems, sum(s.total_entries for s in found), content.keys.total
+    return problems, sum(s.total_entries for s in counted), content.keys.total

@@ -19,6 +19,7 @@ PLAIN: tuple[str, ...] = (
     "statelib/quality",
     "statelib/snapshots",
     "statelib/telemetry",
+    "statelib/savepoints",
     "statelib/wire/",
 )
 """The rooms whose language has been gone through. The others follow, one by one, until none is left."""

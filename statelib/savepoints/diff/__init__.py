@@ -1,1 +1,1 @@
-"""Compare two snapshots state by state."""
+"""The comparison of two snapshots, state by state."""

@@ -1,4 +1,4 @@
-"""What a diff leaves behind: samples for people, Parquet files for everybody else."""
+"""The two outputs for the entries that differ: a sample of rows for people, and Parquet files for programs."""
 
 from pathlib import Path
 
@@ -11,10 +11,11 @@ from statelib.savepoints.tables.parquet_tables import storable
 
 
 class ChangeFiles:
-    """One Parquet file a state, ``<directory>/<state>.parquet``, written batch by batch; overwrites nothing.
+    """A context that writes one Parquet file per state, ``<directory>/<state>.parquet``, batch by batch.
 
-    A context: when its body fails, the files are gone again. Raises InvalidRequestError (``target-exists``,
-    ``bad-target``)."""
+    ``paths``: the files so far. If the body of the context fails, these files are removed.
+
+    Raises InvalidRequestError (``target-exists``, ``bad-target``); no existing file is overwritten."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -44,7 +45,9 @@ class ChangeFiles:
 
 
 class Sample:
-    """The first rows of each state, up to ``limit``."""
+    """The first rows of each state that differ. ``limit``: the most rows per state. ``tables``: the rows, by state.
+
+    Raises InvalidRequestError (``bad-limit``)."""
 
     def __init__(self, limit: int) -> None:
         if limit < 0:
@@ -53,8 +56,8 @@ class Sample:
         self.tables: dict[str, pa.Table] = {}
 
     def add(self, state: str, table: pa.Table) -> None:
-        there = self.tables.get(state)
-        room = self._limit - (len(there) if there is not None else 0)
+        sampled = self.tables.get(state)
+        room = self._limit - (len(sampled) if sampled is not None else 0)
         if room > 0:
             rows = table.slice(0, room)
-            self.tables[state] = rows if there is None else pa.concat_tables([there, rows])
+            self.tables[state] = rows if sampled is None else pa.concat_tables([sampled, rows])

@@ -1,4 +1,5 @@
-"""One of the two snapshots of a diff: what is known of it without reading, and its entries, window by window."""
+"""One of the two snapshots of a comparison: its recorded statistics, and its entries, one window of key groups at a
+time."""
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +26,15 @@ from statelib.storage.registry import PLACES
 from statelib.wire.ragged import Ragged, concat, gather
 
 Mask = npt.NDArray[np.bool_]
-"""One element a key group of 0..max_parallelism-1."""
+"""A boolean per key group, for the key groups 0 to max_parallelism - 1."""
 
 
 class Side:
-    """``scratch``: a directory for what must be copied to be read. Entries are proved against the manifest,
-    where there is one, before they are handed out."""
+    """One of the two snapshots that are compared. ``scratch``: the directory for temporary copies of files.
+
+    If the snapshot has a manifest, entries are checked against its statistics before they are returned.
+
+    ``index``: the position of each state in the schema, by name. ``whole``: the range of all key groups."""
 
     def __init__(self, opened: Checkpoint, scratch: str) -> None:
         self.opened = opened
@@ -46,11 +50,12 @@ class Side:
         self._read = np.zeros(len(self.whole), np.bool_)
 
     def recorded(self, name: str) -> StateStatistics | None:
-        """The manifest's statistics of a state; None without a manifest, or without the state."""
+        """Return the manifest's statistics of a state; None if there is no manifest, or no state of that name."""
         return self.statistics[self.index[name]] if self.statistics and name in self.index else None
 
     def entries(self, name: str) -> int | None:
-        """How many entries a state has: recorded, or counted if all of them were read; None where nothing tells."""
+        """Return the number of entries of a state: the recorded number, or the counted number if all entries were read;
+        None if there is neither."""
         if name not in self.index:
             return 0
         recorded = self.recorded(name)
@@ -59,41 +64,43 @@ class Side:
         return int(self._counted[self.index[name]]) if bool(self._read[self.held()].all()) else None
 
     def held(self) -> Mask:
-        """The key groups that there is state of at all."""
+        """Return a mask of the key groups that are in the range of a handle."""
         mask = np.zeros(len(self.whole), np.bool_)
         for source in self.sources:
             mask[source.handle.key_group_range.start : source.handle.key_group_range.end + 1] = True
         return mask
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """About how many stored bytes each key group has."""
-        found = np.zeros(len(self.whole))
+        """Return the approximate stored bytes per key group: the bytes of each handle, spread evenly over its range."""
+        weights = np.zeros(len(self.whole))
         for source in self.sources:
-            held = source.handle.key_group_range
-            if len(held):
+            key_groups = source.handle.key_group_range
+            if len(key_groups):
                 size_bytes = sum(stream.size_bytes for stream in stream_handles(source.handle))
-                found[held.start : held.end + 1] += size_bytes / len(held)
-        return found
+                weights[key_groups.start : key_groups.end + 1] += size_bytes / len(key_groups)
+        return weights
 
     def contents(self) -> dict[object, KeyGroupRange]:
-        """Where each handle's bytes lie: equal for two handles only if what they hold is equal."""
+        """Return the key groups of each handle, by an identity of its content. Two handles with the same identity have
+        the same files and hence the same entries."""
         return {_content(self.opened.directory, s.handle): s.handle.key_group_range for s in self.sources}
 
     def read(self, window: Mask) -> list[StateRows]:
-        """For each state the entries of the key groups in ``window``; raises CorruptStateError
-        (``restore-mismatch``) where they are not those that the manifest tells of."""
-        with located(self.opened.directory):
-            return self._proved(window)
+        """Return the entries of the key groups in ``window``, one element per state.
 
-    def _proved(self, window: Mask) -> list[StateRows]:
+        Raises CorruptStateError (``restore-mismatch``) if the entries do not have the recorded statistics."""
+        with located(self.opened.directory):
+            return self._read_window(window)
+
+    def _read_window(self, window: Mask) -> list[StateRows]:
         runs = _runs_of(window)
         batches: list[list[StateRows]] = [[] for _ in self.schema.states]
         for number, source in enumerate(self.sources):
-            meeting = [run for run in runs if len(run.intersection(source.handle.key_group_range))]
-            if not meeting:
+            overlapping = [run for run in runs if len(run.intersection(source.handle.key_group_range))]
+            if not overlapping:
                 continue
             reader = self._readers.setdefault(number, EntryReader(source, f"{self._scratch}/{number}"))
-            for index, rows in reader.read(meeting):
+            for index, rows in reader.read(overlapping):
                 check_loaded_rows(self.schema.states[index].name, rows, self.schema, source.handle.key_group_range)
                 batches[index].append(self._within(rows, window))
             if source.handle.key_group_range.end <= runs[-1].end:
@@ -111,14 +118,15 @@ class Side:
         return rows if bool(inside.all()) else rows.take(np.flatnonzero(inside))
 
     def _check(self, states: list[StateRows], runs: list[KeyGroupRange], window: Mask) -> None:
+        """Raise CorruptStateError (``restore-mismatch``) if the entries of a window are not those in the manifest."""
         if self.statistics is None:
             return
-        hull = KeyGroupRange(runs[0].start, runs[-1].end)
-        inside = window[hull.start : hull.end + 1]
+        enclosing = KeyGroupRange(runs[0].start, runs[-1].end)
+        inside = window[enclosing.start : enclosing.end + 1]
         width = prefix_width(self.schema.max_parallelism)
-        cut = [cut_statistics(statistics, hull) for statistics in self.statistics]
-        expected = tuple(StateStatistics(hull, s.entries * inside, s.digests * inside) for s in cut)
-        check_statistics(self.schema, expected, tuple(statistics_of(rows, width, hull) for rows in states))
+        cut = [cut_statistics(statistics, enclosing) for statistics in self.statistics]
+        expected = tuple(StateStatistics(enclosing, s.entries * inside, s.digests * inside) for s in cut)
+        check_statistics(self.schema, expected, tuple(statistics_of(rows, width, enclosing) for rows in states))
 
     def close(self) -> None:
         for reader in self._readers.values():
@@ -127,12 +135,14 @@ class Side:
 
 
 def _runs_of(window: Mask) -> list[KeyGroupRange]:
-    """The ranges that a mask of key groups consists of, in ascending order."""
+    """Return the ranges of consecutive key groups in a mask, in ascending order."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], window, [False]]).astype(np.int8)))
     return [KeyGroupRange(int(start), int(stop) - 1) for start, stop in edges.reshape(-1, 2)]
 
 
 def _content(directory: str, handle: KeyedStateHandle) -> object:
+    """Return a value that is equal for two handles only if they have the same key groups and files."""
+
     def place(stream: StreamStateHandle) -> bytes | str:
         if isinstance(stream, ByteStreamStateHandle):
             return stream.data
@@ -142,8 +152,8 @@ def _content(directory: str, handle: KeyedStateHandle) -> object:
         files = frozenset((name, place(stream)) for name, stream in handle.shared + handle.private)
         return handle.key_group_range, place(handle.meta), files
     if isinstance(handle, ChangelogStateBackendHandleImpl):
-        below = tuple(_content(directory, part) for part in handle.materialized)
-        return handle.key_group_range, below, tuple(map(place, log_streams(handle))), handle.log
+        materialized = tuple(_content(directory, part) for part in handle.materialized)
+        return handle.key_group_range, materialized, tuple(map(place, log_streams(handle))), handle.log
     return type(handle), handle.key_group_range, handle.offsets, place(handle.stream)
 
 
@@ -154,7 +164,8 @@ def _joined(batches: list[StateRows]) -> StateRows:
 
 
 def _without_padding(descriptor: StateDescriptor, rows: StateRows) -> StateRows:
-    """Null values of a map state cut to their flag: what Flink's heap writer adds behind it says nothing."""
+    """Return the entries with each null value of a map state cut to its first byte, the null flag. Flink's heap backend
+    writes further bytes after the flag, which have no meaning."""
     if descriptor.kind is not StateKind.MAP or not len(rows):
         return rows
     values = rows.values

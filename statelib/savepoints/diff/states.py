@@ -1,7 +1,7 @@
-"""Compare two snapshots, state by state, whatever backend, strategy or parallelism they were taken with.
+"""The comparison of two snapshots, state by state. They may have different backends, strategies and parallelism.
 
-Key groups whose counts and digests are equal in both manifests are not read, nor are handles whose files both
-snapshots share. The rest is read in windows of key groups, so that memory does not grow with the state.
+Key groups with equal counts and digests in both manifests are not read. Without two manifests, handles whose files both
+snapshots share are not read. All other key groups are read in windows, so that the memory does not grow with the state.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -24,16 +24,22 @@ from statelib.serializers.values import decode_values
 from statelib.storage.local.scratch import scratch_directory
 
 WINDOW_BYTES = 64 * 1024 * 1024
-"""Stored bytes of both snapshots that are in memory at a time; a single key group is never split."""
+"""The stored bytes of both snapshots that are read into memory at a time. A key group is never split, so a large one
+may exceed this."""
 
 Each = Callable[[str, pa.Table], None]
 
 
 @dataclass(frozen=True)
 class StateDiff:
-    """What became of one state. ``incomparable``: why its entries were not compared, else ''; then the three
-    counts are None. Entries are None where nothing tells without reading what both snapshots share.
-    ``key_groups_read``: those that were compared entry by entry; the others are known to be equal."""
+    """The differences of one state between two snapshots.
+
+    ``before_type``, ``after_type``: None if that snapshot does not have the state. ``entries_before``,
+    ``entries_after``: the numbers of entries; None if they are neither recorded nor counted. ``added``, ``removed``,
+    ``changed``: the numbers of entries that differ; None if the entries could not be compared. ``key_groups_read``: the
+    number of key groups that were compared entry by entry. ``key_groups_skipped``: the number of key groups that are
+    equal by their statistics or files. ``incomparable``: the reason why the entries could not be compared; '' if they
+    were."""
 
     name: str
     before_type: str | None
@@ -54,10 +60,12 @@ class StateDiff:
 
 
 class Diff:
-    """From one opened snapshot to another. Nothing is read before it is asked for.
+    """The differences from the snapshot ``before`` to the snapshot ``after``. State is read only when a result is used.
 
-    Raises what opening the state of a snapshot raises; CorruptStateError (``restore-mismatch``) for
-    entries that are not those of the manifest."""
+    ``scratch``: the directory for temporary copies. ``window_bytes``: the stored bytes that are read at a time.
+
+    Methods raise what reading the state of a snapshot raises, such as UnsupportedError and NotFoundError, and
+    CorruptStateError (``restore-mismatch``) for entries that do not have the recorded statistics."""
 
     def __init__(
         self, before: Checkpoint, after: Checkpoint, scratch: str | None = None, window_bytes: int = WINDOW_BYTES
@@ -69,30 +77,37 @@ class Diff:
 
     @property
     def keys(self) -> tuple[int | None, int | None]:
-        """How many distinct keys each snapshot has state of, over all states; None where no manifest tells."""
+        """The numbers of distinct keys in ``before`` and in ``after``, over all states; None for a snapshot whose
+        manifest does not record it."""
         before, after = (s.manifest.total_keys if s.manifest else None for s in (self.before, self.after))
         return before, after
 
     @cached_property
     def states(self) -> tuple[StateDiff, ...]:
-        """Every state of either snapshot."""
+        """The differences of every state that one of the snapshots has."""
         return self.read()
 
     def to_arrow(self, state: str) -> pa.Table:
-        """The entries of a state that differ, in key order: ``key_group, key[, user_key], change, before, after``.
+        """Return the entries of a state that differ, in key order, with the columns ``key_group, key[, user_key],
+        change, before, after``.
 
         Raises InvalidRequestError (``unknown-state``, ``incomparable-state``)."""
         tables: list[pa.Table] = []
-        (found,) = self.read((state,), lambda _, table: tables.append(table))
-        if found.incomparable:
+        (difference,) = self.read((state,), lambda _, table: tables.append(table))
+        if difference.incomparable:
             raise InvalidRequestError(
-                f"state {state!r} cannot be compared entry by entry: {found.incomparable}", kind="incomparable-state"
+                f"state {state!r} cannot be compared entry by entry: {difference.incomparable}",
+                kind="incomparable-state",
             )
         return pa.concat_tables(tables)
 
     def read(self, states: Collection[str] = (), each: Each | None = None) -> tuple[StateDiff, ...]:
-        """Compare all states, or those named, and hand the entries that differ to ``each``: first an empty table
-        of every state that can be compared, then batch by batch in key order."""
+        """Compare the states with the given names, or all states if no name is given, and return one element per state.
+
+        ``each``: called with (name of the state, table of entries that differ); first with an empty table per state
+        that can be compared, then with batches in key order. The columns are those of :meth:`to_arrow`.
+
+        Raises InvalidRequestError (``unknown-state``)."""
         with scratch_directory(self._scratch, "diff") as directory:
             before, after = Side(self.before, f"{directory}/a"), Side(self.after, f"{directory}/b")
             try:
@@ -104,7 +119,8 @@ class Diff:
 
 @dataclass
 class _Pair:
-    """One state as both sides have it, and what was found of it. ``differs``: the key groups to compare."""
+    """One state in both snapshots. ``incomparable``: why it cannot be compared, or ''. ``differs``: the key groups
+    whose entries must be compared. ``counts``: the numbers of added, removed and changed entries so far."""
 
     name: str
     before: StateDescriptor | None
@@ -115,7 +131,7 @@ class _Pair:
 
 
 class _Pass:
-    """One reading of both sides."""
+    """One comparison of the states that :meth:`Diff.read` names, which reads both snapshots once."""
 
     def __init__(self, before: Side, after: Side, states: Collection[str], window_bytes: int) -> None:
         self._before = before
@@ -125,7 +141,7 @@ class _Pass:
         for name in states:
             if name not in names:
                 after.schema.state(name)
-        self._obstacle = _obstacle(before.schema, after.schema)
+        self._incomparable = _incomparable(before.schema, after.schema)
         self._shared = _shared(before, after)
         self._pairs = [self._pair(name) for name in names if not states or name in states]
 
@@ -133,14 +149,15 @@ class _Pass:
         before, after = (
             side.schema.states[side.index[name]] if name in side.index else None for side in (self._before, self._after)
         )
-        incomparable = self._obstacle
+        incomparable = self._incomparable
         if not incomparable and before and after and describe(before, names=False) != describe(after, names=False):
             incomparable = f"type: {describe(before)} before, {describe(after)} after"
         differs = np.zeros(len(self._before.whole), np.bool_) if incomparable else self._differs(name)
         return _Pair(name, before, after, incomparable, differs, [0, 0, 0])
 
     def _differs(self, name: str) -> Mask:
-        """The key groups of which nothing proves that they are equal."""
+        """Return the key groups of a state whose entries must be compared: neither statistics nor shared files prove
+        that they are equal."""
         sides = (self._before, self._after)
         if any(side.statistics is None for side in sides):
             return (self._before.held() | self._after.held()) & ~self._shared
@@ -167,22 +184,22 @@ class _Pass:
                 pair.counts = [n + changes.count(change) for n, change in zip(pair.counts, Change, strict=True)]
                 if each and len(changes):
                     each(pair.name, self._table(pair, changes))
-        return tuple(map(self._told, self._pairs))
+        return tuple(map(self._difference, self._pairs))
 
     def _windows(self, pairs: list[_Pair]) -> Iterator[Mask]:
-        """The key groups to read, in ascending order, about ``window_bytes`` of them at a time."""
-        nothing = np.zeros(len(self._before.whole), np.bool_)
-        needed = np.logical_or.reduce([nothing, *(pair.differs for pair in pairs)])
+        """Yield masks of the key groups to read, in ascending order, each with up to about ``window_bytes`` bytes."""
+        no_key_groups = np.zeros(len(self._before.whole), np.bool_)
+        needed = np.logical_or.reduce([no_key_groups, *(pair.differs for pair in pairs)])
         if not needed.any():
             return
         weights = self._before.weights() + self._after.weights()
-        window, held = nothing.copy(), 0.0
+        window, window_bytes = no_key_groups.copy(), 0.0
         for group in np.flatnonzero(needed).tolist():
-            if held and held + weights[group] > self._window_bytes:
+            if window_bytes and window_bytes + weights[group] > self._window_bytes:
                 yield window
-                window, held = nothing.copy(), 0.0
+                window, window_bytes = no_key_groups.copy(), 0.0
             window[group] = True
-            held += weights[group]
+            window_bytes += weights[group]
         yield window
 
     def _cut(self, side: Side, read: list[StateRows], name: str, wanted: Mask) -> StateRows:
@@ -203,7 +220,7 @@ class _Pass:
         columns["after"] = _spread(decode_values(after, changes.after), changes.kinds != Change.REMOVED)
         return pa.table(columns)
 
-    def _told(self, pair: _Pair) -> StateDiff:
+    def _difference(self, pair: _Pair) -> StateDiff:
         read = int(pair.differs.sum())
         added, removed, changed = (None, None, None) if pair.incomparable else pair.counts
         return StateDiff(
@@ -221,8 +238,8 @@ class _Pass:
         )
 
 
-def _obstacle(before: KeyedStateSchema, after: KeyedStateSchema) -> str:
-    """Why no entry of one side has a counterpart on the other; '' if it may have one."""
+def _incomparable(before: KeyedStateSchema, after: KeyedStateSchema) -> str:
+    """Return why no entry of one snapshot can be compared with an entry of the other; '' if entries can be compared."""
     if before.max_parallelism != after.max_parallelism:
         return f"max_parallelism: {before.max_parallelism} before, {after.max_parallelism} after"
     if without_field_names(before.key_type) != without_field_names(after.key_type):
@@ -231,15 +248,15 @@ def _obstacle(before: KeyedStateSchema, after: KeyedStateSchema) -> str:
 
 
 def _shared(before: Side, after: Side) -> Mask:
-    """The key groups whose bytes are the same in both, because the files are."""
+    """Return a mask of the key groups that lie in the same files in both snapshots."""
     mask = np.zeros(len(before.whole), np.bool_)
-    theirs = after.contents()
-    for content, held in before.contents().items():
-        if content in theirs:
-            mask[held.start : held.end + 1] = True
+    after_contents = after.contents()
+    for content, key_groups in before.contents().items():
+        if content in after_contents:
+            mask[key_groups.start : key_groups.end + 1] = True
     return mask
 
 
 def _spread(values: pa.Array, present: Mask) -> pa.Array:
-    """One value a row: the next one where ``present``, null elsewhere."""
+    """Return one value per row: the next of ``values`` in rows where ``present`` is true, and null in the others."""
     return values.take(pa.array(np.cumsum(present) - 1, mask=~present))

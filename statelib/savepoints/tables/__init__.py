@@ -1,1 +1,1 @@
-"""The state of a snapshot as tables."""
+"""The state of a snapshot as tables: Arrow tables and Parquet files."""

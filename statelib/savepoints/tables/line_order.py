@@ -1,4 +1,5 @@
-"""Lines of any number in the order of Java's text, in bounded memory: sorted runs on disk, then one merge."""
+"""The sorting of any number of lines in Java's order of text, in bounded memory: sorted runs on disk, then one
+merge."""
 
 import heapq
 from collections.abc import Iterable, Iterator
@@ -8,19 +9,21 @@ from pathlib import Path
 from statelib.storage.local.scratch import scratch_directory
 
 RUN_CHARACTERS = 32 << 20
-"""Text that is sorted in memory at a time."""
+"""The number of characters that are sorted in memory at a time."""
 
 
 def java_order(line: str) -> bytes:
-    """Sorts as Java's String does: by units of UTF-16."""
+    """Return a sort key that orders lines as Java's ``String.compareTo`` does: by UTF-16 code units."""
     return line.encode("utf-16-be", "surrogatepass")
 
 
 def in_java_order(
     lines: Iterable[str], scratch: str | None = None, run_characters: int = RUN_CHARACTERS
 ) -> Iterator[str]:
-    """All lines, none of which holds a line break. What does not fit into one run goes to files in a directory
-    below ``scratch``, which is gone at the end, however that comes."""
+    """Yield all lines in Java's order. No line may contain a line break.
+
+    ``run_characters``: the characters that are sorted in memory. Earlier runs are written to a temporary directory
+    below ``scratch``, which is removed at the end, also after an error."""
     with ExitStack() as resources:
         files: list[Path] = []
         run: list[str] = []

@@ -1,4 +1,4 @@
-"""Export the state of a snapshot as Parquet files."""
+"""The export of a snapshot's state as Parquet files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +12,11 @@ from statelib.savepoints.tables.parquet_tables import storable
 
 
 def export_parquet(opened: Checkpoint, state: str | None, target: Path, scratch: str | None = None) -> list[Path]:
-    """One Parquet file a state, ``<target>/<state>.parquet``, of the operator with keyed state.
+    """Write one Parquet file per state of the selected operator, ``<target>/<state>.parquet``, and return the paths.
 
-    Raises InvalidRequestError (``target-exists``, ``bad-target``, ``unknown-state``): refuses to overwrite a file.
+    ``state``: the name of the only state to export; None exports all. ``scratch``: the directory for temporary copies.
+
+    Raises InvalidRequestError (``target-exists``, ``bad-target``, ``unknown-state``); no existing file is overwritten.
     """
     schema = opened.schema()
     wanted = schema.states if state is None else (schema.state(state),)
@@ -32,14 +34,15 @@ def export_parquet(opened: Checkpoint, state: str | None, target: Path, scratch:
 
 
 def file_name(state: str) -> str:
-    """Flink allows any text as a name of a state; a file gets one that stays in its directory."""
+    """Return the name of the Parquet file of a state. Characters that would lead out of the directory are escaped,
+    because Flink allows any text as the name of a state."""
     return state.replace("%", "%25").replace("/", "%2F").replace("\0", "%00") + ".parquet"
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turns what the operating system says of a user's output into InvalidRequestError (``bad-target``,
-    ``target-exists``)."""
+    """Raise InvalidRequestError (``bad-target``, ``target-exists``) in place of an OSError while the user's output
+    ``path`` is written."""
     try:
         yield
     except FileExistsError as error:

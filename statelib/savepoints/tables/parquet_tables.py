@@ -1,4 +1,4 @@
-"""What of a table a Parquet file can hold."""
+"""The columns of a table that a Parquet file can hold."""
 
 import pyarrow as pa
 
@@ -6,6 +6,6 @@ _EMPTY = pa.struct([])
 
 
 def storable(table: pa.Table) -> pa.Table:
-    """The table without columns of rows that have no field, such as the key of a global SQL aggregate: they say
-    nothing, and Parquet has no such columns. ``encode_entries`` does without them."""
+    """Return the table without its columns of structs that have no fields, such as the key of a global SQL aggregate.
+    Parquet does not support such columns; they contain no data, and ``encode_entries`` does not need them."""
     return table.select([name for name in table.column_names if table.schema.field(name).type != _EMPTY])

@@ -1,4 +1,4 @@
-"""One state of a snapshot as a table: its columns, the parts that can be read apart, and how a part is read."""
+"""One state of a snapshot as a table: its columns, its division into splits, and the reading of a split."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,12 +26,14 @@ from statelib.serializers.values import decode_values
 from statelib.storage.local.scratch import scratch_directory
 
 SPLIT_BYTES = 32 * 1024 * 1024
-"""Stored bytes that one part has at most, if its reader does not say how many parts there are."""
+"""The most stored bytes per split, if the caller does not choose the number of splits. A single key group may be
+larger."""
 
 
 @dataclass(frozen=True)
 class Split:
-    """Key groups of the handle number ``source``, in ascending runs. No part lies in the gaps of another."""
+    """A part of a state that one task reads: key groups of one handle. ``source``: the index of the handle. ``runs``:
+    ranges of consecutive key groups, in ascending order. The spans of two splits of a handle do not overlap."""
 
     source: int
     runs: tuple[KeyGroupRange, ...]
@@ -43,7 +45,8 @@ class Split:
 
 @dataclass(frozen=True)
 class StateTable:
-    """Picklable, holds nothing open: its parts can be read anywhere that sees the storage."""
+    """One state of a snapshot, ready to be read split by split. It can be pickled and has no open files, so a split can
+    be read on any host that can reach the storage."""
 
     directory: str
     schema: KeyedStateSchema
@@ -55,30 +58,34 @@ class StateTable:
         return self.schema.state(self.state)
 
     def arrow_schema(self) -> pa.Schema:
-        """All columns there are: those of :meth:`Checkpoint.tables`."""
+        """Return the schema of all columns, which are those of :func:`~statelib.savepoints.opened.to_table`."""
         return to_table(self.schema, self.descriptor, NO_ROWS).schema
 
     def splits(self, key_groups: Collection[int] | None, parts: int | None, cores: int) -> tuple[Split, ...]:
-        """The parts with the wanted key groups (None: all), those known to be empty left out.
+        """Return the splits that together contain the given key groups (None: all), without key groups that are known
+        to be empty.
 
-        ``parts``: how many, as far as handles and key groups allow it; None: as many as the stored bytes and
-        ``cores`` suggest. Then a handle of which nothing can be read without all of it (RocksDB's files, a
-        changelog) is one part; with ``parts`` each of its parts reads all of it."""
+        ``parts``: the wanted number of splits, as far as handles and key groups allow it. None: the number follows from
+        the stored bytes and from ``cores``, the number of tasks that can run at once. The files of a RocksDB handle or
+        a changelog can only be read as a whole. Without ``parts``, such a handle is one split; with ``parts``, each of
+        its splits reads all of its files."""
         wanted = [_wanted(source.handle, key_groups) for source in self.sources]
         total = sum(int(sizes.sum()) for _, sizes in wanted)
         count = parts or max(cores, -(-total // SPLIT_BYTES))
-        found: list[Split] = []
+        splits: list[Split] = []
         for number, (groups, sizes) in enumerate(wanted):
             if len(groups):
                 whole = parts is None and not _divisible(self.sources[number].handle)
                 shares = 1 if whole else max(1, round(count * int(sizes.sum()) / total))
-                found += [Split(number, _runs(groups[cut])) for cut in _cuts(sizes, min(shares, len(groups)))]
-        return tuple(found)
+                splits += [Split(number, _runs(groups[cut])) for cut in _cuts(sizes, min(shares, len(groups)))]
+        return tuple(splits)
 
     def read(self, split: Split, columns: Sequence[str], scratch: str | None = None) -> Iterator[pa.Table]:
-        """The entries of a part, with those columns only; what the others are made of is not decoded.
+        """Yield the entries of a split as tables with the given columns, in the given order. Other columns are not
+        decoded.
 
-        A RocksDB handle is copied to a directory of its own in ``scratch`` first, which is removed at the end."""
+        The files of a RocksDB handle are first copied to a temporary directory below ``scratch``, which is removed at
+        the end. Raises CorruptStateError, NotFoundError (``missing-file``), UnsupportedError."""
         place = f"{self.directory}: state {self.state}"
         index = self.schema.states.index(self.descriptor)
         with located(place), scratch_directory(scratch, "read") as directory:
@@ -89,9 +96,10 @@ class StateTable:
 
 
 def state_table(opened: Checkpoint, state: str | None) -> StateTable:
-    """The state of that name, or the only one there is.
+    """Return the state with the given name, or the only state of the selected operator if ``state`` is None.
 
-    Raises InvalidRequestError (``unknown-state``, ``no-state``) naming those there are."""
+    Raises InvalidRequestError: ``unknown-state`` for a name that no state has, ``no-state`` if ``state`` is None and
+    there is not exactly one state."""
     schema = opened.schema()
     names = [descriptor.name for descriptor in schema.states]
     if state is None and len(names) != 1:
@@ -102,14 +110,14 @@ def state_table(opened: Checkpoint, state: str | None) -> StateTable:
         )
     with located(opened.directory):
         descriptor = schema.state(names[0] if state is None else state)
-    # what was recorded of the entries is of no use to a reader of columns, and is as large as there are key groups
+    # The recorded statistics are not used to read columns. Their size is proportional to the number of key groups.
     sources = tuple(replace(source, statistics=None) for source in opened.sources())
     return StateTable(opened.directory, schema, descriptor.name, sources)
 
 
 def group_bytes(handle: KeyedStateHandle) -> npt.NDArray[np.int64]:
-    """Stored bytes of each key group of the handle, of all states together: 0 = known to have no entry. Of files
-    that hold all key groups at once, an equal share."""
+    """Return the stored bytes per key group of the handle, of all states together. 0 means that the key group has no
+    entries. If the files of the handle hold all its key groups together, each key group has an equal share."""
     size = len(handle.key_group_range)
     if not isinstance(handle, KeyGroupsSavepointStateHandle | KeyGroupsStateHandle):
         total = sum(stream.size_bytes for stream in stream_handles(handle))
@@ -121,23 +129,25 @@ def group_bytes(handle: KeyedStateHandle) -> npt.NDArray[np.int64]:
 
 
 def _divisible(handle: KeyedStateHandle) -> bool:
+    """Return whether a key group of the handle can be read without the others."""
     return isinstance(handle, KeyGroupsSavepointStateHandle | KeyGroupsStateHandle)
 
 
 def _wanted(
     handle: KeyedStateHandle, key_groups: Collection[int] | None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The key groups to be read of a handle, ascending, and their stored bytes."""
+    """Return (key groups of the handle to read, in ascending order; their stored bytes)."""
     owned = handle.key_group_range
     groups, sizes = np.arange(owned.start, owned.end + 1, dtype=np.int64), group_bytes(handle)
-    kept = sizes > 0
+    selected = sizes > 0
     if key_groups is not None:
-        kept &= np.isin(groups, np.fromiter(key_groups, np.int64, len(key_groups)))
-    return groups[kept], sizes[kept]
+        selected &= np.isin(groups, np.fromiter(key_groups, np.int64, len(key_groups)))
+    return groups[selected], sizes[selected]
 
 
 def _cuts(sizes: npt.NDArray[np.int64], parts: int) -> list[slice]:
-    """Cut a row of key groups into parts of about equal bytes, each with one group at least."""
+    """Return slices that divide key groups with the given sizes into parts of about equal bytes. Each part has at least
+    one key group."""
     ends = np.searchsorted(np.cumsum(sizes), sizes.sum() * np.arange(1, parts) / parts) + 1
     least, most = np.arange(1, parts), len(sizes) - parts + np.arange(1, parts)
     bounds = [0, *np.maximum.accumulate(np.clip(ends, least, most)).tolist(), len(sizes)]
@@ -151,8 +161,8 @@ def _runs(groups: npt.NDArray[np.int64]) -> tuple[KeyGroupRange, ...]:
 
 
 def _columns(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows, wanted: Sequence[str]) -> pa.Table:
-    """Those columns, in that order, decoded from no more than they need."""
-    found = key_columns(schema, descriptor, rows.keys, wanted)
+    """Return a table of the wanted columns in the wanted order. Only these columns are decoded."""
+    columns = key_columns(schema, descriptor, rows.keys, wanted)
     if "value" in wanted:
-        found["value"] = decode_values(descriptor, rows.values)
-    return pa.table([found[name] for name in wanted], names=list(wanted))
+        columns["value"] = decode_values(descriptor, rows.values)
+    return pa.table([columns[name] for name in wanted], names=list(wanted))

@@ -1,1 +1,1 @@
-"""Write savepoints that a Flink job starts from."""
+"""The writing of savepoints from which a Flink job can start."""

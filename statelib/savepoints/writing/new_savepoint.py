@@ -1,7 +1,8 @@
-"""Writing a canonical savepoint that a Flink job starts from: operators by uid, from columns or out of another one.
+"""The writing of a canonical savepoint from which a Flink job can start. Its operators, which are identified by uid,
+come from columns or from another savepoint.
 
-It is Flink's in every respect, with no manifest of statelib behind its metadata (decision 60). That is of version 3,
-or of the version that a rewritten savepoint had, if it holds names and uids (decision 109).
+The savepoint has Flink's format and no statelib manifest after the metadata (decision 60). The metadata has version 3;
+a rewritten savepoint keeps the version of the original if that version contains names and uids (decision 109).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,9 +42,11 @@ from statelib.storage.views import CheckpointStreamFactory, StorageReference
 
 @dataclass(frozen=True)
 class NewSavepoint:
-    """Where a savepoint is to lie: ``<target>/savepoint-<name>-<savepoint_id>``. Picklable.
+    """The place of a savepoint that is to be written: the directory ``<target>/savepoint-<name>-<savepoint_id>``. It
+    can be pickled.
 
-    ``compressed``: each key group Snappy-framed; the job needs no setting to read it."""
+    ``target``: the URI of the parent directory. ``compressed``: whether each key group is compressed with Snappy; Flink
+    recognises this without a setting."""
 
     target: str
     name: str
@@ -57,18 +60,20 @@ class NewSavepoint:
         return PLACES.storage(self.target, StorageSettings(pipeline_name(self.name), inline_threshold_bytes))
 
     def claim(self) -> StorageReference:
-        """Make the directory; ConflictError (``location-taken``) if a savepoint was published there."""
+        """Create the directory and return its reference.
+
+        Raises ConflictError (``location-taken``) if a savepoint was published in it."""
         return self.storage().initialize_savepoint_location(CheckpointId(self.savepoint_id), self.target)
 
     @contextmanager
     def claimed(self) -> Iterator[StorageReference]:
-        """A context with the directory of :meth:`claim`. When its body fails, the directory is gone again, unless
-        something lies in it."""
+        """Return a context that creates the directory as :meth:`claim` does. If its body fails, the directory is
+        removed, unless there are files in it."""
         reference = self.claim()
         try:
             yield reference
         except BaseException:
-            with suppress(StatelibError):  # what went wrong before is what the caller has to know
+            with suppress(StatelibError):  # the error of the body is the one to raise
                 directory = reference.directory
                 PlacedRemover(directory, RETRIES).remove_directory(directory, (parent_of(directory),))
             raise
@@ -81,11 +86,12 @@ class NewSavepoint:
         attempt: AttemptId | None = None,
         inline: int = DEFAULT_INLINE_THRESHOLD_BYTES,
     ) -> CheckpointStreamFactory:
-        """Streams of the writer ``number``; ``attempt`` None: of a new try. ``inline``: bytes up to which content
-        lies in ``_metadata``."""
-        tried = new_attempt() if attempt is None else attempt
-        place = CheckpointId(self.savepoint_id)
-        return self.storage(inline).resolve_checkpoint_storage_location(place, reference, tried, number)
+        """Return the stream factory of one writer of the savepoint. ``number``: the number of the writer, which is
+        unique within the savepoint. ``attempt``: the id of the attempt; None stands for a new one. ``inline``: content
+        of at most this many bytes is stored inside ``_metadata``."""
+        attempt_id = new_attempt() if attempt is None else attempt
+        checkpoint_id = CheckpointId(self.savepoint_id)
+        return self.storage(inline).resolve_checkpoint_storage_location(checkpoint_id, reference, attempt_id, number)
 
     def uploads(
         self,
@@ -95,7 +101,8 @@ class NewSavepoint:
         attempt: AttemptId | None = None,
         inline: int = DEFAULT_INLINE_THRESHOLD_BYTES,
     ) -> Uploads:
-        """What is written in this context is discarded unless it is completed; as :meth:`streams`."""
+        """Return a context for the uploads of one writer. At its end, files are discarded unless ``complete`` was
+        called. Arguments are those of :meth:`streams`."""
         return Uploads(self.streams(reference, number, attempt=attempt, inline=inline), CloseableRegistry())
 
     def publish(
@@ -105,13 +112,17 @@ class NewSavepoint:
         unregistered: Collection[Subtask] = (),
         like: CheckpointMetadata | None = None,
     ) -> str:
-        """Write ``_metadata``, once all data is durable; the directory's URI. ``like``: the metadata whose version is
-        kept if it holds names and uids.
+        """Write ``_metadata`` after all data is durable, and return the URI of the directory.
 
-        Raises what :func:`check_whole` raises; ConflictError (``location-taken``) if somebody was faster."""
+        ``unregistered``: the subtasks that need not have keyed state. ``like``: metadata whose version is used if it
+        contains names and uids.
+
+        Raises CorruptStateError and InvalidRequestError as :func:`check_whole` does, ConflictError
+        (``location-taken``) if another writer has published a savepoint here."""
         check_whole(operators, unregistered)
-        named = CheckpointMetadata(self.savepoint_id, ()) if like is None else like
-        data = encode_metadata(replace(named, checkpoint_id=self.savepoint_id, operators=tuple(operators))) + SIGNATURE
+        template = CheckpointMetadata(self.savepoint_id, ()) if like is None else like
+        metadata = replace(template, checkpoint_id=self.savepoint_id, operators=tuple(operators))
+        data = encode_metadata(metadata) + SIGNATURE
         if self.storage().publish_metadata(reference, data) != data:
             raise ConflictError(
                 f"{reference.directory}: another savepoint was published here meanwhile", kind="location-taken"
@@ -120,9 +131,11 @@ class NewSavepoint:
 
 
 class SavepointWriter:
-    """A context in which operators are added, one after the other; :meth:`publish` makes them a savepoint.
+    """A context that writes a savepoint: operators are added one after the other, then :meth:`publish` completes it. If
+    the context ends without :meth:`publish`, everything that was written is removed.
 
-    Left without it, nothing that was written stays."""
+    ``place``: where the savepoint is written. ``like``: metadata whose version is used if it contains names and
+    uids."""
 
     def __init__(self, place: NewSavepoint, like: CheckpointMetadata | None = None) -> None:
         self._place = place
@@ -131,7 +144,7 @@ class SavepointWriter:
         self._reference = self._stack.enter_context(place.claimed())
         self.uploads = self._stack.enter_context(place.uploads(self._reference, 0))
         self.copies = self._stack.enter_context(place.uploads(self._reference, 1, inline=0))
-        """Streams for what is carried over: files, however small."""
+        """The uploads for copies of existing streams. Each copy is a file, even a small one."""
         self._operators: list[OperatorState] = []
         self._unregistered: set[Subtask] = set()
 
@@ -149,11 +162,14 @@ class SavepointWriter:
         states: Mapping[str, pa.Table | Iterable[pa.Table]],
         operator_states: Sequence[OperatorStateContent] = (),
     ) -> None:
-        """An operator whose states hold these entries; a state left out has none.
+        """Add an operator with keyed state. ``states``: the entries of each state, by name; a state that is left out
+        has no entries. ``operator_states``: as for :meth:`add_operator_state`.
 
-        Columns: ``key, value`` and, by kind, ``user_key``, ``namespace``, ``timestamp``. All of it is held in
-        memory; ``statelib bootstrap`` is for what does not fit. Raises InvalidRequestError (``unknown-state``,
-        ``duplicate-key``, those of :func:`encode_entries`), CorruptStateError (``wrong-key-group``)."""
+        The columns are ``key, value`` and, depending on the kind of state, ``user_key``, ``namespace``, ``timestamp``.
+        All entries are held in memory; ``statelib bootstrap`` can write state that is larger than memory.
+
+        Raises InvalidRequestError (``unknown-state``, ``duplicate-key``, ``duplicate-operator``, and the errors of
+        :func:`encode_entries`), CorruptStateError (``wrong-key-group``)."""
         for name in states:
             operator.schema.state(name)
         whole = all_key_groups(operator.schema.max_parallelism)
@@ -162,14 +178,17 @@ class SavepointWriter:
             write_subtask(self.uploads, operator, i, [_part_of(entries, owned)], compressed=self._place.compressed)[0]
             for i, owned in enumerate(subtask_ranges(operator.parallelism, operator.schema.max_parallelism))
         ]
-        added = keyed_operator_state(operator, handles)
-        self.put(with_operator_states(added, self._operator_states(operator_states, operator.parallelism)))
+        keyed = keyed_operator_state(operator, handles)
+        self.put(with_operator_states(keyed, self._operator_states(operator_states, operator.parallelism)))
 
     def add_operator_state(
         self, uid: str, contents: Sequence[OperatorStateContent], parallelism: int = 1, max_parallelism: int = 128
     ) -> None:
-        """An operator without keyed state: list state is spread over its subtasks, as union state is, each of which
-        gets a copy of broadcast state. Raises as :func:`write_operator_states`."""
+        """Add an operator without keyed state. The elements of list state and union state are divided among its
+        subtasks; each subtask has a copy of broadcast state.
+
+        Raises InvalidRequestError (``bad-parallelism``, ``bad-max-parallelism``, ``duplicate-operator``), and the
+        errors of :func:`write_operator_states`."""
         check_parallelism(parallelism, max_parallelism)
         operator = operator_without_keys(uid, parallelism, max_parallelism)
         self.put(with_operator_states(operator, self._operator_states(contents, parallelism)))
@@ -180,8 +199,10 @@ class SavepointWriter:
         return write_operator_states(self.uploads, contents, parallelism) if contents else []
 
     def put(self, operator: OperatorState, unregistered: Collection[int] = ()) -> None:
-        """An operator whose handles lie in this savepoint already. ``unregistered``: subtasks without keyed state
-        where the others have some, because their code registered none yet."""
+        """Add an operator whose files are already written to this savepoint. ``unregistered``: the subtasks without
+        keyed state although others have some, because their code has not registered a state yet.
+
+        Raises InvalidRequestError (``duplicate-operator``)."""
         if operator.operator_id in {o.operator_id for o in self._operators}:
             raise InvalidRequestError(
                 f"operator {operator.uid or operator.operator_id.hex()} was added already", kind="duplicate-operator"
@@ -194,7 +215,7 @@ class SavepointWriter:
         return self._place.compressed
 
     def publish(self) -> str:
-        """The directory's URI. Raises as :meth:`NewSavepoint.publish`."""
+        """Complete the savepoint and return the URI of its directory. Raises as :meth:`NewSavepoint.publish` does."""
         check_whole(self._operators, self._unregistered)
         self.uploads.complete()
         self.copies.complete()
@@ -202,7 +223,7 @@ class SavepointWriter:
 
 
 def keyed_operator_state(operator: KeyedOperator, handles: Sequence[KeyGroupsSavepointStateHandle]) -> OperatorState:
-    """``handles``: one a subtask, in their order."""
+    """Return the operator with keyed state in ``handles``: one handle per subtask, in the order of the subtasks."""
     subtasks = tuple((index, OperatorSubtaskState(keyed=handle)) for index, handle in enumerate(handles))
     return OperatorState(
         operator_id(operator.uid), operator.parallelism, operator.schema.max_parallelism, subtasks, uid=operator.uid
@@ -210,13 +231,14 @@ def keyed_operator_state(operator: KeyedOperator, handles: Sequence[KeyGroupsSav
 
 
 def operator_without_keys(uid: str, parallelism: int, max_parallelism: int) -> OperatorState:
-    """Its subtasks hold nothing yet."""
+    """Return an operator whose subtasks have no state."""
     subtasks = tuple((index, OperatorSubtaskState()) for index in range(parallelism))
     return OperatorState(operator_id(uid), parallelism, max_parallelism, subtasks, uid=uid)
 
 
 def with_operator_states(operator: OperatorState, handles: Sequence[OperatorStreamStateHandle]) -> OperatorState:
-    """``handles``: one a subtask, in their order, or none at all."""
+    """Return the operator with operator state in ``handles``: one handle per subtask, in the order of the subtasks. If
+    ``handles`` is empty, return the operator unchanged."""
     if not handles:
         return operator
     subtasks = tuple((i, replace(state, operator=handles[i])) for i, state in operator.subtasks)
@@ -224,13 +246,14 @@ def with_operator_states(operator: OperatorState, handles: Sequence[OperatorStre
 
 
 def _part_of(chunk: Chunk, key_groups: KeyGroupRange) -> Chunk:
-    """Those of the entries that lie in some of the key groups; they are sorted by key."""
+    """Return the entries of the given key groups. The entries of ``chunk`` must be sorted by key."""
     width = prefix_width(chunk.key_groups.end + 1)
     return Chunk(key_groups, [cut_rows(rows, key_groups, width) for rows in chunk.states])
 
 
 def cut_rows(rows: StateRows, key_groups: KeyGroupRange, width: int) -> StateRows:
-    """The entries of some key groups out of sorted ones. ``width``: bytes of the key-group prefix."""
+    """Return the entries of the given key groups. ``rows`` must be sorted by key. ``width``: the number of bytes of the
+    key-group prefix of a key."""
     if not len(rows):
         return NO_ROWS
     groups = key_groups_of(rows.keys, width)
@@ -239,5 +262,5 @@ def cut_rows(rows: StateRows, key_groups: KeyGroupRange, width: int) -> StateRow
 
 
 def _rows(operator: KeyedOperator, descriptor: StateDescriptor, tables: pa.Table | Iterable[pa.Table]) -> StateRows:
-    given = [tables] if isinstance(tables, pa.Table) else list(tables)
-    return join_rows([encode_entries(operator.schema, descriptor, table, operator.key_hash) for table in given])
+    batches = [tables] if isinstance(tables, pa.Table) else list(tables)
+    return join_rows([encode_entries(operator.schema, descriptor, table, operator.key_hash) for table in batches])

@@ -1,6 +1,6 @@
-"""A savepoint with one thing changed: what is not touched goes over byte for byte.
+"""The rewriting of a savepoint: a new savepoint with some operators or states changed and all else copied byte by byte.
 
-Source: flink-formats.md section 11. The original stays as it is.
+Source: flink-formats.md section 11. The original is not changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,14 +36,17 @@ from statelib.snapshots.keyed_writer import chunk_of, write_subtask
 from statelib.storage.views import StateReader
 
 WINDOW_BYTES = 32 * 1024 * 1024
+"""The stored bytes of a stream that are read at a time; a single key group may be larger."""
 _MASTER_STATES_AT = 16
+"""The offset in ``_metadata`` of the number of master states."""
 
 
 @dataclass(frozen=True)
 class OperatorChange:
-    """What becomes of one operator's keyed state. ``put``: states that get new entries, present ones or new ones, with
-    the columns that ``export`` writes (a present one keeps its serializer if its type stays). ``key_hash``: for keys
-    of a user's class; without it the columns must hold ``key_group``."""
+    """The changes to one operator's keyed state. ``drop``: the names of states to remove. ``put``: states, existing or
+    new, whose entries are replaced by those of a table with the columns that ``export`` writes; an existing state keeps
+    its serializer if its type is unchanged. ``key_hash``: the hash of keys that are of a user's class; without it,
+    tables with such keys need the column ``key_group``."""
 
     drop: frozenset[str] = frozenset()
     put: Mapping[StateDescriptor, pa.Table] = field(default_factory=dict)
@@ -58,11 +61,14 @@ def rewrite(
     changes: Mapping[str, OperatorChange] | None = None,
     renamed: Mapping[str, str] | None = None,
 ) -> str:
-    """Write ``source``, without some operators, with others changed or ``renamed`` to another uid (each by its uid or
-    hex id), to a new place; its URI.
+    """Write a changed copy of the savepoint ``source`` to ``place``, and return the URI of its directory.
+
+    Operators are named by uid or hex id. ``drop_operators``: the operators to leave out. ``changes``: the changes to
+    keyed state, by operator. ``renamed``: the new uids, by operator.
 
     Raises NotFoundError (``no-operator``), InvalidRequestError (``unknown-state``, ``not-canonical``,
-    ``master-state``, ``bad-change``, ``duplicate-operator``), and what writing raises; then nothing is left of it."""
+    ``master-state``, ``bad-change``, ``duplicate-operator``), ConflictError (``location-taken``), and the errors of
+    reading state. After an error, everything that was written is removed."""
     dropped = {_operator(source, name).operator_id for name in drop_operators}
     changed = {_operator(source, name).operator_id: change for name, change in (changes or {}).items()}
     uids = {_operator(source, name).operator_id: uid for name, uid in (renamed or {}).items()}
@@ -79,11 +85,11 @@ def rewrite(
             if operator.operator_id in changed:
                 written = _changed(part, changed[operator.operator_id], writer, copied)
             else:
-                written = _carried(part.reader, part.operator, writer, copied)
+                written = _copied_operator(part.reader, part.operator, writer, copied)
             uid = uids.get(operator.operator_id)
-            named = written if uid is None else replace(written, operator_id=operator_id(uid), uid=uid)
-            lacking = {index for index, state in named.subtasks if state.keyed is None} & part.unregistered
-            writer.put(named, lacking)
+            new = written if uid is None else replace(written, operator_id=operator_id(uid), uid=uid)
+            without_state = {index for index, state in new.subtasks if state.keyed is None} & part.unregistered
+            writer.put(new, without_state)
         return writer.publish()
 
 
@@ -94,7 +100,8 @@ def _check_uids(uids: Mapping[bytes, str]) -> None:
 
 @dataclass(frozen=True)
 class _Part:
-    """An operator to be written again: its keyed handles are what their bytes show them to be."""
+    """An operator of the original savepoint. The types of its keyed handles are determined from the bytes of their
+    streams."""
 
     source: Checkpoint
     operator: OperatorState
@@ -112,7 +119,7 @@ class _Part:
 
     @property
     def unregistered(self) -> set[int]:
-        """The subtasks that took part in the snapshot without any keyed state."""
+        """The subtasks that took part in the snapshot but have no keyed state."""
         return {index for index, state in self.operator.subtasks if state.keyed is None and not state.finished}
 
     @property
@@ -121,17 +128,19 @@ class _Part:
 
 
 def _operator(source: Checkpoint, name: str) -> OperatorState:
+    """Return the operator whose uid or hex id is ``name``. Raises NotFoundError (``no-operator``)."""
     for operator in source.operators:
         if name in (source.operator_name(operator), operator.operator_id.hex()) or operator.operator_id == operator_id(
             name
         ):
             return operator
-    known = ", ".join(map(source.operator_name, source.operators)) or "none"
-    raise NotFoundError(f"{source.directory}: no operator {name!r}: there are {known}", kind="no-operator")
+    names = ", ".join(map(source.operator_name, source.operators)) or "none"
+    raise NotFoundError(f"{source.directory}: no operator {name!r}: there are {names}", kind="no-operator")
 
 
 def _check_master_states(source: Checkpoint) -> None:
-    """State of a job's master hooks is not read, hence it could only be lost."""
+    """Raise InvalidRequestError (``master-state``) if the savepoint contains state of master hooks. Such state is not
+    read, so it would be missing from the copy."""
     count = int.from_bytes(source.metadata_bytes[_MASTER_STATES_AT : _MASTER_STATES_AT + 4], "big")
     if count:
         raise InvalidRequestError(
@@ -140,10 +149,16 @@ def _check_master_states(source: Checkpoint) -> None:
 
 
 Copied = dict[StreamStateHandle, StreamStateHandle]
+"""The copy of each stream that is copied so far, by the original."""
 
 
-def _carried(reader: StateReader, operator: OperatorState, writer: SavepointWriter, copied: Copied) -> OperatorState:
-    """The same operator, its files copied."""
+def _copied_operator(
+    reader: StateReader, operator: OperatorState, writer: SavepointWriter, copied: Copied
+) -> OperatorState:
+    """Copy the files of an operator and return it with handles to the copies. A stream in ``copied`` is not copied
+    again.
+
+    Raises InvalidRequestError (``not-canonical``)."""
 
     def copy(stream: StreamStateHandle) -> StreamStateHandle:
         if isinstance(stream, ByteStreamStateHandle):
@@ -157,10 +172,10 @@ def _carried(reader: StateReader, operator: OperatorState, writer: SavepointWrit
             index,
             replace(
                 state,
-                keyed=_moved(state.keyed, copy),
-                operator=_moved_operator(state.operator, copy),
-                raw_keyed=_moved(state.raw_keyed, copy),
-                raw_operator=_moved_operator(state.raw_operator, copy),
+                keyed=_with_copies(state.keyed, copy),
+                operator=_operator_with_copies(state.operator, copy),
+                raw_keyed=_with_copies(state.raw_keyed, copy),
+                raw_operator=_operator_with_copies(state.raw_operator, copy),
             ),
         )
         for index, state in operator.subtasks
@@ -172,7 +187,8 @@ def _carried(reader: StateReader, operator: OperatorState, writer: SavepointWrit
 Copy = Callable[[StreamStateHandle], StreamStateHandle]
 
 
-def _moved(handle: KeyedStateHandle | None, copy: Copy) -> KeyedStateHandle | None:
+def _with_copies(handle: KeyedStateHandle | None, copy: Copy) -> KeyedStateHandle | None:
+    """Return the handle with its stream copied. Raises InvalidRequestError (``not-canonical``) for a native handle."""
     if handle is None:
         return None
     if isinstance(handle, KeyGroupsSavepointStateHandle | KeyGroupsStateHandle):
@@ -184,11 +200,14 @@ def _moved(handle: KeyedStateHandle | None, copy: Copy) -> KeyedStateHandle | No
     )
 
 
-def _moved_operator(handle: OperatorStreamStateHandle | None, copy: Copy) -> OperatorStreamStateHandle | None:
+def _operator_with_copies(handle: OperatorStreamStateHandle | None, copy: Copy) -> OperatorStreamStateHandle | None:
     return None if handle is None else replace(handle, stream=copy(handle.stream))
 
 
 def _changed(part: _Part, change: OperatorChange, writer: SavepointWriter, copied: Copied) -> OperatorState:
+    """Write an operator with its keyed state changed, and return it. All its other state is copied.
+
+    Raises InvalidRequestError (``bad-change``, ``not-canonical``, ``unknown-state``)."""
     reader, operator = part.reader, part.operator
     handles = {i: _canonical(state.keyed) for i, state in operator.subtasks if state.keyed is not None}
     present = part.source.managed_schema
@@ -197,36 +216,38 @@ def _changed(part: _Part, change: OperatorChange, writer: SavepointWriter, copie
     schema = _new_schema(present, change)
     target = KeyedOperator(part.name, schema, operator.parallelism, change.key_hash)
     put = {d.name: _encoded(schema, d, table, change.key_hash) for d, table in change.put.items()}
-    kept = [d.name for d in schema.states if d in present.states]
-    # What is not the changed state of a subtask is carried as that of any other operator.
+    unchanged = [d.name for d in schema.states if d in present.states]
+    # State other than keyed state is copied as that of an unchanged operator.
     rest = replace(operator, subtasks=tuple((i, replace(state, keyed=None)) for i, state in operator.subtasks))
-    subtasks = dict(_carried(reader, rest, writer, copied).subtasks)
+    subtasks = dict(_copied_operator(reader, rest, writer, copied).subtasks)
     prove(reader, [handle.stream for handle in handles.values()])
     streams = {index: _Stream(reader, handle, operator.max_parallelism) for index, handle in handles.items()}
     parts = _joined_parts(streams.values())
     for index, subtask_chunks in _chunks(part, streams, schema, put):
         own = streams[index].parts if index in streams else parts
         header = encode_header_with(
-            HeaderParts(own.key, {**parts.states, **own.states}), schema, writer.compressed, kept
+            HeaderParts(own.key, {**parts.states, **own.states}), schema, writer.compressed, unchanged
         )
         written, _ = write_subtask(
             writer.uploads, target, index, subtask_chunks, compressed=writer.compressed, header=header
         )
         subtasks[index] = replace(subtasks[index], keyed=written)
-    coordinator = _carried(reader, replace(operator, subtasks=()), writer, copied).coordinator
+    coordinator = _copied_operator(reader, replace(operator, subtasks=()), writer, copied).coordinator
     return replace(operator, subtasks=tuple(subtasks.items()), coordinator=coordinator)
 
 
 def _joined_parts(streams: Iterable["_Stream"]) -> HeaderParts:
-    """The parts of all headers: a subtask's header names only the states that its code had registered."""
+    """Return the joined parts of the headers of all subtasks. One header is not enough, because it contains only the
+    states that the code of its subtask had registered."""
     keys, states = [stream.parts.key for stream in streams], [stream.parts.states for stream in streams]
-    return HeaderParts(keys[0], {name: held for of_stream in reversed(states) for name, held in of_stream.items()})
+    return HeaderParts(keys[0], {name: part for by_name in reversed(states) for name, part in by_name.items()})
 
 
 def _chunks(
     part: _Part, streams: Mapping[int, "_Stream"], schema: KeyedStateSchema, put: Mapping[str, StateRows]
 ) -> Iterator[tuple[int, Iterator[Chunk]]]:
-    """Each subtask with its entries: one that had no state yet gets what is put into its key groups."""
+    """Yield (index of the subtask, its chunks of entries). A subtask without keyed state is included if new entries lie
+    in its key groups."""
     operator = part.operator
     for index, stream in streams.items():
         yield index, stream.chunks(schema, put)
@@ -239,6 +260,7 @@ def _chunks(
 
 
 def _canonical(handle: object) -> KeyGroupsSavepointStateHandle:
+    """Return the handle if it is canonical. Raises InvalidRequestError (``not-canonical``) for any other handle."""
     if isinstance(handle, KeyGroupsSavepointStateHandle):
         return handle
     raise InvalidRequestError(
@@ -249,26 +271,29 @@ def _canonical(handle: object) -> KeyGroupsSavepointStateHandle:
 
 
 def _new_schema(present: KeyedStateSchema, change: OperatorChange) -> KeyedStateSchema:
-    """The states that stay, in their order, those with new entries in place; new ones last."""
+    """Return the schema after the change: the existing states that are not dropped, in their order, then the new ones.
+
+    Raises InvalidRequestError (``unknown-state``, ``bad-change``)."""
     for name in change.drop:
         present.state(name)
     put = {d.name: d for d in change.put}
     if change.drop & set(put):
         raise InvalidRequestError("a state is to be dropped and to get new entries", kind="bad-change")
-    stay = [put.get(d.name, d) for d in present.states if d.name not in change.drop]
+    remaining = [put.get(d.name, d) for d in present.states if d.name not in change.drop]
     new = [d for name, d in put.items() if name not in {d.name for d in present.states}]
-    return replace(present, states=(*stay, *new))
+    return replace(present, states=(*remaining, *new))
 
 
 def _encoded(
-    schema: KeyedStateSchema, descriptor: StateDescriptor, table: pa.Table, rule: FieldsHash | None
+    schema: KeyedStateSchema, descriptor: StateDescriptor, table: pa.Table, key_hash: FieldsHash | None
 ) -> StateRows:
-    rows = encode_entries(schema, descriptor, table, rule)
+    """Return the serialized entries of a table, sorted by key."""
+    rows = encode_entries(schema, descriptor, table, key_hash)
     return chunk_of(all_key_groups(schema.max_parallelism), [rows]).states[0]
 
 
 class _Stream:
-    """One subtask's canonical stream, read some key groups at a time."""
+    """The canonical stream of one subtask, which is read in windows of key groups."""
 
     def __init__(self, reader: StateReader, handle: KeyGroupsSavepointStateHandle, max_parallelism: int) -> None:
         self._reader, self._handle = reader, handle
@@ -280,17 +305,18 @@ class _Stream:
         return self._reader.read_range(self._handle.stream, start, stop)
 
     def chunks(self, schema: KeyedStateSchema, put: Mapping[str, StateRows]) -> Iterator[Chunk]:
-        """All entries of ``schema``: those ``put`` in place of the present ones, which keep their order."""
+        """Yield all entries, one chunk per window. The states in ``put`` have the new entries; the other states of
+        ``schema`` have their existing entries in their existing order."""
         names = [d.name for d in self.header.schema.states]
         for window in self._windows():
-            found: dict[str, list[StateRows]] = {}
+            existing: dict[str, list[StateRows]] = {}
             for index, rows in iter_canonical(self._read, self._handle, self.header, window):
-                found.setdefault(names[index], []).append(rows)
+                existing.setdefault(names[index], []).append(rows)
             new = {name: cut_rows(rows, window, self._width) for name, rows in put.items()}
-            yield Chunk(window, [new.get(d.name, join_rows(found.get(d.name, []))) for d in schema.states])
+            yield Chunk(window, [new.get(d.name, join_rows(existing.get(d.name, []))) for d in schema.states])
 
     def _windows(self) -> Iterator[KeyGroupRange]:
-        """Neighbouring key groups whose bytes are about a window."""
+        """Yield ranges of consecutive key groups with about ``WINDOW_BYTES`` stored bytes each."""
         start, begin = self._handle.key_group_range.start, 0
         for i, offset in enumerate(self._handle.offsets):
             if offset and begin and offset - begin > WINDOW_BYTES:
