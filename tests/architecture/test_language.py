@@ -18,6 +18,7 @@ PLAIN: tuple[str, ...] = (
     "statelib/model",
     "statelib/quality",
     "statelib/snapshots",
+    "statelib/storage",
     "statelib/telemetry",
     "statelib/savepoints",
     "statelib/wire/",

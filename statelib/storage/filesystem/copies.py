@@ -1,4 +1,4 @@
-"""Copying whole files within a file system. The kernel copies them, so their bytes do not pass through this process.
+"""Copying whole files within one file system. The kernel copies them, so their bytes do not pass through this process.
 
 A copy is a new file and no hard link, because the files of a savepoint belong to its user. The user may change their
 content, owner or mode, which all hard links of a file share.

@@ -1,1 +1,1 @@
-"""What lies on one host's own disk: copies of checkpoint files for the next restore, and scratch space."""
+"""Files on one host's own disk: copies of checkpoint files for the next restore, and scratch directories."""

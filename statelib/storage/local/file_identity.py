@@ -1,4 +1,4 @@
-"""Knowing a local file again without reading it."""
+"""Recognising an unchanged local file without reading it."""
 
 import os
 from dataclasses import dataclass
@@ -6,45 +6,49 @@ from dataclasses import dataclass
 from statelib.model.handles import StreamStateHandle
 
 SETTLED_NS = 1_000_000_000
-"""How old a change must be so that the next one surely shows in the time of the last: file systems count in ticks."""
+"""The least age, in nanoseconds, of the last change of a file, after which a further change surely gives it another
+modification time. File systems count time in coarse ticks."""
 
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """What stays the same while nobody makes a file anew or writes into it. Hard links of a file share it."""
+    """The properties of a file that stay the same while the file is neither replaced nor written to. Hard links of a
+    file share them."""
 
     inode: int
     size_bytes: int
     modified_ns: int
 
     def settled(self, now_ns: int) -> bool:
-        """Whether it can be relied on later. ``now_ns``: by the clock that files' times are of."""
+        """Return whether a later change of the file surely gives it another identity. ``now_ns`` is the time by the
+        file system's own clock."""
         return now_ns - self.modified_ns > SETTLED_NS
 
 
 def identity_of(path: str) -> FileIdentity:
-    """Raises OSError."""
-    found = os.stat(path, follow_symlinks=False)
-    return FileIdentity(found.st_ino, found.st_size, found.st_mtime_ns)
+    """Return the identity of the file at ``path``; a link is not followed. Raises OSError."""
+    status = os.stat(path, follow_symlinks=False)
+    return FileIdentity(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def same_file(first: str, second: str) -> bool | None:
-    """Whether two paths lead to one file; None where that cannot be said: one is not there, or they lie on two devices,
-    which may be two mounts of one disk."""
+    """Return whether two paths lead to one file. Return None if that cannot be decided: one of them does not exist, or
+    they lie on two devices, which may be two mounts of one disk."""
     try:
-        one, other = os.stat(first), os.stat(second)
+        first_status, second_status = os.stat(first), os.stat(second)
     except OSError:
         return None
-    return one.st_ino == other.st_ino if one.st_dev == other.st_dev else None
+    return first_status.st_ino == second_status.st_ino if first_status.st_dev == second_status.st_dev else None
 
 
 @dataclass(frozen=True)
 class KnownFile:
-    """A local file that holds the bytes of a stream."""
+    """A local file that holds the bytes of a stream, and its identity at the time when they were verified."""
 
     stream: StreamStateHandle
     identity: FileIdentity
 
     def is_at(self, path: str, stream: StreamStateHandle) -> bool:
-        """Whether it is the file at ``path``, unchanged, and the stream's. Raises OSError."""
+        """Return whether the file at ``path`` is this file, unchanged, and holds the bytes of ``stream``. Raises
+        OSError."""
         return stream == self.stream and identity_of(path) == self.identity

@@ -1,4 +1,4 @@
-"""The index of a directory of local copies: which remote file each one is, and what its bytes must be."""
+"""The index of a directory of local copies: the remote file, the size and the checksum of each copy."""
 
 import json
 import os
@@ -19,8 +19,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True)
 class LocalCopy:
-    """A file's ``name`` in the directory, its size and crc32c as of the remote file. ``identity``: a file that has it
-    was proved to hold those bytes; None where only reading can tell."""
+    """The name of a copy in its directory, and the size and CRC-32C of the remote file. ``identity``: a file with this
+    identity was proved to hold the remote file's bytes; None if the copy must be read to prove that."""
 
     name: str
     size_bytes: int
@@ -29,14 +29,15 @@ class LocalCopy:
 
 
 def write_index(directory: Path, copies: Mapping[str, LocalCopy]) -> None:
-    """``copies``: key of the remote file or segment -> the copy. Raises OSError."""
+    """Write the index of a directory. ``copies``: key of the remote file or segment -> its copy. Raises OSError."""
     files = [{"path": path, **_fields(copy)} for path, copy in copies.items()]
     with open(directory / INDEX_NAME, "x", encoding="utf-8") as file:
         file.write(json.dumps({"version": _VERSION, "files": files}))
 
 
 def read_index(directory: Path) -> dict[str, LocalCopy]:
-    """Inverse of :func:`write_index`. Raises OSError; ValueError for anything but an index."""
+    """Return the copies in the index of a directory, the inverse of :func:`write_index`. Raises OSError, and ValueError
+    if the file is not a valid index."""
     with opened_directory(str(directory)) as parent, opened_file(parent, INDEX_NAME) as file:
         size = os.fstat(file).st_size
         if size > _MAX_BYTES:
@@ -51,17 +52,17 @@ def read_index(directory: Path) -> dict[str, LocalCopy]:
 
 
 def _fields(copy: LocalCopy) -> dict[str, object]:
-    known = copy.identity
-    identity = None if known is None else {"inode": known.inode, "modified_ns": known.modified_ns}
-    return {"name": copy.name, "size_bytes": copy.size_bytes, "crc32c": copy.crc32c, "identity": identity}
+    identity = copy.identity
+    fields = None if identity is None else {"inode": identity.inode, "modified_ns": identity.modified_ns}
+    return {"name": copy.name, "size_bytes": copy.size_bytes, "crc32c": copy.crc32c, "identity": fields}
 
 
 def _entry(entry: object) -> tuple[str, LocalCopy]:
     match entry:
-        case {"path": str(path), "name": str(name), "size_bytes": int(size), "crc32c": int(crc), "identity": known} if (
+        case {"path": str(path), "name": str(name), "size_bytes": int(size), "crc32c": int(crc), "identity": proof} if (
             _NAME.fullmatch(name) and name != INDEX_NAME
         ):
-            return path, LocalCopy(name, size, crc, _identity(known, size))
+            return path, LocalCopy(name, size, crc, _identity(proof, size))
         case _:
             raise ValueError("expected path, name, size_bytes, crc32c and identity")
 

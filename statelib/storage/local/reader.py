@@ -1,4 +1,4 @@
-"""Reading a checkpoint from this host's copies first, file by file, and remotely wherever that does not work.
+"""Reading the files of a checkpoint from local copies, and remotely if there is no valid copy.
 
 Source: requirements R70, R81 (PrioritizedOperatorSubtaskState: the remote state is the last alternative).
 """
@@ -34,13 +34,14 @@ LOCAL, REMOTE = "local", "remote"
 
 
 class LocalFirstReader:
-    """A :class:`~statelib.storage.views.LinkingReader` over ``remote``.
+    """A :class:`~statelib.storage.views.LinkingReader` that prefers local copies to the files of ``remote``.
 
-    ``copies``: key of the remote file or segment -> a copy whose recorded size and checksum are the remote file's, or
-    what several readers know together. Its bytes are proved to have them before the first is used; what fails that, or
-    vanishes, is read remotely, and becomes a copy first where copies are to be fetched.
-    ``origins``: where bytes came from so far, ``local`` and ``remote``; inline state counts for neither.
-    ``trusted``: files that were linked without reading them, since they are the very ones that were proved earlier."""
+    ``copies``: key of the remote file or segment -> a copy with the recorded size and checksum of the remote file; or
+    the :class:`LocalCopies` that several readers share. The bytes of a copy are proved before any of them are returned.
+    A copy that is damaged or gone is given up, and the remote file is read instead. If copies are to be fetched, the
+    remote file is copied first.
+    ``origins``: the origins of the bytes so far, ``local`` and ``remote``. Inline state counts for neither.
+    ``trusted``: the files that were linked without reading them, because they are unchanged since they were proved."""
 
     def __init__(self, remote: StateReader, copies: Mapping[str, FoundCopy] | LocalCopies) -> None:
         self._remote = remote
@@ -69,14 +70,14 @@ class LocalFirstReader:
     def link_to(self, handle: StreamStateHandle, local_path: str) -> None:
         def local(copy: DirectoryReader, at: RelativeFileStateHandle) -> None:
             assert not isinstance(handle, ByteStreamStateHandle)
-            found = self._copies.get(handle)
-            if not self._linked(copy, at, local_path, found.copy.identity if found else None):
+            found_copy = self._copies.get(handle)
+            if not self._linked(copy, at, local_path, found_copy.copy.identity if found_copy else None):
                 copy.copy_to(at, local_path)
 
         self._first(handle, local, lambda: self._remote.copy_to(handle, local_path))
 
-    def check_crc(self, handle: StreamStateHandle, found: int) -> None:
-        self._remote.check_crc(handle, found)
+    def check_crc(self, handle: StreamStateHandle, crc: int) -> None:
+        self._remote.check_crc(handle, crc)
 
     def locate(self, handle: FilePart) -> object:
         return self._remote.locate(handle)
@@ -87,34 +88,36 @@ class LocalFirstReader:
         local: Callable[[DirectoryReader, RelativeFileStateHandle], T],
         remote: Callable[[], T],
     ) -> T:
-        """What ``local`` gives of the handle's copy; what ``remote`` gives where there is no copy or it fails,
-        then and from then on."""
+        """Return the result of ``local`` for the handle's copy. If there is no copy or it fails, give the copy up and
+        return the result of ``remote``."""
         if isinstance(handle, ByteStreamStateHandle):
             return remote()
-        found = self._copies.get(handle)
-        if found is None:
+        found_copy = self._copies.get(handle)
+        if found_copy is None:
             self.origins.add(REMOTE)
-            found = self._copies.fetch(handle, self._remote)
-        while found is not None:
+            found_copy = self._copies.fetch(handle, self._remote)
+        while found_copy is not None:
             try:
-                result = local(*_opened(found))
+                result = local(*_opened(found_copy))
             except StatelibError as error:
                 log.warning("local copy of %s is not used: %s", checksum_key(handle), error)
                 self._copies.give_up(handle)
                 self.origins.add(REMOTE)
-                found = None if found.fetched else self._copies.fetch(handle, self._remote)
+                found_copy = None if found_copy.fetched else self._copies.fetch(handle, self._remote)
             else:
                 self._copies.prove(handle)
-                if not found.fetched:
+                if not found_copy.fetched:
                     self.origins.add(LOCAL)
                 return result
         return remote()
 
     def _linked(
-        self, copy: DirectoryReader, at: RelativeFileStateHandle, local_path: str, known: FileIdentity | None
+        self, copy: DirectoryReader, at: RelativeFileStateHandle, local_path: str, proved: FileIdentity | None
     ) -> bool:
-        """Give the copy a second name, and prove what that leads to, unless it is what is known. False where links do
-        not reach. Raises as :meth:`DirectoryReader.read`; then the second name is gone."""
+        """Make ``local_path`` a hard link to the copy. The linked file is read to prove it, unless it has the identity
+        ``proved``. Return False if no hard link is possible.
+
+        Raises like :meth:`DirectoryReader.read`; then the link is removed."""
         directory, name = _place(copy, at)
         try:
             os.link(f"{directory}/{name}", local_path, follow_symlinks=False)
@@ -122,7 +125,7 @@ class LocalFirstReader:
             return False
         try:
             crash_point("local copy: found")
-            if identity_of(local_path) == known:
+            if identity_of(local_path) == proved:
                 self.trusted.append(f"{directory}/{name}")
             else:
                 _check_bytes(os.path.dirname(local_path), os.path.basename(local_path), copy, of=name)
@@ -133,27 +136,29 @@ class LocalFirstReader:
         return True
 
     def _prove(self, copy: DirectoryReader, at: RelativeFileStateHandle, handle: StreamStateHandle) -> None:
-        """Read all of a copy once, before parts of it are read."""
+        """Read all of a copy once and verify it, before parts of it are read."""
         assert not isinstance(handle, ByteStreamStateHandle)
         if checksum_key(handle) not in self._proved:
             _check_bytes(*_place(copy, at), copy)
             self._proved.add(checksum_key(handle))
 
 
-def _opened(found: FoundCopy) -> tuple[DirectoryReader, RelativeFileStateHandle]:
-    copy = found.copy
-    reader = DirectoryReader(found.directory, {copy.name: (copy.size_bytes, copy.crc32c)})
+def _opened(found_copy: FoundCopy) -> tuple[DirectoryReader, RelativeFileStateHandle]:
+    """Return a reader of the copy's directory and the handle of the copy."""
+    copy = found_copy.copy
+    reader = DirectoryReader(found_copy.directory, {copy.name: (copy.size_bytes, copy.crc32c)})
     return reader, RelativeFileStateHandle(copy.name, copy.size_bytes)
 
 
 def _place(copy: DirectoryReader, at: RelativeFileStateHandle) -> tuple[str, str]:
-    """(directory, file name)."""
+    """Return (directory, file name) of a copy."""
     root, parts = copy.locate(at)
     return root, parts[-1]
 
 
 def _check_bytes(directory: str, name: str, copy: DirectoryReader, of: str | None = None) -> None:
-    """Raise unless the file holds the bytes that are recorded for it, or for the file ``of``."""
+    """Raise CorruptStateError unless the file has the size and checksum that are recorded for it, or for the file
+    ``of``."""
     where = f"{directory}/{name}"
     size_bytes, expected = (copy.checksums or {})[of or name]
     size = crc = 0

@@ -1,7 +1,7 @@
-"""Directories of running processes on a host's own disk: gone when their owner ends, and if it is killed, with the
-next one that is made there.
+"""Scratch directories of running processes on a host's own disk. The owner removes its directory when it ends. If the
+owner is killed, the next process that makes a scratch directory there removes it.
 
-The owner holds a lock of the directory itself (flock), which ends with its process however that ends.
+The owner holds a lock on the directory itself (flock). The lock ends with the process, however that ends.
 """
 
 import errno
@@ -23,15 +23,15 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def scratch_directory(parent: str | None, name: str) -> Iterator[str]:
-    """A new, empty directory in ``parent`` (None: the system's own); ``name`` is part of its name. What killed
-    processes left there is removed first.
+    """Yield a new, empty directory in ``parent``, None for the system's own temporary directory. ``name`` is part of
+    its name. Directories of killed processes are removed from ``parent`` first.
 
-    An OSError about it, also one of the body, is raised as RetryableError (``scratch-full``) where there is no room,
-    else as InvalidRequestError (``no-scratch-directory``); both name the setting."""
+    An OSError about the directory, also one of the body, is raised as RetryableError (``scratch-full``) if the disk is
+    full, otherwise as InvalidRequestError (``no-scratch-directory``). Both name the setting of ``parent``."""
     setting = "STATELIB_WORK" if parent else "TMPDIR"
     parent = parent or tempfile.gettempdir()
-    for left in Path(parent).glob(f"{PREFIX}*"):
-        _remove_abandoned(left)
+    for candidate in Path(parent).glob(f"{PREFIX}*"):
+        _remove_abandoned(candidate)
     with _typed_errors(parent, setting):
         directory, lock = _make(parent, f"{PREFIX}{name}-")
     try:
@@ -46,8 +46,8 @@ def scratch_directory(parent: str | None, name: str) -> Iterator[str]:
 
 @contextmanager
 def _typed_errors(directory: str, setting: str) -> Iterator[None]:
-    """Turn an error about ``directory`` into one that names the setting. A write on a full disk raises an OSError that
-    names no file."""
+    """Convert an error about ``directory`` into one that names the setting. An OSError without a file name counts if it
+    is the error of a full disk, because a write raises such an error."""
     try:
         yield
     except OSError as error:
@@ -55,7 +55,7 @@ def _typed_errors(directory: str, setting: str) -> Iterator[None]:
         if not (str(error.filename or "").startswith(directory) or (full and error.filename is None)):
             raise
         raise _unusable(directory, error.strerror or str(error), setting, full=full) from error
-    except (RetryableError, InvalidRequestError) as error:  # of what reads and writes files there as in a storage
+    except (RetryableError, InvalidRequestError) as error:  # storage functions on files in the directory
         if error.kind not in ("storage-full", "storage-denied") or directory not in error.message:
             raise
         raise _unusable(directory, error.message, setting, full=error.kind == "storage-full") from error
@@ -76,7 +76,8 @@ def _unusable(directory: str, reason: str, setting: str, *, full: bool) -> State
 
 
 def _make(parent: str, prefix: str) -> tuple[str, int]:
-    """A directory and the lock of it; between the two somebody else may take it for abandoned."""
+    """Make a directory and return it with the descriptor of its lock. Try again if another process removed the
+    directory as abandoned before the lock was taken."""
     while True:
         directory = tempfile.mkdtemp(prefix=prefix, dir=parent)
         lock = _lock(directory)
@@ -85,6 +86,7 @@ def _make(parent: str, prefix: str) -> tuple[str, int]:
 
 
 def _remove_abandoned(directory: Path) -> None:
+    """Remove a directory unless a running process holds its lock."""
     lock = _lock(str(directory))
     if lock is not None:
         shutil.rmtree(directory, ignore_errors=True)
@@ -92,16 +94,17 @@ def _remove_abandoned(directory: Path) -> None:
 
 
 def _lock(directory: str) -> int | None:
-    """The descriptor that holds it; None if somebody else does, or it is gone."""
+    """Lock a directory and return the descriptor that holds the lock. Return None if another process holds it, or the
+    directory is gone."""
     try:
-        opened = os.open(directory, _DIRECTORY)
+        descriptor = os.open(directory, _DIRECTORY)
     except OSError:
         return None
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.stat(directory, follow_symlinks=False), os.fstat(opened)):
-            return opened
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.stat(directory, follow_symlinks=False), os.fstat(descriptor)):
+            return descriptor
     except OSError:
         pass
-    os.close(opened)
+    os.close(descriptor)
     return None

@@ -1,8 +1,9 @@
-"""Local copies of checkpoint files on one host: written beside the remote ones, found again by the next run.
+"""Local copies of checkpoint files on one host. A run writes them together with the remote files, and the next run
+reads them.
 
-Layout: ``<root>/local-state/<storage>/<pipeline>/chk-<id>/<attempt>-<subtask>/`` with the copies and an index;
-``<storage>`` tells apart deployments that use one root. A directory still being written ends in
-``.ongoing``. Nothing here is ever needed: whatever is missing, broken or foreign is read remotely.
+Layout: ``<root>/local-state/<storage>/<pipeline>/chk-<id>/<attempt>-<subtask>/`` holds the copies and an index.
+``<storage>`` differs between deployments that use the same root. The name of a directory that is still being written
+ends in ``.ongoing``. Copies are never required: if one is missing or damaged, the remote file is read.
 Source: requirements R70 to R83 (TaskLocalStateStore, LocalSnapshotDirectoryProvider, SnapshotDirectory).
 """
 
@@ -33,18 +34,18 @@ _ONGOING = ".ongoing"
 _TRASH = "trash-"
 _CARRIED = "carried-"
 _SNAPSHOT_DIGITS = 24
-"""Of an attempt's id: the same for all tasks of one snapshot."""
+"""The number of digits of an attempt id that all tasks of one snapshot share."""
 
 Checksums = Mapping[str, tuple[int, int]]
-"""Key of a remote file or segment -> (size in bytes, crc32c)."""
+"""A map from the key of a remote file or segment to (size in bytes, crc32c)."""
 
 
 class LocalSnapshotDirectory:
-    """Where one subtask's attempt at one checkpoint puts its copies. ONGOING from :meth:`make` until :meth:`complete`,
-    each of which is done once; DELETED after :meth:`discard`."""
+    """The directory for the copies of one subtask's attempt at one checkpoint. It is ONGOING from :meth:`make` until
+    :meth:`complete`, each of which is called once. It is DELETED after :meth:`discard`."""
 
     def __init__(self, path: Path, copies: LocalCopies | None = None) -> None:
-        """``copies``: those that the subtask was restored from."""
+        """Create the object, not the directory. ``copies``: the copies from which the subtask was restored."""
         self._path = path
         self._copies = copies or LocalCopies({})
         self._numbers = itertools.count()
@@ -52,10 +53,10 @@ class LocalSnapshotDirectory:
         self._failed = False
         self._identities: dict[str, FileIdentity] = {}
         self.streams = LocalStreams(str(self._ongoing))
-        """For copies that are written while the remote file is."""
+        """The factory of copies that are written at the same time as the remote file."""
 
     def make(self) -> None:
-        """Empty, whatever was there."""
+        """Create the directory, empty. A directory that exists already is removed first."""
         if self._ongoing.exists() or self._path.exists():
             log.warning("%s exists already and is made anew", self._path)
             self.discard()
@@ -63,9 +64,12 @@ class LocalSnapshotDirectory:
         crash_point("local copy: directory made")
 
     def keep(self, path: str, name: str) -> str | None:
-        """Link a file that never changes any more, or copy it where links do not reach; its name here, None if
-        that failed. After one failure no more is kept: without all of it, little is saved. What is linked was proved
-        to hold the stream's bytes, and need not be read for that again."""
+        """Add a file that never changes any more, by a hard link, or by a copy if no link is possible. Return its name
+        in this directory, None if that failed. After one failure no more files are added, because a restore saves
+        little unless all files are local.
+
+        A linked file was proved to hold the stream's bytes. Its identity is recorded, so that it need not be read
+        again."""
         if self._failed:
             return None
         target = self._ongoing / name
@@ -85,14 +89,14 @@ class LocalSnapshotDirectory:
         return name
 
     def carry(self, handle: FilePart) -> str | None:
-        """Link the copy of an earlier checkpoint's file that the subtask was restored from; its name here, None where
-        there is no such copy, or no link reaches it: nothing is copied again."""
-        found = self._copies.get(handle)
-        if found is None:
+        """Link the copy of an earlier checkpoint's file from which the subtask was restored. Return its name in this
+        directory, None if there is no such copy or no link is possible. The bytes are never copied."""
+        found_copy = self._copies.get(handle)
+        if found_copy is None:
             return None
         name = f"{_CARRIED}{next(self._numbers)}"
         try:
-            os.link(f"{found.directory}/{found.copy.name}", self._ongoing / name, follow_symlinks=False)
+            os.link(f"{found_copy.directory}/{found_copy.copy.name}", self._ongoing / name, follow_symlinks=False)
             if self._copies.proved(handle):
                 self._identify(name)
             crash_point("local copy: linked")
@@ -102,13 +106,15 @@ class LocalSnapshotDirectory:
         return name
 
     def _identify(self, name: str) -> None:
-        """Remember a linked file's identity once it can be relied on, by the file system's own clock."""
+        """Record the identity of a linked file, if a later change surely gives the file another one. Its age is
+        measured by the file system's own clock."""
         identity = identity_of(str(self._ongoing / name))
         if identity.settled(identity_of(str(self._ongoing)).modified_ns):
             self._identities[name] = identity
 
     def complete(self, streams: Iterable[WrittenStream]) -> None:
-        """Keep the copies of these streams and nothing else; from now on they are found."""
+        """Complete the directory with the copies of these streams. From now on :meth:`LocalStateStore.find` returns
+        them. Without any copy the directory is removed."""
         copies = {
             checksum_key(w.handle): LocalCopy(w.local_name, w.size_bytes, w.crc32c, self._identities.get(w.local_name))
             for w in streams
@@ -122,31 +128,31 @@ class LocalSnapshotDirectory:
                 crash_point("local copy: kept")
         except OSError as error:
             log.warning("no local copy in %s: %s", self._path, error)
-        finally:  # SIGTERM may end it here too
+        finally:  # also if SIGTERM ends the process here
             shutil.rmtree(self._ongoing, ignore_errors=True)
 
     def discard(self) -> None:
-        """Remove it in whichever state it is."""
+        """Remove the directory, whether it is ongoing or completed."""
         shutil.rmtree(self._ongoing, ignore_errors=True)
         shutil.rmtree(self._path, ignore_errors=True)
 
 
 class LocalSnapshotDirectories:
-    """The local-recovery input of a snapshot strategy: a directory for each checkpoint that one subtask's
-    attempt takes (R82, R83). A context that discards, at its end, what was not completed."""
+    """The directories for local copies of one subtask's attempt, one per checkpoint (R82, R83). As a context manager,
+    it discards at its end the directories that were not completed."""
 
     def __init__(self, root: Path, attempt: AttemptId, subtask: int, copies: LocalCopies | None = None) -> None:
-        """``copies``: those that the subtask is restored from."""
+        """Create no directory yet. ``copies``: the copies from which the subtask is restored."""
         self._root = root
         self._copies = copies
         self._name = f"{attempt}-{subtask}"
         self._open: dict[CheckpointId, LocalSnapshotDirectory] = {}
 
     def open(self, checkpoint_id: CheckpointId) -> LocalSnapshotDirectory | None:
-        """A new, empty directory; None, with a warning, where none can be made."""
+        """Return a new, empty directory for a checkpoint. If it cannot be created, log a warning and return None."""
         self.discard(checkpoint_id)
         directory = LocalSnapshotDirectory(self._root / checkpoint_directory(checkpoint_id) / self._name, self._copies)
-        self._open[checkpoint_id] = directory  # before it is made, so that it is discarded whatever ends this
+        self._open[checkpoint_id] = directory  # before it is created, so that any failure discards it
         try:
             directory.make()
         except OSError as error:
@@ -156,13 +162,14 @@ class LocalSnapshotDirectories:
         return directory
 
     def complete(self, checkpoint_id: CheckpointId, streams: Iterable[WrittenStream]) -> None:
-        """The snapshot was written: keep the copies. To be called before it is acknowledged (R78)."""
+        """Complete the directory of a checkpoint whose snapshot was written, with the copies of ``streams``. It must be
+        called before the snapshot is acknowledged (R78)."""
         directory = self._open.pop(checkpoint_id, None)
         if directory is not None:
             directory.complete(streams)
 
     def discard(self, checkpoint_id: CheckpointId) -> None:
-        """The snapshot failed."""
+        """Remove the directory of a checkpoint whose snapshot failed."""
         directory = self._open.pop(checkpoint_id, None)
         if directory is not None:
             directory.discard()
@@ -176,7 +183,8 @@ class LocalSnapshotDirectories:
 
 
 class LocalStateStore:
-    """All local copies of one pipeline on this host. Holds nothing open; any number of processes may use one."""
+    """All local copies of one pipeline on this host. The object keeps no file open, and any number of processes may use
+    the same copies."""
 
     def __init__(self, root: str, storage_uri: str, pipeline: str) -> None:
         storage = hashlib.sha256(storage_uri.encode()).hexdigest()[:16]
@@ -185,30 +193,32 @@ class LocalStateStore:
     def directories(
         self, attempt: AttemptId, subtask: int, copies: LocalCopies | None = None
     ) -> LocalSnapshotDirectories:
-        """For the snapshots of one subtask's attempt. ``copies``: those that the subtask is restored from."""
+        """Return the directories for the snapshots of one subtask's attempt. ``copies``: the copies from which the
+        subtask is restored."""
         return LocalSnapshotDirectories(self.path, attempt, subtask, copies)
 
     def fetched(self, checkpoint_id: CheckpointId, attempt: AttemptId, subtask: int) -> Path:
-        """Return where a subtask's attempt at a checkpoint puts the remote files that it copies to this host. A killed
-        process leaves it to whoever prunes next."""
+        """Return the directory into which one subtask's attempt at a checkpoint copies remote files. If the process is
+        killed, the next :meth:`prune` removes it."""
         return self.path / checkpoint_directory(checkpoint_id) / f"{attempt}-{subtask}-fetched{_ONGOING}"
 
     def find(self, checkpoint_id: CheckpointId, files: Checksums) -> dict[str, FoundCopy]:
-        """Key of a remote file or segment -> its copy, for those of ``files`` that were copied on this host with
-        the very size and checksum, by whichever subtask."""
-        found: dict[str, FoundCopy] = {}
+        """Return the copies of ``files`` that any subtask of a checkpoint made on this host: key of the remote file or
+        segment -> its copy. Only copies with the size and checksum in ``files`` are returned."""
+        copies: dict[str, FoundCopy] = {}
         for directory in _entries(self.path / checkpoint_directory(checkpoint_id)):
-            found |= {path: FoundCopy(str(directory), copy) for path, copy in _copies(directory, files).items()}
-        return found
+            copies |= {path: FoundCopy(str(directory), copy) for path, copy in _copies(directory, files).items()}
+        return copies
 
     def prune(
         self, checkpoint_id: CheckpointId, attempt: AttemptId, base: CheckpointId | None, files: Checksums
     ) -> None:
-        """Remove what a run of ``checkpoint_id`` on the confirmed ``base`` (with ``files``) shows to be of no use:
-        older and aborted checkpoints, attempts that did not complete the base, what killed processes left.
+        """Remove the copies that a run of ``checkpoint_id`` on the confirmed ``base`` does not need: older and aborted
+        checkpoints, attempts that did not complete the base, and files of killed processes. ``files`` are the files of
+        the base.
 
-        Never raises for what cannot be removed, nor minds others that prune at the same time. A run that
-        has been overtaken leaves newer checkpoints alone."""
+        Files that cannot be removed stay, without an error. Other processes may prune at the same time. Checkpoints
+        newer than ``checkpoint_id`` are not removed."""
         trash = _trash(self.path, attempt)
         for entry in _entries(self.path):
             number = checkpoint_number(entry.name)
@@ -222,15 +232,16 @@ class LocalStateStore:
                 _remove((entry,), trash)
 
     def discard(self, checkpoint_id: CheckpointId, attempt: AttemptId) -> None:
-        """Remove the copies of a checkpoint: one of them is damaged."""
+        """Remove all copies of a checkpoint, because one of them is damaged."""
         _remove((self.path / checkpoint_directory(checkpoint_id),), _trash(self.path, attempt))
 
     def clear(self) -> None:
-        """Remove all of it: local recovery was switched off."""
+        """Remove all copies of the pipeline, because local recovery was switched off."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def _trash(root: Path, attempt: AttemptId) -> Iterator[Path]:
+    """Yield unused names to which directories are renamed before they are deleted."""
     return (path for n in itertools.count() if not (path := root / f"{_TRASH}{attempt}-{n}").exists())
 
 
@@ -246,7 +257,8 @@ def _is_ongoing(directory: Path) -> bool:
 
 
 def _copies(directory: Path, files: Checksums) -> dict[str, LocalCopy]:
-    """Those of ``files`` that a completed directory holds; none where its index is missing or damaged."""
+    """Return the copies of ``files`` in a completed directory. The result is empty if its index is missing or
+    damaged."""
     if _is_ongoing(directory):
         return {}
     try:
@@ -257,31 +269,32 @@ def _copies(directory: Path, files: Checksums) -> dict[str, LocalCopy]:
 
 
 def _useless(directories: Iterable[Path], files: Checksums) -> Iterator[Path]:
-    """Those that hold none of ``files`` but what a fuller one holds too: tries that were not acknowledged have
-    copies of the shared files as well."""
-    held: set[str] = set()
+    """Yield the directories whose copies of ``files`` all lie in directories with more copies too. Attempts that were
+    not acknowledged may have such copies, because they link shared files as well."""
+    covered: set[str] = set()
     candidates = [(directory, _copies(directory, files).keys()) for directory in directories]
     for directory, paths in sorted(candidates, key=lambda candidate: (-len(candidate[1]), candidate[0])):
-        if paths <= held:
+        if paths <= covered:
             yield directory
-        held |= paths
+        covered |= paths
 
 
 def _remove(directories: Iterable[Path], trash: Iterator[Path]) -> None:
-    """Take each out of the way in one step, so that nobody finds half of it, then delete it."""
+    """Rename each directory to a name of ``trash`` in one step, so that no reader finds an incomplete one, then delete
+    it."""
     for directory in directories:
         name = next(trash)
         try:
             directory.rename(name)
         except OSError:
-            continue  # somebody else was first
+            continue  # another process removed it first
         crash_point("local copy: taken away")
         _delete(name)
 
 
 def _delete(path: Path) -> None:
-    """All of it, as far as that goes: the next run tries again."""
+    """Delete a file or directory as far as possible. The next run deletes the rest."""
     shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):
-        path.unlink()  # where something else than a directory lay
+        path.unlink()  # if it is not a directory
     crash_point("local copy: removed")

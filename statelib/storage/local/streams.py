@@ -1,4 +1,4 @@
-"""Files of local copies: like a checkpoint's, but neither durable nor needed, hence never synced."""
+"""The streams of local copies. Their files are never synced, because a lost copy is read remotely."""
 
 import itertools
 import os
@@ -18,8 +18,8 @@ _PREFIX = "stream-"
 
 
 class LocalStreams:
-    """A :class:`~statelib.storage.views.CheckpointStreamFactory` of plain files in one directory; handles are
-    relative to it. The scope says nothing here."""
+    """A :class:`~statelib.storage.views.CheckpointStreamFactory` of plain files in one directory. Handles are relative
+    to the directory. The scope makes no difference."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -29,7 +29,7 @@ class LocalStreams:
         return LocalFileStream(self._directory, f"{_PREFIX}{next(self._numbers)}")
 
     def flush(self) -> Mapping[str, PhysicalFile]:
-        """Nothing is made durable here."""
+        """Return an empty result, because local copies are not made durable."""
         return {}
 
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
@@ -40,11 +40,13 @@ class LocalStreams:
         original: StreamStateHandle,  # noqa: ARG002 - the port's signature
         scope: CheckpointedStateScope,  # noqa: ARG002
     ) -> StreamStateHandle | None:
-        """Nothing is copied here: what a host keeps are links to local files."""
+        """Return None, because a local copy of a stored file is made by a hard link, not by this factory."""
         return None
 
     def discard(self, handle: StreamStateHandle) -> None:
-        """Raises InvalidRequestError (``foreign-file``) for a handle that is none of these streams'."""
+        """Remove the file of a stream. It succeeds if the file is gone already.
+
+        Raises InvalidRequestError (``foreign-file``) for a handle that these streams did not return."""
         if not isinstance(handle, RelativeFileStateHandle) or not handle.path.removeprefix(_PREFIX).isdecimal():
             raise InvalidRequestError(
                 f"discarding {shown(str(handle))}: expected a file named {_PREFIX}<number>", kind="foreign-file"
@@ -53,9 +55,10 @@ class LocalStreams:
 
 
 class LocalFileStream:
-    """A :class:`~statelib.storage.views.CheckpointOutputStream` into a new file, opened when it is made.
+    """A :class:`~statelib.storage.views.CheckpointOutputStream` that writes to a new file. The constructor creates the
+    file.
 
-    One thread writes; any thread may close, which ends the writing and removes the file."""
+    One thread writes; any thread may call :meth:`close`, which ends the writing and removes the file."""
 
     def __init__(self, directory: str, name: str) -> None:
         self._directory = directory
@@ -70,7 +73,7 @@ class LocalFileStream:
         return self._position
 
     def write(self, data: bytes | memoryview) -> None:
-        """Raises RetryableError (``cancelled``) when the stream was closed."""
+        """Append ``data``. Raises RetryableError (``cancelled``) if the stream was closed."""
         view = memoryview(data).cast("B")
         with self._lock, storage_errors(f"writing {self._name} in {self._directory}"):
             write_all(self._opened(), view)
@@ -103,7 +106,7 @@ class LocalFileStream:
 
 
 def _unlink(directory: str, name: str) -> None:
-    """A file that is gone, perhaps with its directory, is success."""
+    """Remove a file. It succeeds if the file is gone already, perhaps with its directory."""
     try:
         os.unlink(f"{directory}/{name}")
     except FileNotFoundError:

@@ -1,1 +1,1 @@
-"""Streams around streams: merged into few files, written twice, or timed."""
+"""Stream factories around other stream factories: they merge streams into few files, write them twice, or time them."""

@@ -1,6 +1,7 @@
-"""Streams written twice at once: to checkpoint storage, and to this host's disk for the next restore.
+"""Streams that are written to two places: to checkpoint storage, and to this host's disk for the next restore.
 
-The primary stream is the checkpoint; the secondary is a convenience whose failure costs nothing else.
+The primary stream is part of the checkpoint. The secondary stream is a local copy, and its failure does not fail the
+checkpoint.
 Source: requirements R76, R108 to R114 (DuplicatingCheckpointOutputStream, CheckpointStreamWithResultProvider).
 """
 
@@ -24,10 +25,12 @@ _FAILURES = (OSError, StatelibError)
 
 
 class DuplicatingCheckpointOutputStream:
-    """A :class:`~statelib.storage.views.CheckpointOutputStream` that is ``primary``, and copies to ``secondary``.
+    """A :class:`~statelib.storage.views.CheckpointOutputStream` that writes to ``primary`` and the same bytes to
+    ``secondary``.
 
-    Offsets must hold for both: a secondary that stands elsewhere is given up at once. Its first failure
-    is kept and raised by :meth:`close_and_get_secondary_handle` only; the primary's are raised as they come."""
+    Both streams must be at the same position, because offsets are valid in both; otherwise the secondary stream is
+    closed at once. The first failure of the secondary stream is raised only by
+    :meth:`close_and_get_secondary_handle`. A failure of the primary stream is raised at once."""
 
     def __init__(self, primary: CheckpointOutputStream, secondary: CheckpointOutputStream) -> None:
         self._primary = primary
@@ -54,8 +57,8 @@ class DuplicatingCheckpointOutputStream:
                 self._give_up(error)
 
     def close_and_get_handle(self) -> WrittenStream:
-        """The primary's, with ``local_name`` unless there is no copy, or none is needed: inline state lies in
-        ``_metadata``."""
+        """Complete both streams and return the primary's result, with the copy's name as ``local_name``. It has no
+        ``local_name`` if the copy failed, and for inline state, which is part of ``_metadata``."""
         written = self.close_and_get_primary_handle()
         if isinstance(written.handle, ByteStreamStateHandle):
             self._close_secondary()
@@ -69,11 +72,12 @@ class DuplicatingCheckpointOutputStream:
         return replace(written, local_name=copy.path)
 
     def close_and_get_primary_handle(self) -> WrittenStream:
-        """Raises what the storage raises."""
+        """Complete the primary stream and return its result. Raises the errors of the storage."""
         return self._primary.close_and_get_handle()
 
     def close_and_get_secondary_handle(self) -> WrittenStream:
-        """Raises RetryableError (``local-copy-failed``) from the first failure of the secondary stream."""
+        """Complete the secondary stream and return its result. Raises RetryableError (``local-copy-failed``) if it
+        failed earlier; the cause is its first failure."""
         if self._failure is not None:
             raise RetryableError(
                 f"the secondary stream failed before: {self._failure}", kind="local-copy-failed"
@@ -81,13 +85,14 @@ class DuplicatingCheckpointOutputStream:
         return self._secondary.close_and_get_handle()
 
     def close(self) -> None:
-        """Drop both, whatever happens to one of them."""
+        """Drop the data of both streams, even if dropping one of them fails."""
         try:
             self._close_secondary()
         finally:
             self._primary.close()
 
     def _give_up(self, error: Exception) -> None:
+        """Record the failure of the secondary stream and close it."""
         self._failure = error
         self._close_secondary()
 
@@ -98,7 +103,8 @@ class DuplicatingCheckpointOutputStream:
             self._failure = self._failure or error
 
     def _same(self, written: WrittenStream, copy: WrittenStream) -> RelativeFileStateHandle:
-        """The copy's handle, if both streams hold the same bytes."""
+        """Return the copy's handle. Raise CorruptStateError (``checksum-mismatch``) unless both streams hold the same
+        bytes."""
         if (copy.size_bytes, copy.crc32c) != (written.size_bytes, written.crc32c):
             raise CorruptStateError(
                 f"expected {written.size_bytes} bytes of crc32c {written.crc32c:08x} in the local copy, found"
@@ -110,15 +116,16 @@ class DuplicatingCheckpointOutputStream:
 
 
 class DuplicatingStreams:
-    """A :class:`~statelib.storage.views.CheckpointStreamFactory`: the streams of ``primary``, each with a copy in
-    ``secondary``. Where there is nothing to copy to, ``primary`` is used as it is: the simple provider."""
+    """A :class:`~statelib.storage.views.CheckpointStreamFactory` whose streams write to ``primary``, and a copy to
+    ``secondary``. Without a place for copies, callers use ``primary`` itself."""
 
     def __init__(self, primary: CheckpointStreamFactory, secondary: CheckpointStreamFactory) -> None:
         self._primary = primary
         self._secondary = secondary
 
     def create_stream(self, scope: CheckpointedStateScope) -> CheckpointOutputStream:
-        """Raises if the primary stream cannot be opened; if the secondary cannot, the primary is enough."""
+        """Return a new stream that writes to both. If the secondary stream cannot be opened, log a warning and return
+        the primary stream. Raises the errors of opening the primary stream."""
         primary = self._primary.create_stream(scope)
         try:
             secondary = self._secondary.create_stream(scope)
@@ -131,16 +138,16 @@ class DuplicatingStreams:
         return DuplicatingCheckpointOutputStream(primary, secondary)
 
     def flush(self) -> Mapping[str, PhysicalFile]:
-        """Of the primary: a copy that is not durable is only lost."""
+        """Flush the primary factory. Copies need not be durable, because a lost copy is read remotely."""
         return self._primary.flush()
 
     def reusable(self, earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
         return self._primary.reusable(earlier)
 
     def duplicate(self, original: StreamStateHandle, scope: CheckpointedStateScope) -> StreamStateHandle | None:
-        """Of the primary: whoever has the bytes locally keeps them."""
+        """Duplicate the file in the primary storage. No local copy is made here."""
         return self._primary.duplicate(original, scope)
 
     def discard(self, handle: StreamStateHandle) -> None:
-        """Of the primary; local copies go with their directory."""
+        """Remove the file of the primary. Local copies are removed with their directory."""
         self._primary.discard(handle)

@@ -1,7 +1,8 @@
-"""Many small streams in few physical files: chosen by the worker, unknown to the coordinator (R94, R102).
+"""Merging many small streams into few physical files. Only the worker merges; the coordinator needs no support for it
+(R94, R102).
 
-Streams of one subtask's checkpoint and scope lie one behind the other in one physical file; a later
-checkpoint refers to segments of earlier files, until too few bytes of such a file are needed.
+The streams of one subtask with the same checkpoint and scope lie one after the other in one physical file. A later
+checkpoint refers to segments of earlier files, until too few bytes of an earlier file are needed.
 Source: FsMergingCheckpointStorageAccess, FileMergingSnapshotManager; flink-formats.md section 10.
 """
 
@@ -30,7 +31,8 @@ from statelib.storage.views import (
 from statelib.wire.checksum import ContentHash
 
 MAX_MERGED_BYTES = 4 << 20
-"""A stream that grows beyond this gets a file of its own; until then it is kept in memory."""
+"""The most bytes of a stream that is merged. A stream is held in memory up to this size; a larger one gets a file of
+its own."""
 
 _SCOPES = {
     CheckpointedStateScope.EXCLUSIVE: SegmentScope.EXCLUSIVE,
@@ -39,20 +41,23 @@ _SCOPES = {
 
 
 class MergeableStreams(Protocol):
-    """What merging asks of the streams of a storage that has files."""
+    """The operations that merging needs from the stream factory of a storage with files."""
 
     @property
-    def inline_threshold_bytes(self) -> int: ...
+    def inline_threshold_bytes(self) -> int:
+        """The size in bytes of the largest stream that becomes an inline handle."""
+        ...
+
     def new_name(self) -> str:
-        """A name of this try that no other stream of it has."""
+        """Return a name that no other file of this attempt has."""
         ...
 
     def new_file(self, name: str, scope: CheckpointedStateScope, *, absolute: bool) -> SpilledFile:
-        """Under that name; ``absolute``: its handle is a :class:`FileStateHandle` whatever the scope."""
+        """Create a file of that name. With ``absolute``, its handle is a :class:`FileStateHandle` in either scope."""
         ...
 
     def uri_of(self, name: str, scope: CheckpointedStateScope) -> str:
-        """What the absolute handle of such a file says."""
+        """Return the path in the absolute handle of such a file."""
         ...
 
     def discard(self, handle: StreamStateHandle) -> None: ...
@@ -60,10 +65,11 @@ class MergeableStreams(Protocol):
 
 
 class MergingStreamFactory:
-    """A :class:`~statelib.storage.views.CheckpointStreamFactory` of one subtask's try, over the storage's own.
+    """A :class:`~statelib.storage.views.CheckpointStreamFactory` of one subtask's attempt. It merges streams into files
+    of ``streams``, the storage's own factory.
 
-    A stream's bytes reach a physical file when its handle is taken, hence one that is dropped leaves none.
-    A physical file without a living segment is removed. Thread-safe."""
+    A stream's bytes are written to a physical file when its handle is taken, so a dropped stream leaves no bytes there.
+    A physical file is removed when all its segments are discarded. Thread-safe."""
 
     def __init__(self, streams: MergeableStreams, settings: FileMergingSettings) -> None:
         _check_settings(settings)
@@ -84,7 +90,10 @@ class MergingStreamFactory:
         return CheckpointStream(name, self._streams.inline_threshold_bytes, spill)
 
     def discard(self, handle: StreamStateHandle) -> None:
-        """Raises InvalidRequestError (``foreign-file``) for a segment of a file that this factory did not write."""
+        """Discard a file or a segment. A physical file is removed with its last segment.
+
+        Raises InvalidRequestError (``foreign-file``) for a file, or a segment of one, that this factory did not
+        create."""
         if not isinstance(handle, SegmentFileStateHandle):
             self._streams.discard(handle)
             return
@@ -113,7 +122,7 @@ class MergingStreamFactory:
         return dense(earlier, self._settings.max_space_amplification)
 
     def duplicate(self, original: StreamStateHandle, scope: CheckpointedStateScope) -> StreamStateHandle | None:
-        """A copy has a file of its own, also one that as a stream would have been merged."""
+        """Copy a file within the storage. The copy has a file of its own, even if it is small enough to be merged."""
         return self._streams.duplicate(original, scope)
 
     def _append(self, name: str, scope: CheckpointedStateScope, data: bytearray) -> SegmentFileStateHandle:
@@ -127,7 +136,7 @@ class MergingStreamFactory:
             try:
                 return file.append(name, data)
             except BaseException:
-                self._open.pop(scope)  # nobody knows how much of it was written: nothing more is
+                self._open.pop(scope)  # it is unknown how much was written, so nothing more is appended
                 if not file.living:
                     self._remove(file)
                 raise
@@ -153,7 +162,7 @@ class MergingStreamFactory:
 
 
 class _PhysicalFile:
-    """Segments one behind the other. ``living``: those that nobody has discarded."""
+    """A file of segments that lie one after the other. ``living``: the segments that were not discarded."""
 
     def __init__(self, path: str, scope: CheckpointedStateScope, target: SpilledFile) -> None:
         self.path = path
@@ -173,7 +182,7 @@ class _PhysicalFile:
         return handle
 
     def finish(self) -> None:
-        """Durable when it returns."""
+        """Close the file and make it durable."""
         self._target.finish()
         self.finished = True
 
@@ -185,7 +194,8 @@ class _PhysicalFile:
 
 
 class _MergedStream:
-    """A stream that waits in memory to become a segment, or turns out to deserve a file of its own."""
+    """The data of one stream in memory, which becomes a segment. If it grows beyond ``limit_bytes``, it gets a file of
+    its own."""
 
     def __init__(
         self,
@@ -227,9 +237,10 @@ def _own_file(streams: MergeableStreams, name: str, scope: CheckpointedStateScop
 
 
 def dense(earlier: Collection[WrittenStream], max_space_amplification: float) -> frozenset[StreamStateHandle]:
-    """Whole files, and segments of those physical files of which enough bytes are among ``earlier``.
+    """Return the handles of whole files, and of the segments whose physical file is dense: the size of the file is at
+    most ``max_space_amplification`` times the bytes of its segments in ``earlier``.
 
-    A segment whose physical file is not known is left out."""
+    A segment without ``physical`` is left out."""
     living: dict[str, int] = defaultdict(int)
     for written in earlier:
         if written.physical is not None:
@@ -246,12 +257,12 @@ def dense(earlier: Collection[WrittenStream], max_space_amplification: float) ->
 
 
 def whole_files(earlier: Collection[WrittenStream]) -> frozenset[StreamStateHandle]:
-    """Everything but segments: what a storage refers to again that does not merge."""
+    """Return the handles of all streams that are not segments. A storage that does not merge may reuse these."""
     return frozenset(w.handle for w in earlier if not isinstance(w.handle, SegmentFileStateHandle))
 
 
 def _check_settings(settings: FileMergingSettings) -> None:
-    """Raises InvalidRequestError (``bad-file-merging``)."""
+    """Raise InvalidRequestError (``bad-file-merging``) unless both limits are at least 1."""
     if settings.max_file_size_bytes < 1 or not settings.max_space_amplification >= 1:
         raise InvalidRequestError(
             f"file merging of at most {settings.max_file_size_bytes} bytes a file and amplification "
@@ -261,16 +272,16 @@ def _check_settings(settings: FileMergingSettings) -> None:
 
 
 class MergeableCheckpointStreams(MergeableStreams, CheckpointStreamFactory, Protocol):
-    """Of one try, as the storage itself makes them."""
+    """The storage's own stream factory of one subtask's attempt."""
 
     @property
     def is_of_pipeline(self) -> bool:
-        """Whether they write one of the pipeline's own checkpoints, not a savepoint."""
+        """Whether the streams belong to one of the pipeline's own checkpoints, not to a savepoint."""
         ...
 
 
 class MergeableStorage(CheckpointStorageWorkerView, Protocol):
-    """A storage that has files to merge."""
+    """The worker view of a storage with files, which can be merged."""
 
     def resolve_checkpoint_storage_location(
         self, checkpoint_id: CheckpointId, reference: StorageReference, attempt: AttemptId, subtask: int
@@ -279,7 +290,8 @@ class MergeableStorage(CheckpointStorageWorkerView, Protocol):
 
 @dataclass(frozen=True)
 class FileMergingStorage:
-    """The worker's view of a storage that merges the small files of checkpoints; savepoints stay apart (R94)."""
+    """The worker view of a storage that merges the small files of checkpoints. The files of savepoints are not merged
+    (R94)."""
 
     storage: MergeableStorage
     settings: FileMergingSettings

@@ -1,4 +1,4 @@
-"""How long the streams of a snapshot waited on storage: a clock around the port, two readings a call."""
+"""Measuring how long a snapshot waits for its storage. A clock is read twice per call of the port."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ from statelib.storage.views import (
 
 
 class StorageClock:
-    """The time in which at least one call was under way: several threads that wait at once count once."""
+    """A clock that runs while at least one call is under way. Time in which several threads wait counts once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,6 +26,7 @@ class StorageClock:
 
     @contextmanager
     def running(self) -> Iterator[None]:
+        """Let the clock run during the body."""
         with self._lock:
             if not self._running:
                 self._since_ns = time.monotonic_ns()
@@ -40,15 +41,15 @@ class StorageClock:
 
     @property
     def total_ms(self) -> int:
-        """Of the calls that are over."""
+        """The measured time in milliseconds. A period counts when no call is under way any more."""
         with self._lock:
             return self._total_ns // 1_000_000
 
 
 class TimedStreams:
     """A :class:`~statelib.storage.views.CheckpointStreamFactory` around another one. ``clock`` runs while a stream is
-    opened, written or finished, while the storage copies a file, and while everything is made durable; copies on the
-    own disk are outside of it."""
+    opened, written or completed, while the storage copies a file, and while :meth:`flush` runs. Local copies are not
+    measured."""
 
     def __init__(self, streams: CheckpointStreamFactory) -> None:
         self._streams = streams
@@ -90,5 +91,5 @@ class _TimedStream:
             return self._stream.close_and_get_handle()
 
     def close(self) -> None:
-        """Not on the clock: whoever cancels does not wait for what it ends."""
+        """Drop the data. This is not measured, because a thread that cancels does not wait for the storage."""
         self._stream.close()
