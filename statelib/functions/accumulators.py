@@ -1,6 +1,6 @@
-"""How each aggregate is computed: a partial accumulator a group of a batch, merged into the stored one.
+"""The computation of each aggregate: one partial accumulator per group of a batch, which is merged into the stored one.
 
-Everything works on whole columns. ``aggregates.py`` says what the results mean.
+All computations are on whole columns. ``aggregates.py`` describes the results.
 """
 
 from collections.abc import Callable
@@ -27,19 +27,22 @@ LONG_LIMIT = 2.0**63
 
 
 class Accumulator(Protocol):
-    """Law: the merge of partials is the partial of all their rows together."""
+    """An aggregate's computation. The merge of several partials must equal the partial of all their rows together."""
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
-        """One accumulator a group, null where the group has no value."""
+        """Return one accumulator per group, which is null if the group has no value."""
         ...
 
     def merge(self, before: pa.Array, more: pa.Array) -> pa.Array:
-        """Row by row; null is the neutral element. Both of the accumulator's type."""
+        """Return the merged accumulators, row by row. Both arguments have the accumulator's type, and merging null into
+        an accumulator leaves it unchanged."""
         ...
 
 
 @dataclass(frozen=True)
 class Count:
+    """``count``: the number of events or of non-null values."""
+
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
@@ -54,6 +57,8 @@ class Count:
 
 @dataclass(frozen=True)
 class Sum:
+    """``sum``, as a long or a double. Raise InvalidRequestError (``sum-overflow``) if a long overflows."""
+
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
@@ -69,7 +74,7 @@ class Sum:
 
 @dataclass(frozen=True)
 class Extreme:
-    """``min`` and ``max``, of any ordered type."""
+    """``min`` and ``max`` of values of any ordered type."""
 
     spec: AggregateSpec
 
@@ -83,6 +88,8 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Average:
+    """``avg``: the sum as a double and the number of the values."""
+
     spec: AggregateSpec
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
@@ -99,7 +106,8 @@ class Average:
 
 @dataclass(frozen=True)
 class Collected:
-    """``collect`` and ``distinct``: kept in ascending order, so that no order of arrival shows."""
+    """``collect`` and ``distinct``: values in ascending order, so that the result does not depend on the order of
+    events."""
 
     spec: AggregateSpec
 
@@ -119,19 +127,23 @@ class Collected:
         )
         values, codes = values.take(order), codes[order.to_numpy()]
         if self.spec.agg == "distinct" and len(codes):
-            same = pc.equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False) & (codes[1:] == codes[:-1])
-            kept = np.flatnonzero(np.concatenate(([True], ~same)))
-            values, codes = values.take(pa.array(kept)), codes[kept]
+            repeats = pc.equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False) & (codes[1:] == codes[:-1])
+            distinct_rows = np.flatnonzero(np.concatenate(([True], ~repeats)))
+            values, codes = values.take(pa.array(distinct_rows)), codes[distinct_rows]
         counts = np.bincount(codes, minlength=size)
         return _list_array(values, counts)
 
 
 @dataclass(frozen=True)
 class Histogram:
+    """``histogram``: the number of values per bin. Raise InvalidRequestError (``histogram-bounds-changed``) if a stored
+    histogram has another number of bins."""
+
     spec: AggregateSpec
 
     @property
     def width(self) -> int:
+        """The number of bins."""
         return len(self.spec.bounds) + 1
 
     def partial(self, events: pa.Table, grouping: Grouping) -> pa.Array:
@@ -145,16 +157,17 @@ class Histogram:
         return self._lists(self._matrix(before) + self._matrix(more))
 
     def _lists(self, counts: npt.NDArray[np.int64]) -> pa.Array:
-        """A histogram without any value is null."""
+        """Return the rows of a matrix of counts as lists. A histogram without any value is null."""
         filled = counts.any(axis=1)
         return _list_array(pa.array(counts[filled].reshape(-1).astype(np.int64)), np.where(filled, self.width, 0))
 
     def _matrix(self, lists: pa.Array) -> npt.NDArray[np.int64]:
+        """Return stored histograms as a matrix of counts, with zeros for null."""
         lengths = lists.value_lengths().drop_null().to_numpy(zero_copy_only=False)
         if (lengths != self.width).any():
-            found = int(lengths[lengths != self.width][0])
+            stored_width = int(lengths[lengths != self.width][0])
             raise InvalidRequestError(
-                f"histogram of {self.spec.column}: the state holds {found} counts, its {len(self.spec.bounds)} "
+                f"histogram of {self.spec.column}: the state holds {stored_width} counts, its {len(self.spec.bounds)} "
                 f"bounds make {self.width}",
                 kind="histogram-bounds-changed",
                 hint="set the bounds back; they are fixed for the life of a state",
@@ -179,11 +192,12 @@ ACCUMULATORS: dict[str, Callable[[AggregateSpec], Accumulator]] = {
 
 
 def accumulator_of(spec: AggregateSpec) -> Accumulator:
+    """Return the computation of an aggregate."""
     return ACCUMULATORS[spec.agg](spec)
 
 
 def _inputs(events: pa.Table, column: str, codes: Rows) -> tuple[pa.Array, Rows]:
-    """The non-null values of a column, and the groups of their rows."""
+    """Return the non-null values of a column and the groups of their rows."""
     values = clean(one_array(events[column]))
     if not values.null_count:
         return values, codes
@@ -192,14 +206,16 @@ def _inputs(events: pa.Table, column: str, codes: Rows) -> tuple[pa.Array, Rows]
 
 
 def _stack(before: pa.Array, more: pa.Array) -> tuple[pa.Array, Rows]:
-    """The non-null accumulators of both sides below each other, and the row each came from."""
+    """Return the non-null accumulators of ``before``, then those of ``more``, and the row number of each."""
     both = pa.concat_arrays([before, more])
     rows = valid_rows([both])
     return both.take(pa.array(rows)), rows % max(len(before), 1)
 
 
 def _add(before: pa.Array, more: pa.Array, spec: AggregateSpec) -> pa.Array:
-    """Sum where null is neutral: null only where both are."""
+    """Return the sums, row by row. Null counts as zero, but the sum of two nulls is null.
+
+    Raise InvalidRequestError (``sum-overflow``)."""
     zero = pa.scalar(0, before.type)
     try:
         total = pc.add_checked(before.fill_null(zero), more.fill_null(zero))
@@ -211,7 +227,9 @@ def _add(before: pa.Array, more: pa.Array, spec: AggregateSpec) -> pa.Array:
 
 
 def _check_long_sums(values: pa.Array, codes: Rows, size: int, spec: AggregateSpec) -> None:
-    """Arrow's grouped sum wraps around silently: refuse what could, judged by the sum of magnitudes."""
+    """Raise InvalidRequestError (``sum-overflow``) if the sum of absolute values of a group exceeds a long.
+
+    The check is needed because Arrow's grouped sum overflows silently."""
     magnitudes = np.abs(values.to_numpy(zero_copy_only=False).astype(np.float64))
     if len(magnitudes) and np.bincount(codes, magnitudes, minlength=size).max() >= LONG_LIMIT * (1 - 1e-9):
         raise _overflow(spec)
@@ -230,7 +248,7 @@ def _sum_and_count(sums: pa.Array, counts: pa.Array, null: pa.Array) -> pa.Array
 
 
 def _list_array(values: pa.Array, lengths: npt.NDArray[np.integer]) -> pa.Array:
-    """Consecutive ``values`` cut into lists; a list of length 0 becomes null."""
+    """Return the ``values`` split into consecutive lists of these lengths. A list of length 0 becomes null."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(lengths == 0))

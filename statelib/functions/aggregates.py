@@ -1,10 +1,9 @@
-"""The aggregates a pipeline file may name: what each takes, and the type of its accumulator.
+"""The aggregates that a pipeline file can name, with their input types and the types of their accumulators.
 
-Types only, and no array library, so that a pipeline file is checked in a moment; how they are
-computed is in ``accumulators.py``. An accumulator is null until it has seen a value, null inputs
-are skipped (SQL) unless ``first`` or ``last`` keeps them, and a NaN counts as null. All of them are commutative
-and associative: neither the order of events nor their division into batches shows in the result (sums of doubles
-up to rounding).
+This module does not import an array library, so that pipeline files are checked quickly. ``accumulators.py`` computes
+the aggregates. An accumulator is null until its first value. Null inputs are skipped as in SQL, unless ``first`` or
+``last`` keeps them, and NaN counts as null. All aggregates are commutative and associative: the result depends neither
+on the order of events nor on their division into batches (sums of doubles up to rounding).
 """
 
 from collections.abc import Callable
@@ -18,7 +17,7 @@ ORDERED = tuple(name for name in SCALARS if name != "void")
 
 
 class Nulls(StrEnum):
-    """What a null in the column of ``first`` or ``last`` means: no value, or the value null."""
+    """The meaning of a null in the column of ``first`` or ``last``: no value (``skip``), or a value (``keep``)."""
 
     SKIP = "skip"
     KEEP = "keep"
@@ -26,9 +25,11 @@ class Nulls(StrEnum):
 
 @dataclass(frozen=True)
 class AggregateSpec:
-    """One aggregate of one column. ``of``: (column, type), None for a plain ``count``; ``by``:
-    the columns that order ``first`` and ``last``; ``bounds``: see ``histogram``; ``nulls``: of ``first`` and ``last``.
-    ``together``: instead of ``of``, the columns of ``first`` or ``last`` that are taken from one and the same event."""
+    """One aggregate of one column.
+
+    ``of`` is (column, type), or None for a ``count`` of events. ``by`` are the columns that order ``first`` and
+    ``last``. ``bounds`` are the upper bounds of a ``histogram``. ``nulls`` applies to ``first`` and ``last``.
+    ``together`` replaces ``of`` and holds several columns of ``first`` or ``last`` that come from the same event."""
 
     agg: str
     of: tuple[str, StateType] | None = None
@@ -39,11 +40,12 @@ class AggregateSpec:
 
     @property
     def accumulator_type(self) -> StateType:
+        """The type of the accumulator in the state."""
         return AGGREGATES[self.agg].accumulator(self)
 
     @property
     def column(self) -> str:
-        """The column it reads; asks only where there must be one."""
+        """The name of the column that it reads. Only for aggregates that have a column."""
         return self.of_required[0]
 
     @property
@@ -53,18 +55,22 @@ class AggregateSpec:
 
     @property
     def of_required(self) -> tuple[str, StateType]:
+        """The name and the type of the column. Only for aggregates that have a column."""
         assert self.of is not None, f"aggregate {self.agg} without a column passed the checks of the definition"
         return self.of
 
 
 class Column(StrEnum):
+    """Whether an aggregate needs a column."""
+
     REQUIRED = "required"
     OPTIONAL = "optional"
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """``inputs``: names of the scalar types that ``of`` may have; empty = any type."""
+    """The description of an aggregate. ``inputs`` are the names of the scalar types that its column may have; if it is
+    empty, any type is allowed."""
 
     accumulator: Callable[[AggregateSpec], StateType]
     inputs: tuple[str, ...] = ORDERED
@@ -73,7 +79,7 @@ class Aggregate:
     takes_bounds: bool = False
 
 
-def _same(spec: AggregateSpec) -> StateType:
+def _type_of_column(spec: AggregateSpec) -> StateType:
     return spec.of_required[1]
 
 
@@ -87,7 +93,7 @@ def _pick(spec: AggregateSpec) -> StateType:
     return Row((Field("value", together if spec.together else spec.of_required[1]), *order))
 
 
-def _many(spec: AggregateSpec) -> StateType:
+def _list_of_column(spec: AggregateSpec) -> StateType:
     return ListOf(spec.of_required[1])
 
 
@@ -96,26 +102,32 @@ AVERAGE = Row((Field("sum", DOUBLE), Field("count", LONG)))
 AGGREGATES: dict[str, Aggregate] = {
     "count": Aggregate(lambda _: LONG, inputs=(), column=Column.OPTIONAL),
     "sum": Aggregate(_sum, inputs=NUMERIC),
-    "min": Aggregate(_same),
-    "max": Aggregate(_same),
+    "min": Aggregate(_type_of_column),
+    "max": Aggregate(_type_of_column),
     "avg": Aggregate(lambda _: AVERAGE, inputs=NUMERIC),
     "first": Aggregate(_pick, takes_by=True),
     "last": Aggregate(_pick, takes_by=True),
-    "collect": Aggregate(_many),
-    "distinct": Aggregate(_many),
+    "collect": Aggregate(_list_of_column),
+    "distinct": Aggregate(_list_of_column),
     "histogram": Aggregate(lambda _: ArrayOf(LONG), inputs=NUMERIC, takes_bounds=True),
 }
 """
-``count`` events, or non-null values of a column (0 if all are null); ``sum`` long or double, an
-overflow is an error; ``min``, ``max``; ``avg`` keeps sum and count; ``first`` and ``last`` value in
-the order of the ``by`` columns, equal ones ordered by the value itself, null before all others; an event in which
-a ``by`` column is null takes no part; ``collect`` all values
-ascending, ``distinct`` each value once, ascending; ``histogram`` counts values by upper bound:
-element i counts bounds[i-1] < value <= bounds[i], the last one the values above every bound.
+The aggregates by name.
+
+- ``count``: the number of events, or of non-null values of a column (0 if all are null).
+- ``sum``: a long or a double. An overflow is an error.
+- ``min``, ``max``: the least and the greatest value.
+- ``avg``: the sum and the count are stored.
+- ``first``, ``last``: the value of the first or last event in the order of the ``by`` columns. Events with equal ``by``
+  columns are ordered by the value itself, null before all others. An event with a null in a ``by`` column is ignored.
+- ``collect``: all values in ascending order.
+- ``distinct``: each value once, in ascending order.
+- ``histogram``: counts of values by upper bound. Element i counts bounds[i-1] < value <= bounds[i], and the last
+  element counts the values above every bound.
 """
 
 
 def accepts(agg: str, type_: StateType) -> bool:
-    """Whether the aggregate takes a column of this type."""
+    """Return whether the aggregate accepts a column of this type."""
     inputs = AGGREGATES[agg].inputs
     return not inputs or (isinstance(type_, Scalar) and type_.name in inputs)

@@ -1,4 +1,4 @@
-"""States declared with aggregates: partial accumulators of the batch merged into the stored ones."""
+"""Functions of states declared with aggregates. They merge the partial accumulators of a batch into the stored ones."""
 
 from dataclasses import dataclass
 
@@ -23,12 +23,13 @@ from statelib.wire.ragged import Ragged
 
 @dataclass(frozen=True)
 class AggregateFunction:
-    """``fields``: one (name, aggregate) a field of the Row that the state holds, or a single one
-    with the name None for a state that holds the bare accumulator. ``user_key``: the column of a
-    map state's keys; ``drop_null_user_keys``: whether events without one leave the map alone
-    (else they are an InvalidRequestError, kind ``null-user-key``).
+    """The state function of a state that is declared with aggregates.
 
-    A Row is written for every key with an event; a bare accumulator only once it is not null.
+    ``fields`` holds one (name, aggregate) per field of the state's Row, or a single aggregate with the name None if the
+    state holds the accumulator itself. ``user_key`` is the column of a map state's user keys. Events with a null user
+    key are ignored if ``drop_null_user_keys`` is set. Otherwise they raise InvalidRequestError (``null-user-key``).
+
+    A Row is written for every key with an event; an accumulator without a Row is written only if it is not null.
     """
 
     state: str
@@ -42,17 +43,18 @@ class AggregateFunction:
         events: pa.Table,
         keys: pa.Array,
         groups: npt.NDArray[np.int32],
-        progress: Progress,  # noqa: ARG002 - state without windows looks at no clock
+        progress: Progress,  # noqa: ARG002 - state without windows does not depend on time
         *,
         operator: OperatorStateBackend | None = None,  # noqa: ARG002 - aggregates are of keys only
     ) -> int:
+        """Merge the events into the state. Return 0, because no event is late without windows."""
         self.merge(backend, events, keys, groups)
         return 0
 
     def advance(
         self, backend: KeyedStateBackend, progress: Progress, *, operator: OperatorStateBackend | None = None
     ) -> None:
-        """Time changes nothing in a state without windows."""
+        """Do nothing, because a state without windows does not depend on time."""
 
     def merge(
         self,
@@ -62,56 +64,69 @@ class AggregateFunction:
         groups: npt.NDArray[np.int32],
         windows: pa.Array | None = None,
     ) -> None:
-        """Merge events into what is stored for their keys, or for their keys and ``windows``."""
+        """Merge events into the stored accumulators of their keys, or of their keys and ``windows``.
+
+        Raise InvalidRequestError (``null-user-key``, and what the accumulators raise)."""
         if self.user_key is not None:
             rows = self._rows_with_user_key(events, self.user_key)
             if len(rows) < len(events):
-                at = pa.array(rows)
-                events, keys, groups = events.take(at), keys.take(at), groups[rows]
-                windows = None if windows is None else windows.take(at)
+                positions = pa.array(rows)
+                events, keys, groups = events.take(positions), keys.take(positions), groups[rows]
+                windows = None if windows is None else windows.take(positions)
         user_keys = None if self.user_key is None else one_array(events[self.user_key])
         grouping = group_rows([column for column in (keys, user_keys, windows) if column is not None])
         if not grouping.size:
             return
-        at = pa.array(grouping.first)
-        users, spaces = (None if column is None else column.take(at) for column in (user_keys, windows))
+        positions = pa.array(grouping.first)
+        distinct_user_keys, distinct_windows = (
+            None if column is None else column.take(positions) for column in (user_keys, windows)
+        )
         descriptor = backend.schema.state(self.state)
-        owners = groups[grouping.first]
-        asked = encode_keys(backend.schema, descriptor, keys.take(at), owners, users, namespaces=spaces)
-        order = quick_order(asked)
-        if order is not None:  # the state lies in this order, or nearly: it is walked through once
-            grouping, asked = grouping.ordered(order), asked.take(order)
+        key_groups = groups[grouping.first]
+        state_keys = encode_keys(
+            backend.schema,
+            descriptor,
+            keys.take(positions),
+            key_groups,
+            distinct_user_keys,
+            namespaces=distinct_windows,
+        )
+        order = quick_order(state_keys)
+        if order is not None:  # the state is stored in about this order, so it is read in one pass
+            grouping, state_keys = grouping.ordered(order), state_keys.take(order)
         partials = [accumulator_of(spec).partial(events, grouping) for _, spec in self.fields]
-        if self._bare:
-            kept = valid_rows(partials)
-            partials, asked = [partials[0].take(pa.array(kept))], asked.take(kept)
-        if len(asked):
-            self._write(backend, descriptor, asked, partials)
+        if self._is_single:
+            with_value = valid_rows(partials)
+            partials, state_keys = [partials[0].take(pa.array(with_value))], state_keys.take(with_value)
+        if len(state_keys):
+            self._write(backend, descriptor, state_keys, partials)
 
     def _write(
         self, backend: KeyedStateBackend, descriptor: StateDescriptor, keys: Ragged, partials: list[pa.Array]
     ) -> None:
         before = backend.read(self.state, keys)
         type_ = value_arrow_type(descriptor)
-        stored = [before.values] if self._bare else before.values.flatten()
+        stored = [before.values] if self._is_single else before.values.flatten()
         merged = [
             accumulator_of(spec).merge(old, partial.cast(old.type)).cast(old.type)
             for (_, spec), old, partial in zip(self.fields, stored, partials, strict=True)
         ]
-        values = merged[0] if self._bare else pa.StructArray.from_arrays(merged, fields=list(type_))
+        values = merged[0] if self._is_single else pa.StructArray.from_arrays(merged, fields=list(type_))
         backend.write(before, self.state, values)
 
     @property
     def columns(self) -> set[str]:
-        """The columns that it reads, besides those of the key."""
+        """The names of the columns that it reads, without the key columns."""
         read = {name for _, spec in self.fields for name, _ in spec.columns}
         return read if self.user_key is None else read | {self.user_key}
 
     @property
-    def _bare(self) -> bool:
+    def _is_single(self) -> bool:
+        """Whether the state holds one accumulator instead of a Row."""
         return self.fields[0][0] is None
 
     def _rows_with_user_key(self, events: pa.Table, column: str) -> npt.NDArray[np.int64]:
+        """Return the rows whose user key is not null. Raise InvalidRequestError (``null-user-key``)."""
         rows = valid_rows([one_array(events[column])])
         if len(rows) < len(events) and not self.drop_null_user_keys:
             raise InvalidRequestError(

@@ -1,4 +1,4 @@
-"""Which rows of a batch belong together, and reductions over them: the bottom of every function."""
+"""Grouping the rows of a batch by equal columns, and reductions per group. All state functions are built on it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,38 +16,42 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """``codes[i]``: group of row i; groups are numbered 0, 1, ... ``first[g]``: the first row of group g."""
+    """The groups of the rows of a batch, numbered from 0.
+
+    ``codes[i]`` is the group of row i, and ``first[g]`` is the first row of group g."""
 
     codes: Rows
     first: Rows
 
     @property
     def size(self) -> int:
+        """The number of groups."""
         return len(self.first)
 
     def ordered(self, order: Rows) -> "Grouping":
-        """The same groups, of which ``order[0]`` becomes group 0."""
+        """Return the groups in another order: ``order[0]`` becomes group 0."""
         rank = np.empty(self.size, np.int64)
         rank[order] = np.arange(self.size)
         return Grouping(rank[self.codes], self.first[order])
 
 
 def group_rows(columns: Sequence[pa.Array]) -> Grouping:
-    """Group rows by equality of all ``columns`` (at least one, without nulls, equally long).
+    """Group rows by equality of all ``columns``, of which there is at least one. They are equally long, without nulls.
 
-    Structs are compared field by field, floating point numbers as their bytes will be: every NaN is the same, 0.0 and
-    -0.0 are not. Groups are in order of first appearance.
+    Structs are compared field by field, and floating point numbers by their serialized bytes: all NaN are equal, but
+    0.0 and -0.0 are not. Groups are in order of first appearance.
     """
     codes = _codes(columns[0])
     for column in columns[1:]:
         codes = _combine(codes, _codes(column))
     first = np.empty(int(codes.max()) + 1 if len(codes) else 0, np.int64)
-    # Backwards, because of equal indexes the last assignment stays.
+    # The assignment runs backwards, because the last one of equal indexes counts.
     first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1, dtype=np.int64)
     return Grouping(codes, first)
 
 
 def _codes(column: pa.Array) -> Rows:
+    """Return a number per row, which is equal for equal values. Numbers are in order of first appearance."""
     if pa.types.is_struct(column.type):
         fields = column.flatten()
         codes = _codes(fields[0])
@@ -60,53 +64,57 @@ def _codes(column: pa.Array) -> Rows:
 
 
 def _combine(left: Rows, right: Rows) -> Rows:
-    """Number the pairs; both sides are smaller than the number of rows, so no product overflows."""
+    """Return a number per row, which is equal for equal pairs.
+
+    Both numbers of a pair are smaller than the number of rows, so the product cannot overflow."""
     if not len(left):
         return left
     return _codes(pa.array(left * (right.max() + 1) + right))
 
 
 def reduce_groups(values: pa.Array, codes: Rows, size: int, how: str) -> pa.Array:
-    """``how`` (``sum``, ``min``, ``max``) of the values (without nulls) of each of ``size`` groups.
+    """Return the ``sum``, ``min`` or ``max`` of the values per group, or null for a group without values.
 
-    Null where a group has no value. In the order of the rows, on one thread: always the same bits.
+    ``values`` has no nulls, and ``size`` is the number of groups. The values are reduced in the order of the rows on
+    one thread, so that the result always has the same bits.
     """
     if _is_number(values.type):
         empty = np.bincount(codes, minlength=size) == 0
         return pa.array(_reduced(values.to_numpy(), codes, size, how), values.type, mask=empty if empty.any() else None)
     table = pa.table({"group": pa.array(codes), "value": values})
     reduced = table.group_by("group", use_threads=False).aggregate([("value", how)])
-    at = np.full(size, -1, np.int64)
-    at[reduced["group"].to_numpy()] = np.arange(len(reduced))
-    return one_array(reduced[f"value_{how}"]).take(nullable_rows(at))
+    row_of_group = np.full(size, -1, np.int64)
+    row_of_group[reduced["group"].to_numpy()] = np.arange(len(reduced))
+    return one_array(reduced[f"value_{how}"]).take(nullable_rows(row_of_group))
 
 
 def pick_rows(columns: Sequence[pa.Array], codes: Rows, size: int, how: str) -> Rows:
-    """The row of each group whose ``columns``, compared one after the other, are the least
-    (``min``) or the greatest (``max``), null before all values; -1 for a group without rows.
+    """Return the row per group with the least (``min``) or greatest (``max``) values, or -1 for a group without rows.
 
-    Rows that are left at the end are equal in every column, so it does not matter which is taken.
+    The ``columns`` are compared one after the other, and null is less than all values. Rows that remain at the end are
+    equal in every column, so any of them is taken.
     """
     rows = np.arange(len(codes), dtype=np.int64)
     groups = int(np.count_nonzero(np.bincount(codes, minlength=size)))
     for column in columns:
-        if len(rows) == groups:  # one row a group is left: the further columns decide nothing
+        if len(rows) == groups:  # one row per group remains, so further columns change nothing
             break
         whole = len(rows) == len(codes)
-        here, group = (column, codes) if whole else (column.take(pa.array(rows)), codes[rows])
-        rows = rows[_is_best(here, group, size, how)]
+        remaining, remaining_codes = (column, codes) if whole else (column.take(pa.array(rows)), codes[rows])
+        rows = rows[_is_best(remaining, remaining_codes, size, how)]
     picked = np.full(size, -1, np.int64)
     picked[codes[rows]] = rows
     return picked
 
 
 def _is_best(values: pa.Array, codes: Rows, size: int, how: str) -> npt.NDArray[np.bool_]:
+    """Return whether each value is the least or the greatest of its group. Null is less than all values."""
     if not values.null_count:
         return _is_best_value(values, codes, size, how)
     valid = values.is_valid().to_numpy(zero_copy_only=False)
     best = _is_best_value(pa.array(valid.astype(np.int8)), codes, size, how)
-    at = np.flatnonzero(best & valid)
-    best[at] = _is_best_value(values.take(pa.array(at)), codes[at], size, how)
+    best_rows = np.flatnonzero(best & valid)
+    best[best_rows] = _is_best_value(values.take(pa.array(best_rows)), codes[best_rows], size, how)
     return best
 
 
@@ -123,7 +131,7 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def _reduced(values: npt.NDArray[Any], codes: Rows, size: int, how: str) -> npt.NDArray[Any]:
-    """Without a hash table: the group of a row is where its result lies. Of groups without rows, any number."""
+    """Return the reduced numbers per group, computed without a hash table. Groups without rows have any number."""
     if how == "sum":
         if values.dtype == np.float64:
             return np.bincount(codes, values, minlength=size)
@@ -132,23 +140,23 @@ def _reduced(values: npt.NDArray[Any], codes: Rows, size: int, how: str) -> npt.
         return total
     floating = values.dtype.kind == "f"
     least, greatest = (-np.inf, np.inf) if floating else (np.iinfo(values.dtype).min, np.iinfo(values.dtype).max)
-    found = np.full(size, greatest if how == "min" else least, values.dtype)
-    (np.minimum if how == "min" else np.maximum).at(found, codes, values)
-    return found
+    results = np.full(size, greatest if how == "min" else least, values.dtype)
+    (np.minimum if how == "min" else np.maximum).at(results, codes, values)
+    return results
 
 
 def nullable_rows(rows: Rows) -> pa.Array:
-    """Row numbers for ``take``: a negative one takes null."""
+    """Return row numbers for ``take``. A negative number takes null."""
     return pa.array(rows, mask=rows < 0)
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """All of a column; that of one chunk is not copied."""
+    """Return a column as one array. A column of one chunk is not copied."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def valid_rows(columns: Sequence[pa.Array]) -> Rows:
-    """The rows in which no column is null."""
+    """Return the numbers of the rows in which no column is null."""
     valid = np.ones(len(columns[0]), bool)
     for column in columns:
         valid &= column.is_valid().to_numpy(zero_copy_only=False)

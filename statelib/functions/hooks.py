@@ -1,4 +1,4 @@
-"""User code at the two moments of a subtask's operator state: after it was restored, and before it is snapshotted.
+"""Hooks: user code that runs after the operator state of a subtask is restored and before it is snapshotted.
 
 Source: CheckpointedFunction of Flink (initializeState, snapshotState).
 """
@@ -12,11 +12,11 @@ from statelib.model.ids import CheckpointId
 
 @dataclass(frozen=True)
 class SnapshotContext:
-    """The snapshot that a hook is called for, and the subtask that it is called in.
+    """The snapshot and the subtask for which a hook is called.
 
-    ``restored``: whether the state comes from an earlier snapshot; False in a pipeline's first run. ``savepoint``:
-    whether this is a savepoint, which applies no events. ``watermark_ms``: event time of the state as it is
-    snapshotted, the last millisecond of the newest interval."""
+    ``restored`` is True if the state comes from an earlier snapshot, and False in the first run of a pipeline.
+    ``savepoint`` is True for a savepoint, which applies no events. ``watermark_ms`` is the event time of the
+    snapshotted state in epoch milliseconds: the last millisecond of the newest interval."""
 
     checkpoint_id: CheckpointId
     savepoint: bool
@@ -27,9 +27,10 @@ class SnapshotContext:
 
 
 def call_hook(name: str, reference: str | None, context: SnapshotContext, operator: OperatorStateBackend) -> None:
-    """Call the function ``reference`` as the hook of that name, as ``hook(context, operator)``; None is no hook.
+    """Call the function ``reference`` as ``hook(context, operator)``. Do nothing if it is None.
 
-    What it returns is not used. Raises what :func:`resolve` and the function raise."""
+    ``name`` is the name of the hook in the pipeline file. The result of the function is ignored. Raise what
+    :func:`resolve` and the function raise."""
     if reference is None:
         return
     try:

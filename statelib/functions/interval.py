@@ -1,4 +1,4 @@
-"""What one data interval does to a subtask's state: what is too old goes, events are applied, time passes."""
+"""Applying one data interval to the state of a subtask: expired entries are removed, events applied, timers fired."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,14 +19,16 @@ Late = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Applied:
-    """What an interval came to in one subtask: its late events, by state."""
+    """The result of an interval in one subtask: the number of late events per state."""
 
     late: Late = ()
 
 
 def expired(backend: KeyedStateBackend, ttl: Mapping[str, TtlConfig], progress: Progress) -> KeyedStateBackend:
-    """The backend for state functions and their timers, once nothing in it has expired. The clock is the
-    interval's end: a replay gives the same state; without an interval, as in a savepoint, nothing expires."""
+    """Remove expired entries, and return the backend that state functions and their timers use.
+
+    The current time is the end of the interval, so that a replay gives the same state. Nothing expires without an
+    interval, for example in a savepoint."""
     if not ttl:
         return backend
     if progress.after_ms > progress.before_ms:
@@ -44,12 +46,14 @@ def apply_interval(
     progress: Progress,
     operator: OperatorStateBackend,
 ) -> Late:
-    """Let every function see the events, and then the time pass; how many events were late, by each state
-    with windows. ``backend``: what :func:`expired` gives."""
+    """Apply the events and then the progress of time to every function.
+
+    Return (state, number of late events) per state with windows. ``backend`` is the result of :func:`expired`. Raise
+    what the functions raise."""
     late = []
     for function in functions:
-        missed = function.apply(backend, events, keys, groups, progress, operator=operator) if len(events) else 0
+        late_events = function.apply(backend, events, keys, groups, progress, operator=operator) if len(events) else 0
         function.advance(backend, progress, operator=operator)
         if backend.schema.state(function.state).namespace_type != VOID:
-            late.append((function.state, missed))
+            late.append((function.state, late_events))
     return tuple(late)

@@ -1,4 +1,4 @@
-"""``first`` and ``last``: the value of the event that comes first or last, or the values of several of its columns."""
+"""The aggregates ``first`` and ``last``: one or several values of the first or the last event."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,12 +16,13 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Pick:
-    """``first`` and ``last`` by some columns, which are kept beside the value to go on comparing."""
+    """``first`` and ``last`` by some columns. The accumulator also stores these columns, to compare later events."""
 
     spec: AggregateSpec
 
     @property
     def how(self) -> str:
+        """``min`` for ``first``, ``max`` for ``last``."""
         return "min" if self.spec.agg == "first" else "max"
 
     @property
@@ -49,7 +50,9 @@ class Pick:
 
 
 def _without_nulls(accumulators: pa.Array) -> pa.Array:
-    """The accumulators, without those of a null that was kept while the field said ``nulls: keep``."""
+    """Return the accumulators, with null for those whose value is null.
+
+    Such values were stored while the field had ``nulls: keep``."""
     value = accumulators.field(0)
     if value.null_count <= accumulators.null_count:
         return accumulators
@@ -57,7 +60,7 @@ def _without_nulls(accumulators: pa.Array) -> pa.Array:
 
 
 def clean(values: pa.Array) -> pa.Array:
-    """NaN becomes null and -0.0 becomes 0.0: otherwise results would depend on the order of events."""
+    """Return the values with null for NaN and 0.0 for -0.0. Otherwise results would depend on the order of events."""
     if not pa.types.is_floating(values.type):
         return values
     values = pc.add(values, pa.scalar(0.0, values.type))
@@ -65,8 +68,9 @@ def clean(values: pa.Array) -> pa.Array:
 
 
 def better(before: pa.Array, more: pa.Array, columns: Iterable[tuple[pa.Array, pa.Array]], how: str) -> pa.Array:
-    """Row by row one of both: that whose ``columns``, compared one after the other, are the less (``min``) or the
-    greater (``max``), null before all values; the other one where one is null."""
+    """Return the lesser (``min``) or the greater (``max``) of two values per row, or the other one if one is null.
+
+    ``columns`` are pairs of columns that are compared one after the other. Null is less than all values."""
     old, new = _mask(before.is_valid()), _mask(more.is_valid())
     wins, tied = new & ~old, old & new
     for left, right in columns:
@@ -83,7 +87,7 @@ def better(before: pa.Array, more: pa.Array, columns: Iterable[tuple[pa.Array, p
 
 
 def _compared(left: pa.Array, right: pa.Array, how: str) -> tuple[Mask, Mask]:
-    """Whether each value on the right is better than that on the left, and whether it is equal."""
+    """Return whether each right value is better than the left value, and whether it is equal."""
     is_better = _mask((pc.less if how == "min" else pc.greater)(right, left))
     is_equal = _mask(pc.equal(right, left))
     if left.null_count or right.null_count:
@@ -93,6 +97,6 @@ def _compared(left: pa.Array, right: pa.Array, how: str) -> tuple[Mask, Mask]:
     return is_better, is_equal
 
 
-def _mask(found: pa.BooleanArray) -> Mask:
-    """Null is false."""
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+def _mask(values: pa.BooleanArray) -> Mask:
+    """Return the values as a numpy mask, with False for null."""
+    return np.asarray(values.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)

@@ -1,4 +1,4 @@
-"""From ``package.module:name`` in a pipeline file to the function, at the moment it is needed."""
+"""Import of the functions that a pipeline file names as ``package.module:name``."""
 
 import importlib
 import re
@@ -10,15 +10,14 @@ from statelib.errors import InvalidRequestError
 REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 UpdateFunction = Callable[..., object]
-"""``(events, state)`` or ``(events, state, operator)``; its result is checked by ``functions.results``."""
+"""A function of ``(events, state)`` or ``(events, state, operator)``. ``functions.results`` checks its result."""
 
 
 def resolve(reference: str) -> UpdateFunction:
-    """Import a user function.
+    """Import a user function and return it.
 
-    Raises InvalidRequestError (kind ``bad-function``) for a malformed reference, a module or a
-    name that does not exist, and a thing that cannot be called. An error inside the module
-    itself comes through as it is.
+    Raise InvalidRequestError (``bad-function``) for a malformed reference, a module or a name that does not exist, and
+    an object that cannot be called. An error that the module raises on import is raised unchanged.
     """
     if not REFERENCE.fullmatch(reference):
         raise _bad(reference, "expected package.module:name")

@@ -1,4 +1,4 @@
-"""What a user function returned, checked: rows to write and timers to set, both for keys that it was given."""
+"""Checks of the result of a user function: rows to write and timers to set, only for the keys of its input."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +14,15 @@ from statelib.serializers.columns import numbers
 from statelib.serializers.windows import MOMENT
 
 DOMAIN_COLUMNS = ("event_time", "processing_time")
-"""By number of the time domain, as in ``functions.timers``."""
+"""The columns of a result with timers, by the number of the time domain as in ``functions.timers``."""
 Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class FunctionResult:
-    """``key_arrays``: the key columns of the keys that the function was given, each key once.
+    """The checks of one result. ``key_arrays`` are the key columns of the function's input, with each key once.
 
-    Everything raises InvalidRequestError (``bad-function-result``)."""
+    All methods raise InvalidRequestError (``bad-function-result``) if the result is wrong."""
 
     state: str
     reference: str
@@ -31,7 +31,7 @@ class FunctionResult:
     with_timers: bool
 
     def parts(self, answer: object) -> tuple[object, object]:
-        """(rows, timers or None) of ``rows`` or ``(rows, timers)``."""
+        """Return (rows, timers), where timers is None if the function returned only rows."""
         if not isinstance(answer, tuple):
             return answer, None
         if not self.with_timers:
@@ -41,49 +41,55 @@ class FunctionResult:
         return answer[0], answer[1]
 
     def checked_rows(self, result: object, expected: pa.Schema) -> pa.Table:
+        """Return the rows of a result with the expected columns and types."""
         table = self._table(result)
         if sorted(table.column_names) != sorted(expected.names):
             raise self.bad(f"expected the columns {expected.names}, found {table.column_names}")
         return self._cast(table, expected)
 
     def timers(self, result: object) -> tuple[Rows, npt.NDArray[np.int8], Rows]:
-        """(row of the key, time domain, epoch ms) of each timer."""
+        """Return (row of the key, time domain, epoch milliseconds) per timer, as three arrays."""
         table = self._table(result)
         domains = [name for name in DOMAIN_COLUMNS if name in table.column_names]
         if not domains or sorted(table.column_names) != sorted([*self.key_columns, *domains]):
-            wanted = [*self.key_columns, *DOMAIN_COLUMNS]
-            raise self.bad(f"timers: expected the columns {wanted}, one time or both, found {table.column_names}")
+            expected = [*self.key_columns, *DOMAIN_COLUMNS]
+            raise self.bad(f"timers: expected the columns {expected}, one time or both, found {table.column_names}")
         keys = zip(self.key_columns, self.key_arrays, strict=True)
         fields = [(name, array.type) for name, array in keys] + [(name, MOMENT) for name in domains]
         table = self._cast(table, pa.schema(fields))
         owners = self.rows_of(table, once=False)
-        found = []
+        timers_by_domain = []
         for name in domains:
             column = one_array(table[name])
-            at = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+            rows_with_timer = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
             moments = np.asarray(numbers(column.drop_null(), "i8"), np.int64)
-            found.append((owners[at], np.full(len(at), DOMAIN_COLUMNS.index(name), np.int8), moments))
-        rows, numbered, moments = (np.concatenate(part) for part in zip(*found, strict=True))
+            timers_by_domain.append(
+                (owners[rows_with_timer], np.full(len(rows_with_timer), DOMAIN_COLUMNS.index(name), np.int8), moments)
+            )
+        rows, numbered, moments = (np.concatenate(part) for part in zip(*timers_by_domain, strict=True))
         return rows, numbered, moments
 
     def rows_of(self, result: pa.Table, *, once: bool) -> Rows:
-        """For each row of the result the row of its key; refuses strange keys, and repeated ones if ``once``."""
+        """Return the row of its key in the input, per row of the result.
+
+        A key that is not in the input is an error, and so is a repeated key if ``once`` is set."""
         size = len(self.key_arrays[0])
         returned = [one_array(result[name]) for name in self.key_columns]
         pairs = zip(self.key_arrays, returned, strict=True)
         rows = group_rows([pa.concat_arrays(pair) for pair in pairs]).codes[size:]
         problem = ""
         if (rows >= size).any():
-            at, problem = int(np.argmax(rows >= size)), f"is not among the {number_of(size, 'key')} of this batch"
+            row, problem = int(np.argmax(rows >= size)), f"is not among the {number_of(size, 'key')} of this batch"
         elif once and (np.bincount(rows, minlength=size) > 1).any():
             counts = np.bincount(rows)[rows]
-            at, problem = int(np.argmax(counts)), f"is there {counts.max()} times, expected once"
+            row, problem = int(np.argmax(counts)), f"is there {counts.max()} times, expected once"
         if problem:
-            key = ", ".join(f"{name}={result[name][at].as_py()!r}" for name in self.key_columns)
+            key = ", ".join(f"{name}={result[name][row].as_py()!r}" for name in self.key_columns)
             raise self.bad(f"key {key} {problem}")
         return rows
 
     def bad(self, problem: str) -> InvalidRequestError:
+        """Return the error of a wrong result."""
         return InvalidRequestError(
             f"result of function {self.reference} for state {self.state}: {problem}", kind="bad-function-result"
         )

@@ -1,4 +1,4 @@
-"""The port of a state function: how a batch of events, and the passing of time, change one state."""
+"""The interface of a state function, which changes one state by a batch of events and by the progress of time."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,15 +11,16 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 
 END_OF_TIME_MS = 2**63 - 1
-"""The watermark behind the last event, as ``Watermark.MAX_WATERMARK`` of Flink."""
+"""The watermark after the last event in epoch milliseconds: ``Watermark.MAX_WATERMARK`` of Flink."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Event time, as epoch milliseconds: the watermark that the intervals before this one have reached,
-    and that of this one, the last moment before its end. All events up to a watermark have been seen.
+    """The progress of event time by one interval, in epoch milliseconds.
 
-    ``draining``: no event will ever follow, so that every event-time timer is due (``--drain`` of Flink)."""
+    ``before_ms`` is the watermark after the earlier intervals. ``after_ms`` is the watermark after this interval, the
+    last millisecond before its end. All events up to a watermark have been applied. ``draining`` means that no event
+    will ever follow, so that every event-time timer is due (``--drain`` of Flink)."""
 
     before_ms: int
     after_ms: int
@@ -27,20 +28,24 @@ class Progress:
 
     @property
     def event_time_ms(self) -> int:
-        """The clock of event-time timers: a timer is due that is not later than this."""
+        """The current time of event-time timers. A timer is due if it is not later."""
         return END_OF_TIME_MS if self.draining else self.after_ms
 
     @property
     def processing_time_ms(self) -> int:
-        """The clock of processing-time timers: the end of the interval, so that a replay repeats itself."""
+        """The current time of processing-time timers.
+
+        It is the end of the interval, so that a replay has the same result."""
         return self.after_ms + 1
 
 
 class StateFunction(Protocol):
-    """Pure data until applied: cheap to make, picklable, shipped to Spark's workers."""
+    """A function that changes one state. It is picklable and cheap to create, because it is sent to Spark's workers."""
 
     @property
-    def state(self) -> str: ...
+    def state(self) -> str:
+        """The name of the state."""
+        ...
 
     def apply(
         self,
@@ -52,16 +57,17 @@ class StateFunction(Protocol):
         *,
         operator: OperatorStateBackend | None = None,
     ) -> int:
-        """Apply events of one subtask; returns how many were too late to count. ``events``: the declared
-        columns; ``keys[i]``: key of row i, never null, a struct f0, f1, ... where the key has several
-        columns; ``groups[i]``: its key group. ``operator``: the subtask's operator state, for functions
-        that ask for it. The declared aggregates take an interval's events in any number of batches, user
-        functions get all of them in one.
+        """Apply events of one subtask, and return the number of events that were ignored because they were late.
+
+        ``events`` has the declared columns. ``keys[i]`` is the key of row i; it is never null, and it is a struct f0,
+        f1, ... if the key has several columns. ``groups[i]`` is its key group. ``operator`` is the operator state of
+        the subtask, for user functions with that parameter. Declared aggregates accept the events of an interval in any
+        number of batches, but user functions need all of them in one.
         """
         ...
 
     def advance(
         self, backend: KeyedStateBackend, progress: Progress, *, operator: OperatorStateBackend | None = None
     ) -> None:
-        """Fire the timers that are due at the end of the interval, once its events have been applied."""
+        """Fire the timers that are due at the end of the interval. Call it after the events have been applied."""
         ...

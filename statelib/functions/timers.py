@@ -1,6 +1,6 @@
-"""Timers of a batch: set, found due, and taken out again, on columns. Where they are kept is ``model.state``'s.
+"""Setting timers, and reading and removing the timers that are due, on columns. ``model.state`` names their states.
 
-Finding those that are due reads all timers of the service once an interval.
+All timers of a service are read once per interval to find those that are due.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,15 @@ from statelib.wire.ragged import Ragged, concat
 Moments = npt.NDArray[np.int64]
 """Epoch milliseconds."""
 DOMAINS = (EVENT_TIMERS, PROCESSING_TIMERS)
-"""By number: 0 event time, 1 processing time."""
+"""The prefix of the timer state by the number of the time domain: 0 is event time, 1 is processing time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Timers:
-    """Timers of one service, one a row; ``namespaces`` None: void. ``domains`` index :data:`DOMAINS`."""
+    """Timers of one service, one per row.
+
+    ``domains`` are indexes of :data:`DOMAINS`, and ``groups`` are the key groups of ``keys``. ``namespaces`` is None if
+    the timers have no namespace."""
 
     domains: npt.NDArray[np.int8]
     moments: Moments
@@ -38,12 +41,13 @@ class Timers:
         return len(self.moments)
 
     def take(self, rows: npt.NDArray[np.integer]) -> "Timers":
-        at = pa.array(rows)
-        spaces = None if self.namespaces is None else self.namespaces.take(at)
-        return Timers(self.domains[rows], self.moments[rows], self.keys.take(at), self.groups[rows], spaces)
+        """Return the timers in these rows."""
+        positions = pa.array(rows)
+        namespaces = None if self.namespaces is None else self.namespaces.take(positions)
+        return Timers(self.domains[rows], self.moments[rows], self.keys.take(positions), self.groups[rows], namespaces)
 
     def with_void(self, other: "Timers") -> "Timers":
-        """Both together, each timer once; of timers without namespaces."""
+        """Return the timers of both, each once. Neither may have namespaces."""
         keys = pa.concat_arrays([self.keys, other.keys])
         moments = np.concatenate([self.moments, other.moments])
         domains = np.concatenate([self.domains, other.domains])
@@ -54,11 +58,11 @@ class Timers:
 
 
 def register(backend: KeyedStateBackend, service: str, timers: Timers) -> None:
-    """Set timers; one that is set already stays as it is."""
+    """Set timers of a service. A timer that is already set is unchanged."""
     for domain, prefix in enumerate(DOMAINS):
-        some = timers.take(np.flatnonzero(timers.domains == domain))
-        if len(some):
-            _add(backend, prefix + service, some)
+        timers_of_domain = timers.take(np.flatnonzero(timers.domains == domain))
+        if len(timers_of_domain):
+            _add(backend, prefix + service, timers_of_domain)
 
 
 def _add(backend: KeyedStateBackend, name: str, timers: Timers) -> None:
@@ -77,18 +81,18 @@ def _add(backend: KeyedStateBackend, name: str, timers: Timers) -> None:
 
 
 def take_due(backend: KeyedStateBackend, service: str, domain: int, until_ms: int) -> Timers | None:
-    """The timers up to and with ``until_ms``, which are taken out; None if there are none.
+    """Remove and return the timers up to and including ``until_ms`` (epoch milliseconds), or None if there are none.
 
-    In ascending order of key group, then of time."""
+    They are in ascending order of key group, then of time."""
     name = DOMAINS[domain] + service
     descriptor = backend.schema.state(name)
-    found = []
+    due_keys = []
     for rows in backend.scan(name):
         moments = _moments(decode_keys(backend.schema, descriptor, rows.keys))
-        found.append(rows.keys.take(np.flatnonzero(moments <= until_ms)))
-    if not sum(map(len, found)):
+        due_keys.append(rows.keys.take(np.flatnonzero(moments <= until_ms)))
+    if not sum(map(len, due_keys)):
         return None
-    keys = concat(found)
+    keys = concat(due_keys)
     remove(backend, name, keys)
     decoded = decode_keys(backend.schema, descriptor, keys)
     moments = _moments(decoded)
@@ -101,12 +105,12 @@ def _moments(timers: DecodedKeys) -> Moments:
 
 
 def remove(backend: KeyedStateBackend, state: str, keys: Ragged) -> None:
-    """Delete those of the serialized keys, each there once, that the state holds."""
+    """Delete the entries of serialized keys from a state. Keys must be distinct; keys without an entry are ignored."""
     before = backend.read(state, keys)
     present = np.flatnonzero(before.present.to_numpy(zero_copy_only=False))
     if not len(present):
         return
     if len(present) < len(keys):
         before = backend.read(state, keys.take(present))
-    nothing = pa.nulls(len(present), before.values.type)
-    backend.write(before, state, nothing, pa.array(np.ones(len(present), np.bool_)))
+    no_values = pa.nulls(len(present), before.values.type)
+    backend.write(before, state, no_values, pa.array(np.ones(len(present), np.bool_)))

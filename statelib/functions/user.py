@@ -1,4 +1,4 @@
-"""User functions on Arrow tables: events and state in, changed state out; and what they ask to be woken for."""
+"""User functions on Arrow tables. They receive events and state, and return changed state and timers."""
 
 import inspect
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ from statelib.serializers.values import value_arrow_type
 from statelib.serializers.windows import MOMENT
 
 MAX_ROUNDS = 100_000
-"""Timers that one key may have fired in one interval; more are taken for a function that always sets another."""
+"""The maximum number of timers that fire per key in one interval. More indicate a function that always sets another."""
 
 OPERATOR = "operator"
-"""The parameter by which a function asks for operator state."""
+"""The name of the parameter of a user function that receives the operator state."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """A user function, and what it is given besides its state: ``table``, and operator state if it asks."""
+    """A user function and its arguments without the state: ``table``, and operator state if it has that parameter."""
 
     reference: str
     table: pa.Table
@@ -45,23 +45,22 @@ class _Call:
 
 @dataclass(frozen=True)
 class UserFunction:
-    """Calls ``def update(events: pa.Table, state: pa.Table) -> pa.Table`` of ``reference``.
+    """The state function that calls ``def update(events: pa.Table, state: pa.Table) -> pa.Table`` of ``reference``.
 
-    ``events``: all events of the interval for the keys of one subtask, in no particular order.
-    ``state``: one row a distinct key of these events, in order of first appearance: the key
-    columns, then the fields of the state's Row, null where the key is new. The result has the same
-    columns, in any order, and rows for the keys to be written, each at most once; a row whose
-    fields are all null deletes its key. Keys left out keep what they have.
+    ``events`` holds all events of the interval for the keys of one subtask, in no particular order. ``state`` has one
+    row per distinct key of these events, in order of first appearance. Its columns are the key columns, then the fields
+    of the state's Row, which are null if the key is new. The result has the same columns in any order, and one row per
+    key to write. A row whose fields are all null deletes its key. Keys without a row are unchanged.
 
-    With ``on_timer``, a function may return ``(rows, timers)`` instead: ``timers`` has the key columns,
-    and ``event_time``, ``processing_time`` or both, UTC timestamps in whole milliseconds, null for
-    none. A timer is set once, however often it is asked for. When it is due, at the end of an interval,
-    ``def on_timer(timers, state)`` is called as ``update`` is: ``timers`` has the key columns, ``domain``
-    (``event_time`` or ``processing_time``) and ``timestamp``, and each key once, its earliest timer, those
-    of event time first; the calls are repeated until no timer is due, those just set included.
+    With ``on_timer``, a function may return ``(rows, timers)`` instead. ``timers`` has the key columns, and
+    ``event_time``, ``processing_time`` or both: UTC timestamps in whole milliseconds, null for no timer. Setting the
+    same timer again changes nothing. At the end of an interval, ``def on_timer(timers, state)`` is called in the same
+    way for the timers that are due. Its ``timers`` has the key columns, ``domain`` (``event_time`` or
+    ``processing_time``) and ``timestamp``. Each call has the earliest due timer per key, event time first. The calls
+    are repeated until no timer is due, including timers that the calls set.
 
-    Either function, with a third parameter ``operator``, is given the subtask's operator state, an
-    :class:`~statelib.backends.operator.OperatorStateBackend`, to read and to change.
+    A third parameter ``operator`` of either function receives the operator state of the subtask, an
+    :class:`~statelib.backends.operator.OperatorStateBackend`, which the function can read and change.
     """
 
     state: str
@@ -79,6 +78,9 @@ class UserFunction:
         *,
         operator: OperatorStateBackend | None = None,
     ) -> int:
+        """Call the function with the events, write its result and set its timers. Return 0: no event is late.
+
+        Raise InvalidRequestError (``bad-function``, ``bad-function-result``) and what the function raises."""
         if len(events):
             first = group_rows([keys]).first
             call = _Call(self.reference, events, operator)
@@ -88,6 +90,10 @@ class UserFunction:
     def advance(
         self, backend: KeyedStateBackend, progress: Progress, *, operator: OperatorStateBackend | None = None
     ) -> None:
+        """Call ``on_timer`` with the timers that are due, until no timer is due.
+
+        Raise InvalidRequestError (``bad-function``, ``bad-function-result``, ``timer-loop``) and what the function
+        raises."""
         if self.on_timer is None:
             return
         limits = np.array([progress.event_time_ms, progress.processing_time_ms])
@@ -100,11 +106,11 @@ class UserFunction:
                 return
             first, rest = _earliest(pending)
             call = _Call(self.on_timer, self._table(first), operator)
-            new = self._run(backend, call, first.keys, first.groups)
-            due_now = new.moments <= limits[new.domains]
-            register(backend, self.state, new.take(np.flatnonzero(~due_now)))
-            soon = new.take(np.flatnonzero(due_now))
-            pending = rest.with_void(soon) if len(soon) else rest
+            new_timers = self._run(backend, call, first.keys, first.groups)
+            due_now = new_timers.moments <= limits[new_timers.domains]
+            register(backend, self.state, new_timers.take(np.flatnonzero(~due_now)))
+            new_due = new_timers.take(np.flatnonzero(due_now))
+            pending = rest.with_void(new_due) if len(new_due) else rest
         raise self._bad(self.on_timer, f"a key has more than {MAX_ROUNDS} timers due in one interval")
 
     def _table(self, timers: Timers) -> pa.Table:
@@ -118,19 +124,19 @@ class UserFunction:
     def _run(
         self, backend: KeyedStateBackend, call: "_Call", distinct: pa.Array, groups: npt.NDArray[np.int32]
     ) -> Timers:
-        """Call a function for some keys, each there once, and write what it returns; the timers it sets."""
+        """Call a function with the state of distinct keys, write the rows of its result, and return its timers."""
         descriptor = backend.schema.state(self.state)
         before = backend.read(self.state, encode_keys(backend.schema, descriptor, distinct, groups))
         row_type, key_arrays = value_arrow_type(descriptor), self._key_arrays(distinct)
         names = [*self.key_columns, *(field.name for field in row_type)]
         state = pa.table([*key_arrays, *before.values.flatten()], names=names)
         try:
-            answer = call(state)
+            returned = call(state)
         except Exception as error:
             error.add_note(f"in function {call.reference} of state {self.state}")
             raise
         result = FunctionResult(self.state, call.reference, self.key_columns, key_arrays, self.on_timer is not None)
-        rows, timers = result.parts(answer)
+        rows, timers = result.parts(returned)
         rows = result.checked_rows(rows, state.schema)
         self._write(backend, before, result.rows_of(rows, once=True), _struct(rows, row_type))
         if timers is None:
@@ -148,13 +154,13 @@ class UserFunction:
         targets: npt.NDArray[np.int64],
         values: pa.StructArray,
     ) -> None:
-        """``targets[i]``: row of ``before`` that row i of ``values`` replaces."""
+        """Write ``values`` to the state. Row i of ``values`` replaces row ``targets[i]`` of ``before``."""
         empty = np.ones(len(values), bool)
         for field in values.flatten():
             empty &= field.is_null().to_numpy(zero_copy_only=False)
-        known = before.present.to_numpy(zero_copy_only=False)
+        is_stored = before.present.to_numpy(zero_copy_only=False)
         source = np.full(len(before.keys), -1, np.int64)
-        needed = known[targets] | ~empty
+        needed = is_stored[targets] | ~empty
         source[targets[needed]] = np.flatnonzero(needed)
         chosen = np.flatnonzero(source >= 0)
         if not len(chosen):
@@ -170,13 +176,13 @@ _NO_TIMERS = Timers(np.empty(0, np.int8), np.empty(0, np.int64), pa.nulls(0), np
 
 
 def _earliest(timers: Timers) -> tuple[Timers, Timers]:
-    """The first timer of each key, in the order of domain and time, and the others."""
+    """Return the earliest timer per key, ordered by domain and time, and all other timers."""
     codes = group_rows([timers.keys]).codes
     order = np.lexsort((timers.moments, timers.domains, codes))
     begins = np.concatenate(([True], codes[order][1:] != codes[order][:-1]))
     first, rest = order[begins], order[~begins]
-    in_time = np.lexsort((first, timers.moments[first], timers.domains[first]))
-    return timers.take(first[in_time]), timers.take(np.sort(rest))
+    by_time = np.lexsort((first, timers.moments[first], timers.domains[first]))
+    return timers.take(first[by_time]), timers.take(np.sort(rest))
 
 
 def _struct(result: pa.Table, row_type: pa.StructType) -> pa.StructArray:

@@ -1,7 +1,7 @@
-"""Declared states in windows of event time: each event goes to its windows, and a timer ends each window.
+"""Declared states in windows of event time. Each event is added to its windows, and a timer removes each window.
 
-The watermark moves between intervals only, so an event is late by what the intervals before it
-have reached, never by its neighbours: results do not depend on the order of events.
+The watermark advances only between intervals. Whether an event is late depends on the earlier intervals, not on other
+events of its own interval, so results do not depend on the order of events.
 """
 
 from dataclasses import dataclass, replace
@@ -34,9 +34,10 @@ _NANOS = 1_000_000
 
 @dataclass(frozen=True)
 class WindowSpec:
-    """Windows [start, start + size) at every multiple of ``slide_ms`` since the epoch; tumbling ones slide by
-    their size. ``column``: the events' time. A window takes events until the watermark has passed its
-    last moment by ``lateness_ms``; what it holds stays for another ``retain_ms``."""
+    """Windows [start, start + size) that start at every multiple of ``slide_ms`` since the epoch.
+
+    Tumbling windows slide by their size. ``column`` is the event time. A window accepts events until the watermark has
+    passed its last millisecond by ``lateness_ms``. Its contents are removed ``retain_ms`` later."""
 
     column: str
     size_ms: int
@@ -45,28 +46,30 @@ class WindowSpec:
     retain_ms: int
 
     def assign(self, times: Longs) -> tuple[Longs, Longs]:
-        """(row, start of a window) for every window that each of the times (epoch ms) lies in."""
-        most = -(-self.size_ms // self.slide_ms)
+        """Return (row, start of the window) for every window of each time, as two arrays. All times are in epoch
+        milliseconds."""
+        windows_per_event = -(-self.size_ms // self.slide_ms)
         last = times - times % self.slide_ms
-        starts = (last[:, None] - self.slide_ms * np.arange(most, dtype=np.int64)).reshape(-1)
-        rows = np.repeat(np.arange(len(times), dtype=np.int64), most)
+        starts = (last[:, None] - self.slide_ms * np.arange(windows_per_event, dtype=np.int64)).reshape(-1)
+        rows = np.repeat(np.arange(len(times), dtype=np.int64), windows_per_event)
         inside = starts + self.size_ms > times[rows]
         return rows[inside], starts[inside]
 
     def closes_ms(self, starts: Longs) -> Longs:
-        """The watermark by which a window takes no more events."""
+        """Return the watermark from which on each window accepts no more events."""
         return starts + (self.size_ms - 1 + self.lateness_ms)
 
 
 @dataclass(frozen=True)
 class WindowedFunction:
-    """An aggregate function whose state has a namespace: the window."""
+    """An aggregate function whose state has the window as its namespace."""
 
     inner: AggregateFunction
     window: WindowSpec
 
     @property
     def state(self) -> str:
+        """The name of the state."""
         return self.inner.state
 
     def apply(
@@ -79,16 +82,19 @@ class WindowedFunction:
         *,
         operator: OperatorStateBackend | None = None,  # noqa: ARG002 - aggregates are of keys only
     ) -> int:
+        """Merge the events into their windows, and return the number of events without an open window.
+
+        Raise InvalidRequestError (``null-event-time``, and what the aggregates raise)."""
         rows, starts = self.window.assign(self._times(events))
         in_time = self.window.closes_ms(starts) > progress.before_ms
         rows, starts = rows[in_time], starts[in_time]
         late = len(events) - len(np.unique(rows))
         if not len(rows):
             return late
-        at = pa.array(rows)
-        keys, groups, windows = keys.take(at), groups[rows], _windows(starts, self.window.size_ms)
+        positions = pa.array(rows)
+        keys, groups, windows = keys.take(positions), groups[rows], _windows(starts, self.window.size_ms)
         needed = events.select(sorted({self.window.column, *self.inner.columns}))  # sliding windows copy events
-        self.inner.merge(backend, needed.take(at), keys, groups, windows)
+        self.inner.merge(backend, needed.take(positions), keys, groups, windows)
         self._set_timers(backend, keys, groups, windows, starts)
         return late
 
@@ -99,6 +105,7 @@ class WindowedFunction:
         *,
         operator: OperatorStateBackend | None = None,  # noqa: ARG002
     ) -> None:
+        """Remove the contents of the windows whose timers are due."""
         ended = take_due(backend, self.state, 0, progress.event_time_ms)
         if ended is not None:
             remove(backend, self.state, _contents(backend, backend.schema.state(self.state), ended))
@@ -126,8 +133,10 @@ class WindowedFunction:
         first = group_rows([keys, pa.array(starts)]).first
         moments = self.window.closes_ms(starts[first]) + self.window.retain_ms
         domains = np.zeros(len(first), np.int8)
-        at = pa.array(first)
-        register(backend, self.state, Timers(domains, moments, keys.take(at), groups[first], windows.take(at)))
+        positions = pa.array(first)
+        register(
+            backend, self.state, Timers(domains, moments, keys.take(positions), groups[first], windows.take(positions))
+        )
 
 
 def _windows(starts: Longs, size_ms: int) -> pa.Array:
@@ -136,17 +145,17 @@ def _windows(starts: Longs, size_ms: int) -> pa.Array:
 
 
 def _contents(backend: KeyedStateBackend, descriptor: StateDescriptor, ended: Timers) -> Ragged:
-    """Serialized keys of all that the state may hold for the keys and windows of the timers."""
-    plain = replace(descriptor, kind=StateKind.VALUE, user_key_type=None)
-    owners = encode_keys(backend.schema, plain, ended.keys, ended.groups, namespaces=ended.namespaces)
+    """Return the serialized keys of all entries that the state may have for the keys and windows of the timers."""
+    value_descriptor = replace(descriptor, kind=StateKind.VALUE, user_key_type=None)
+    owners = encode_keys(backend.schema, value_descriptor, ended.keys, ended.groups, namespaces=ended.namespaces)
     if descriptor.kind is not StateKind.MAP:
         return owners
     wanted = as_arrow(owners)
-    found = [owners.take(np.empty(0, np.int64))]
-    for rows in backend.scan(descriptor.name):  # which user keys there are, only the state itself knows
+    keys_of_windows = [owners.take(np.empty(0, np.int64))]
+    for rows in backend.scan(descriptor.name):  # the user keys can be read only from the state itself
         user_keys = split_keys(backend.schema, descriptor, rows.keys).user_keys
         assert user_keys is not None
-        begins = gather(rows.keys.data, rows.keys.starts, rows.keys.lengths - user_keys.lengths)
-        ending = pc.is_in(as_arrow(begins), value_set=wanted).to_numpy(zero_copy_only=False)
-        found.append(rows.keys.take(np.flatnonzero(ending)))
-    return concat(found)
+        prefixes = gather(rows.keys.data, rows.keys.starts, rows.keys.lengths - user_keys.lengths)
+        is_ended = pc.is_in(as_arrow(prefixes), value_set=wanted).to_numpy(zero_copy_only=False)
+        keys_of_windows.append(rows.keys.take(np.flatnonzero(is_ended)))
+    return concat(keys_of_windows)

@@ -1,4 +1,4 @@
-"""Which old RocksDB database a backend goes on with: the others only add entries to it.
+"""The choice of the old RocksDB database that a backend continues with. Other sources only add entries to it.
 
 Source: flink-formats.md section 8.3 (RocksDBIncrementalCheckpointUtils.chooseTheBestStateHandleForInitial).
 """
@@ -16,7 +16,7 @@ from statelib.restore.schemas.evolution import evolution_of, keeps_database
 
 @dataclass(frozen=True)
 class Base:
-    """``number``: its place among the sources."""
+    """The source whose RocksDB database a backend continues with. ``number`` is its index among the sources."""
 
     number: int
     source: RestoreSource
@@ -26,10 +26,13 @@ class Base:
 def choose_base(
     schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
 ) -> Base | None:
-    """The source whose files hold most of the wanted key groups, of those the one that holds fewest others,
-    of those the first. None where entries have to be loaded: no RocksDB handle, or values that must be migrated; of
-    what Flink wrote also lists, which it may keep as operands that only its own options put together, and states that
-    are left out, whose entries nobody counted."""
+    """Return the source whose RocksDB files hold most of the wanted key groups. Among equals, the source with the
+    fewest other key groups is chosen, then the first one.
+
+    Return None if all entries have to be loaded instead, because there is no RocksDB handle or values must be
+    migrated. A database that Flink wrote is also loaded entry by entry if it has lists, which Flink may store as merge
+    operands that only its own options can combine, or if states are left out, because their entries were never
+    counted."""
     best: Base | None = None
     best_score = (0, 0.0)
     for number, source in enumerate(sources):
@@ -38,12 +41,13 @@ def choose_base(
             continue
         overlap = len(handle.key_group_range.intersection(key_group_range))
         score = (overlap, overlap / max(len(handle.key_group_range), 1))
-        if overlap and score > best_score and keeps_database(schema, source) and _is_known(schema, source):
+        if overlap and score > best_score and keeps_database(schema, source) and _is_usable(schema, source):
             best, best_score = Base(number, source, handle), score
     return best
 
 
-def _is_known(schema: KeyedStateSchema, source: RestoreSource) -> bool:
+def _is_usable(schema: KeyedStateSchema, source: RestoreSource) -> bool:
+    """Return whether the database can be taken over with the statistics that its source has."""
     if source.statistics is not None:
         return True
     lists = any(state.kind is StateKind.LIST for state in source.schema.states)
@@ -51,7 +55,7 @@ def _is_known(schema: KeyedStateSchema, source: RestoreSource) -> bool:
 
 
 def reuses_database(schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]) -> bool:
-    """Whether a RocksDB backend is restored by copying files of which not every entry is read."""
+    """Return whether a RocksDB backend is restored by copying files without reading each of their entries."""
     logged = logged_database(schema, key_group_range, sources)
     return logged is not None or choose_base(schema, key_group_range, sources) is not None
 
@@ -59,8 +63,10 @@ def reuses_database(schema: KeyedStateSchema, key_group_range: KeyGroupRange, so
 def restored_in_place(
     schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
 ) -> IncrementalRemoteKeyedStateHandle | None:
-    """The handle whose files a RocksDB backend goes on with as they are; None where any of them is rewritten,
-    entries are added from elsewhere, or nothing is known of them but what Flink wrote."""
+    """Return the handle whose files a RocksDB backend continues with unchanged.
+
+    Return None if any file is rewritten, if entries are added from another source, or if the source has no statistics
+    because Flink wrote it."""
     if len(sources) != 1 or sources[0].handle.key_group_range != key_group_range or sources[0].statistics is None:
         return None
     logged = logged_database(schema, key_group_range, sources)

@@ -1,4 +1,4 @@
-"""What lies between two sets of entries: joined by their serialized keys, on columns."""
+"""The differences between two sets of entries, joined on columns by their serialized keys."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -15,7 +15,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class Change(IntEnum):
-    """The values index :data:`WORDS`."""
+    """The kind of a difference. Its value is an index of :data:`WORDS`."""
 
     ADDED = 0
     REMOVED = 1
@@ -27,10 +27,10 @@ WORDS = ("added", "removed", "changed")
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """Entries that differ, in ascending order of their keys.
+    """The entries that differ, in ascending order of their keys.
 
-    ``kinds``: int8, a :class:`Change` a row. ``before`` holds the values of the rows that are not
-    added, ``after`` those of the rows that are not removed, in the same order."""
+    ``kinds`` (int8) holds one :class:`Change` per row. ``before`` holds the values of the rows that are not added,
+    ``after`` the values of the rows that are not removed, both in the order of the rows."""
 
     keys: Ragged
     kinds: npt.NDArray[np.int8]
@@ -41,17 +41,18 @@ class Changes:
         return len(self.keys)
 
     def count(self, change: Change) -> int:
+        """Return the number of entries that differ in this way."""
         return int(np.count_nonzero(self.kinds == change))
 
 
 def compare_rows(before: StateRows, after: StateRows) -> Changes:
-    """Changes that lead from ``before`` to ``after``; keys are unique within each of the two."""
-    at = find_rows(before.keys, after.keys)
-    found = at >= 0
-    kept = np.zeros(len(before), np.bool_)
-    kept[at[found]] = True
-    old, new = _unequal(before, after, at[found], np.flatnonzero(found))
-    removed, added = np.flatnonzero(~kept), np.flatnonzero(~found)
+    """Return the changes that lead from ``before`` to ``after``. Keys must be unique within each of the two."""
+    positions = find_rows(before.keys, after.keys)
+    is_common = positions >= 0
+    remains = np.zeros(len(before), np.bool_)
+    remains[positions[is_common]] = True
+    old, new = _unequal(before, after, positions[is_common], np.flatnonzero(is_common))
+    removed, added = np.flatnonzero(~remains), np.flatnonzero(~is_common)
     old_rows = np.concatenate([np.full(len(added), -1), removed, old])
     new_rows = np.concatenate([added, np.full(len(removed), -1), new])
     kinds = np.repeat(np.arange(3, dtype=np.int8), [len(added), len(removed), len(old)])
@@ -67,7 +68,7 @@ def compare_rows(before: StateRows, after: StateRows) -> Changes:
 
 
 def _unequal(before: StateRows, after: StateRows, old: Rows, new: Rows) -> tuple[Rows, Rows]:
-    """Those of the pairs of rows with one key whose values differ."""
+    """Return the pairs of rows whose values differ. ``old`` and ``new`` are row numbers of the same keys."""
     unequal = pc.not_equal(as_arrow(before.values.take(old)), as_arrow(after.values.take(new)))
     differs = np.asarray(unequal.to_numpy(zero_copy_only=False), np.bool_)
     return old[differs], new[differs]

@@ -1,4 +1,4 @@
-"""Proof that what was read is what was written: counts and digests, key group by key group."""
+"""Proof that the entries read are the entries written: counts and digests per key group."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
@@ -18,10 +18,10 @@ from statelib.serializers.rows import StateRows
 
 
 class Tally:
-    """Statistics of the entries that pass by, compared at the end with those recorded.
+    """The statistics of the entries that a restore reads, compared at the end with the recorded statistics.
 
-    ``key_groups``: those that are read from the source. Nothing is counted for a source without
-    recorded statistics."""
+    ``key_groups`` are the key groups that are read from the source. Nothing is counted if the source has no recorded
+    statistics."""
 
     def __init__(self, source: RestoreSource, key_groups: KeyGroupRange) -> None:
         self._schema = source.schema
@@ -31,7 +31,8 @@ class Tally:
         self._seen = [empty_statistics(key_groups) for _ in source.schema.states]
 
     def add(self, state: int, rows: StateRows) -> None:
-        """Raises CorruptStateError (``foreign-key-group``) for an entry outside the key groups."""
+        """Count entries of the state with index ``state``. Raise CorruptStateError (``foreign-key-group``) if one of
+        them is outside the key groups."""
         check_loaded_rows(self._schema.states[state].name, rows, self._schema, self._range)
         if self.expected is not None and len(rows):
             self._seen[state] = add_entries(self._seen[state], rows, self._width, 1)
@@ -43,10 +44,10 @@ class Tally:
 
 
 def check_content(backend: KeyedStateBackend) -> None:
-    """Read every entry of a restored backend and compare with the statistics it keeps.
+    """Read every entry of a restored backend and compare them with the statistics that the backend has.
 
-    A restore that went on with RocksDB's files trusts what their manifest says; this is the proof.
-    Raises CorruptStateError (``restore-mismatch``)."""
+    A restore that copies RocksDB's files relies on the manifest's statistics without reading each entry. This check
+    proves them. Raise CorruptStateError (``restore-mismatch``) if they differ."""
     scanned = ((i, rows) for i, d in enumerate(backend.schema.states) for rows in backend.scan(d.name))
     check_statistics(
         backend.schema, backend.statistics(), count_entries(backend.schema, backend.key_group_range, scanned)
@@ -54,7 +55,7 @@ def check_content(backend: KeyedStateBackend) -> None:
 
 
 def count_keys(backend: KeyedStateBackend) -> KeyCounts:
-    """The distinct keys of a live backend, of which every entry is read, all states side by side."""
+    """Return the numbers of distinct keys in a live backend. All states are read in parallel, entry by entry."""
     counter = KeyCounter(backend.schema)
     with ExitStack() as opened:
         scans = [opened.enter_context(closing(backend.scan(state.name))) for state in backend.schema.states]
@@ -66,7 +67,7 @@ def count_keys(backend: KeyedStateBackend) -> KeyCounts:
 
 
 def _rows_of(part: Window | LargeGroup) -> Iterator[tuple[int, StateRows]]:
-    """Entries with the numbers of their states."""
+    """Yield (index of the state, entries)."""
     if isinstance(part, Window):
         yield from ((index, rows) for index, (rows, _) in enumerate(part.states))
     else:
@@ -76,19 +77,21 @@ def _rows_of(part: Window | LargeGroup) -> Iterator[tuple[int, StateRows]]:
 def count_entries(
     schema: KeyedStateSchema, key_groups: KeyGroupRange, entries: Iterable[tuple[int, StateRows]]
 ) -> tuple[StateStatistics, ...]:
-    """Statistics of the entries, each chunk with the number of its state in ``schema``.
+    """Return the statistics of the entries, per state. Each chunk comes with the index of its state in ``schema``.
 
-    Raises CorruptStateError (``foreign-key-group``) for an entry outside the key groups."""
+    Raise CorruptStateError (``foreign-key-group``) for an entry outside the key groups."""
     width = prefix_width(schema.max_parallelism)
-    found = [empty_statistics(key_groups) for _ in schema.states]
+    statistics = [empty_statistics(key_groups) for _ in schema.states]
     for state, rows in entries:
         check_loaded_rows(schema.states[state].name, rows, schema, key_groups)
-        found[state] = add_entries(found[state], rows, width, 1)
-    return tuple(found)
+        statistics[state] = add_entries(statistics[state], rows, width, 1)
+    return tuple(statistics)
 
 
 def expected_statistics(source: RestoreSource, key_groups: KeyGroupRange) -> tuple[StateStatistics, ...] | None:
-    """The source's recorded statistics, cut to ``key_groups``; None where none were recorded."""
+    """Return the source's recorded statistics, limited to ``key_groups``, or None if none were recorded.
+
+    Raise InvalidRequestError (``bad-statistics``) if they do not fit the schema or do not cover the key groups."""
     if source.statistics is None:
         return None
     if len(source.statistics) != len(source.schema.states):
@@ -100,7 +103,8 @@ def expected_statistics(source: RestoreSource, key_groups: KeyGroupRange) -> tup
 
 
 def cut_statistics(statistics: StateStatistics, key_groups: KeyGroupRange) -> StateStatistics:
-    """The part of the key groups; InvalidRequestError (``bad-statistics``) unless all are covered."""
+    """Return the statistics of these key groups only. Raise InvalidRequestError (``bad-statistics``) unless all of them
+    are covered."""
     covered = statistics.key_group_range
     if len(key_groups) and (key_groups.start < covered.start or key_groups.end > covered.end):
         raise InvalidRequestError(
@@ -111,17 +115,17 @@ def cut_statistics(statistics: StateStatistics, key_groups: KeyGroupRange) -> St
 
 
 def check_statistics(
-    schema: KeyedStateSchema, expected: tuple[StateStatistics, ...], found: tuple[StateStatistics, ...]
+    schema: KeyedStateSchema, expected: tuple[StateStatistics, ...], actual: tuple[StateStatistics, ...]
 ) -> None:
     """Raise CorruptStateError (``restore-mismatch``) unless both describe the same entries."""
-    for descriptor, want, have in zip(schema.states, expected, found, strict=True):
-        wrong = np.flatnonzero((want.entries != have.entries) | (want.digests != have.digests))
+    for descriptor, want, read in zip(schema.states, expected, actual, strict=True):
+        wrong = np.flatnonzero((want.entries != read.entries) | (want.digests != read.digests))
         if len(wrong):
-            at = int(wrong[0])
+            i = int(wrong[0])
             raise CorruptStateError(
-                f"state {descriptor.name!r}, key group {want.key_group_range.start + at}: expected"
-                f" {want.entries[at]} entries with digest {want.digests[at]:016x}, read {have.entries[at]} with"
-                f" {have.digests[at]:016x} ({len(wrong)} key groups differ)",
+                f"state {descriptor.name!r}, key group {want.key_group_range.start + i}: expected"
+                f" {want.entries[i]} entries with digest {want.digests[i]:016x}, read {read.entries[i]} with"
+                f" {read.digests[i]:016x} ({len(wrong)} key groups differ)",
                 kind="restore-mismatch",
                 hint="statelib verify names the damaged file; restore an older checkpoint",
             )

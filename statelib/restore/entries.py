@@ -1,4 +1,4 @@
-"""The entries behind a handle, whatever its format: what restore, export, diff and verify read.
+"""Reading the entries of a handle of any format. Restore, export, diff and verify use it.
 
 Source: requirements R25 to R29 (the handle's type says which reader reads it).
 """
@@ -34,15 +34,16 @@ from statelib.serializers.rows import StateRows
 from statelib.storage.views import StateReader
 
 WINDOW_BYTES = 32 * 1024 * 1024
-"""Stored bytes of a handle that are read before the next key groups begin."""
+"""The default size of a window: the stored bytes of the key groups that are read together."""
 
 
 def windows_of(handle: KeyedStateHandle, window_bytes: int = WINDOW_BYTES) -> tuple[KeyGroupRange, ...]:
-    """Cut the key groups of a handle into ranges of about ``window_bytes`` stored bytes, or one key group."""
-    held = handle.key_group_range
+    """Return the key groups of a handle, split into ranges of about ``window_bytes`` stored bytes each. A range has at
+    least one key group."""
+    key_groups = handle.key_group_range
     size_bytes = sum(stream.size_bytes for stream in stream_handles(handle))
-    number = max(min(len(held), -(-size_bytes // window_bytes)), 1)
-    bounds = [held.start + len(held) * part // number for part in range(number + 1)]
+    number = max(min(len(key_groups), -(-size_bytes // window_bytes)), 1)
+    bounds = [key_groups.start + len(key_groups) * part // number for part in range(number + 1)]
     return tuple(KeyGroupRange(start, stop - 1) for start, stop in pairwise(bounds))
 
 
@@ -54,15 +55,14 @@ def iter_entries(
     only: int | None = None,
     stream: ProvenStream | None = None,
 ) -> Iterator[tuple[int, StateRows]]:
-    """(index in ``source.schema.states``, entries) of the key groups that the source holds, all or those wanted;
-    ``only``: of the state with that index. ``stream``: the canonical or heap stream, of which some key groups may
-    have been read.
+    """Return an iterator of (index in ``source.schema.states``, entries) over the source's key groups.
 
-    Nothing is compared with recorded statistics here. A RocksDB handle is copied to
-    ``scratch_directory``, which must not exist and is removed at the end. Raises
-    InvalidRequestError (``state-schema-changed``) when the stream's own header does not agree with
-    the source's schema; UnsupportedError (``unsupported-handle``).
-    """
+    ``key_group_range`` limits the key groups, ``only`` the states to the one with that index. ``stream`` is the
+    canonical or heap stream if some of its key groups have been read before. Entries are not compared with recorded
+    statistics. A RocksDB handle is copied to ``scratch_directory``, which must not exist and is removed at the end.
+
+    Raise InvalidRequestError (``state-schema-changed`` if the header of the stream contradicts the source's schema,
+    ``no-scratch-directory``), UnsupportedError (``unsupported-handle``)."""
     owned = source.handle.key_group_range
     wanted = owned if key_group_range is None else owned.intersection(key_group_range)
     match source.handle:
@@ -122,7 +122,7 @@ def _heap(
 def _changelog(
     source: RestoreSource, wanted: KeyGroupRange, scratch_directory: str | None, only: int | None
 ) -> Iterator[tuple[int, StateRows]]:
-    """The materialised entries as the log leaves them, then those that are the log's own."""
+    """Yield the materialised entries with the log applied, then the entries that the log adds."""
     reader = EntryReader(source, scratch_directory, wanted, only=only)
     try:
         yield from reader.read([wanted])
@@ -159,16 +159,15 @@ def _scan(
 
 
 def _stored(order: Sequence[int], only: int | None) -> int | None:
-    """The index in the stream's own header of the state with that index in the source's schema, which it has."""
+    """Return the index in the stream's header of the state with index ``only`` in the source's schema."""
     return None if only is None else order.index(only)
 
 
 class EntryReader:
-    """The entries behind a handle, read piece by piece: what must be copied for that is copied once, and a log
-    is read once.
+    """A reader of a handle's entries in several parts. RocksDB files are copied once, and a log is read once.
 
-    ``scratch_directory`` must not exist; :meth:`close` removes it. ``key_groups``: no others will be asked for;
-    ``only``: as for :func:`iter_entries`."""
+    ``scratch_directory`` must not exist; :meth:`close` removes it. ``key_groups`` are all the key groups that will be
+    read. ``only`` is the index of the one state that is read, if not all are."""
 
     def __init__(
         self,
@@ -195,19 +194,21 @@ class EntryReader:
         ]
 
     def read(self, runs: Sequence[KeyGroupRange]) -> Iterator[tuple[int, StateRows]]:
-        """As :func:`iter_entries`, of the key groups in ``runs`` (ascending, one or more); a RocksDB handle
-        and a log also give those between them, because a scan passes them by anyway."""
+        """Yield (index of the state, entries) of the key groups in ``runs``, which are ascending and not empty.
+
+        For a RocksDB handle or a log, the key groups between the runs are included, because the scan reads them
+        anyway. Raise what :func:`iter_entries` raises."""
         handle = self._source.handle
         wanted = handle.key_group_range.intersection(KeyGroupRange(runs[0].start, runs[-1].end))
         if isinstance(handle, ChangelogStateBackendHandleImpl):
-            yield from self._logged(handle, runs, wanted)
+            yield from self._read_logged(handle, runs, wanted)
         elif isinstance(handle, IncrementalRemoteKeyedStateHandle) and self._scratch is not None:
-            yield from self._copied(handle, wanted, Path(self._scratch))
+            yield from self._read_copied(handle, wanted, Path(self._scratch))
         else:
             for run in runs:
                 yield from iter_entries(self._source, run, self._scratch, only=self._only, stream=self._stream)
 
-    def _logged(
+    def _read_logged(
         self, handle: ChangelogStateBackendHandleImpl, runs: Sequence[KeyGroupRange], wanted: KeyGroupRange
     ) -> Iterator[tuple[int, StateRows]]:
         if self._log is None:
@@ -220,7 +221,7 @@ class EntryReader:
                     yield index, left
         yield from ((index, rows) for index, rows in overlay.rest() if self._only in (None, index))
 
-    def _copied(
+    def _read_copied(
         self, handle: IncrementalRemoteKeyedStateHandle, wanted: KeyGroupRange, scratch: Path
     ) -> Iterator[tuple[int, StateRows]]:
         if self._header is None:
@@ -231,10 +232,11 @@ class EntryReader:
             yield from _scan(self._header, order, scratch, wanted, _stored(order, self._only))
 
     def close(self) -> None:
+        """Remove the scratch directory."""
         if self._scratch is not None:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
 
 def rocksdb_header(handle: IncrementalRemoteKeyedStateHandle, reader: StateReader, max_parallelism: int) -> KeyedHeader:
-    """The header in a RocksDB handle's meta stream."""
+    """Return the header in the meta stream of a RocksDB handle."""
     return decode_keyed_header(reader.read(handle.meta), max_parallelism, "RocksDB meta stream")

@@ -1,7 +1,6 @@
-"""Restoring a keyed backend from old handles, at the same parallelism or another, by the same definition or
-a newer one.
+"""Restoring a keyed backend from old handles, at the same or another parallelism, with the same or a newer definition.
 
-What comes out is proved to be what was written, or nothing comes out at all.
+A restored backend is proved to hold the entries that were written; otherwise the restore fails.
 """
 
 import logging
@@ -44,17 +43,16 @@ def restore_heap(
     sources: Sequence[RestoreSource],
     scratch_directory: str | None = None,
 ) -> HeapKeyedStateBackend:
-    """A heap backend with the range's entries of all sources.
+    """Return a heap backend with the entries of all sources in the key group range.
 
-    ``scratch_directory``: needed for RocksDB handles only. Raises CorruptStateError
-    (``restore-mismatch`` and what the formats raise), InvalidRequestError (``state-schema-changed``,
-    ``non-restored-state``)."""
+    ``scratch_directory`` is needed for RocksDB handles only. Raise CorruptStateError (``restore-mismatch``, and what
+    the formats raise), InvalidRequestError (``state-schema-changed``, ``non-restored-state``)."""
     backend = HeapKeyedStateBackend(schema, key_group_range)
     _load(backend, sources, scratch_directory)
-    if restored_log(schema, key_group_range, sources) is not None:  # then the next snapshot may write changes only
+    if restored_log(schema, key_group_range, sources) is not None:  # then the next snapshot may write only changes
         (source,) = sources
-        known = expected_statistics(source, key_group_range) or ()
-        backend.set_statistics(dict(zip((d.name for d in source.schema.states), known, strict=True)))
+        statistics = expected_statistics(source, key_group_range) or ()
+        backend.set_statistics(dict(zip((d.name for d in source.schema.states), statistics, strict=True)))
     return backend
 
 
@@ -65,12 +63,14 @@ def restore_rocksdb(
     directory: str,
     backend_uid: str,
 ) -> RocksDBKeyedStateBackend:
-    """A RocksDB backend with the range's entries of all sources, in ``directory`` (absent or empty).
+    """Return a RocksDB backend with the entries of all sources in the key group range.
 
-    The database that holds most of the range is copied, cut to the range and
-    gone on with; only entries of other sources are loaded; a changelog checkpoint's is opened as it is and its
-    log replayed. Raises as :func:`restore_heap`, and InvalidRequestError (``backend-changed``) for the heap's own
-    stream; then the directory is gone."""
+    Its database is in ``directory``, which must be absent or empty. The old database that holds most of the range is
+    copied and cut to the range, and the entries of the other sources are loaded into it. The database of a changelog
+    checkpoint of the same range is opened unchanged, and its log is replayed.
+
+    Raise what :func:`restore_heap` raises, and InvalidRequestError (``backend-changed``) for a native heap stream. The
+    directory is removed in that case."""
     check_backend(Backend.ROCKSDB, (source.handle for source in sources))
     for source in sources:
         evolution_of(schema, source)
@@ -81,9 +81,9 @@ def restore_rocksdb(
     if base is None:
         backend = RocksDBKeyedStateBackend(schema, key_group_range, directory, backend_uid)
     else:
-        statistics, known = _copied(schema, key_group_range, base, directory)
+        statistics, restored_files = _copy_database(schema, key_group_range, base, directory)
         backend = RocksDBKeyedStateBackend.open_existing(
-            schema, key_group_range, directory, backend_uid, statistics, restored_files=known
+            schema, key_group_range, directory, backend_uid, statistics, restored_files=restored_files
         )
     try:
         backend.check_key_groups()
@@ -96,7 +96,7 @@ def restore_rocksdb(
 
 
 def _load(backend: KeyedStateBackend, sources: Sequence[RestoreSource], scratch_directory: str | None) -> None:
-    """Load the entries of the backend's key groups from each source, and check them as they were stored."""
+    """Load the entries of the backend's key groups from each source, and compare them with its recorded statistics."""
     evolutions = [evolution_of(backend.schema, source) for source in sources]
     for number, (source, evolution) in enumerate(zip(sources, evolutions, strict=True)):
         wanted = source.handle.key_group_range.intersection(backend.key_group_range)
@@ -115,11 +115,15 @@ def _load(backend: KeyedStateBackend, sources: Sequence[RestoreSource], scratch_
             tally.check()
         for name, (entries, size_bytes) in zip((d.name for d in source.schema.states), dropped.tolist(), strict=True):
             if name in evolution.non_restored:
-                _dropped(source, name, wanted, entries, size_bytes)
+                _report_dropped(source, name, wanted, entries, size_bytes)
 
 
-def _dropped(source: RestoreSource, state: str, key_groups: KeyGroupRange, entries: int, size_bytes: int) -> None:
-    """Say what is left out. Timers that nobody asked to leave out may be registered, but none may be set."""
+def _report_dropped(
+    source: RestoreSource, state: str, key_groups: KeyGroupRange, entries: int, size_bytes: int
+) -> None:
+    """Log that a stored state is dropped. An empty timer state is dropped silently.
+
+    Raise InvalidRequestError (``timer-state``) if the state has timers and dropping state is not allowed."""
     if source.schema.state(state).kind is StateKind.TIMERS and not source.allow_non_restored:
         if not entries:
             return
@@ -134,50 +138,50 @@ def _dropped(source: RestoreSource, state: str, key_groups: KeyGroupRange, entri
     )
 
 
-def _copied(
+def _copy_database(
     schema: KeyedStateSchema, key_group_range: KeyGroupRange, base: Base, directory: str
 ) -> tuple[tuple[StateStatistics, ...], dict[str, KnownFile]]:
-    """Copy the base's database to where a backend in ``directory`` opens it, with the range's key groups and the
-    states of ``schema``; returns the statistics of what it holds then, and the files that it was made of."""
+    """Copy the base's database to where a backend in ``directory`` opens it, and cut it to the key group range and the
+    states of ``schema``. Return the statistics of its entries afterwards, and the copied files."""
     source, handle = base.source, base.handle
     evolution = evolution_of(schema, source)
     header = rocksdb_header(handle, source.reader, schema.max_parallelism)
     check_same_schema(source.schema, header.schema, partial=source.partial)
     path = database_directory(directory)
-    held = handle.key_group_range.intersection(key_group_range)
+    key_groups = handle.key_group_range.intersection(key_group_range)
     names = tuple(d.name for d in source.schema.states)
     database = TakenOver(str(path), names, source.statistics, handle.key_group_range, schema.max_parallelism)
     try:
-        known = materialise(handle, source.reader, path, with_options=False)
+        copied_files = materialise(handle, source.reader, path, with_options=False)
         if source.statistics is None:
-            # of what Flink itself cut away, something may be left
-            every = all_key_groups(schema.max_parallelism)
-            database = replace(database, states=_present(header.schema, str(path)), held=every)
+            # Entries that Flink itself cut away may still be in its files.
+            all_groups = all_key_groups(schema.max_parallelism)
+            database = replace(database, states=_present(header.schema, str(path)), held=all_groups)
         wanted = [d.name for d in schema.states]
-        as_it_is = is_as_wanted(database, held, wanted)
+        as_it_is = is_as_wanted(database, key_groups, wanted)
         if source.statistics is not None and not source.checksummed:
             _read_whole(source, handle.key_group_range, path)
         elif source.statistics is not None and as_it_is:
-            check_states(database)  # the rest when it is opened
+            check_states(database)  # opening the database checks the rest
         else:
             check_database(database)
-        sizes = {} if as_it_is else take_over(database, held, wanted)
+        sizes = {} if as_it_is else take_over(database, key_groups, wanted)
         if source.statistics is None:
-            by_name = _counted(source, held, database)
+            by_name = _counted(source, key_groups, database)
         else:
-            by_name = {n: cut_statistics(s, held) for n, s in zip(names, source.statistics, strict=True)}
+            by_name = {n: cut_statistics(s, key_groups) for n, s in zip(names, source.statistics, strict=True)}
     except BaseException:
         shutil.rmtree(directory, ignore_errors=True)
         raise
     for name in evolution.non_restored:
-        _dropped(source, name, held, by_name[name].total_entries, sizes[name])
-    return _statistics(evolution, key_group_range, by_name), known if source.checksummed else {}
+        _report_dropped(source, name, key_groups, by_name[name].total_entries, sizes[name])
+    return _statistics(evolution, key_group_range, by_name), copied_files if source.checksummed else {}
 
 
 def _statistics(
     evolution: Evolution, key_groups: KeyGroupRange, by_name: dict[str, StateStatistics]
 ) -> tuple[StateStatistics, ...]:
-    """In the order of the wanted states; key groups that others will fill are empty."""
+    """Return the statistics per wanted state, in their order. Key groups that other sources will fill are empty."""
     return tuple(
         empty_statistics(key_groups)
         if resolution.stored is None
@@ -187,13 +191,13 @@ def _statistics(
 
 
 def _present(schema: KeyedStateSchema, directory: str) -> tuple[str, ...]:
-    """The states that a database of Flink's is expected to have: timers only where they are kept in it."""
+    """Return the states that a database written by Flink must have: timer states only if they are stored in it."""
     families = column_families(directory)
     return tuple(d.name for d in schema.states if d.kind is not StateKind.TIMERS or d.name in families)
 
 
 def _counted(source: RestoreSource, key_groups: KeyGroupRange, database: TakenOver) -> dict[str, StateStatistics]:
-    """What a database that was cut to the key groups holds: nobody recorded it."""
+    """Count the entries of a database that was cut to the key groups, because no statistics were recorded."""
     order = {d.name: i for i, d in enumerate(source.schema.states)}
     scanned = scan_stored(database.directory, database.states, None, database.max_parallelism)
     entries = ((order[database.states[i]], rows) for i, rows in scanned)
@@ -201,7 +205,7 @@ def _counted(source: RestoreSource, key_groups: KeyGroupRange, database: TakenOv
 
 
 def _read_whole(source: RestoreSource, key_group_range: KeyGroupRange, database: Path) -> None:
-    """Compare every entry of the copied database with the source's statistics: nothing else proves its files."""
+    """Compare every entry of the copied database with the source's statistics, because no checksum proves its files."""
     tally = Tally(source, key_group_range)
     names = [d.name for d in source.schema.states]
     for index, rows in scan_stored(str(database), names, None, source.schema.max_parallelism):

@@ -1,6 +1,7 @@
-"""A RocksDB backend from a changelog checkpoint that is its own range: the database as it is, the log over it.
+"""Restoring a RocksDB backend from a changelog checkpoint of the same key groups: the database is opened unchanged and
+the log is replayed into it.
 
-At any other range, or after a change of the definition, entries are loaded as from every other handle.
+For another key group range, or after a change of the definition, entries are loaded as from any other handle.
 """
 
 import shutil
@@ -27,7 +28,7 @@ from statelib.storage.local.file_identity import KnownFile
 
 @dataclass(frozen=True)
 class Logged:
-    """A source whose database can be opened as it is, and the handle of its files."""
+    """A source whose database can be opened unchanged, its changelog handle, and the handle of the database's files."""
 
     source: RestoreSource
     handle: ChangelogStateBackendHandleImpl
@@ -37,7 +38,9 @@ class Logged:
 def restored_log(
     schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
 ) -> ChangelogStateBackendHandleImpl | None:
-    """The changelog handle that is exactly what a backend is restored from; None if there is no such."""
+    """Return the one changelog handle if a backend is restored from exactly its entries, or else None.
+
+    The key groups and the schema must be unchanged, and the source must have statistics."""
     if len(sources) != 1 or sources[0].handle.key_group_range != key_group_range or sources[0].statistics is None:
         return None
     handle = sources[0].handle
@@ -51,7 +54,7 @@ def restored_log(
 def logged_database(
     schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]
 ) -> Logged | None:
-    """The one source, if its files are those of a database of exactly this range."""
+    """Return the one source if its files are a database of exactly this range and schema; otherwise None."""
     handle = restored_log(schema, key_group_range, sources)
     if handle is None or len(handle.materialized) != 1:
         return None
@@ -64,12 +67,12 @@ def logged_database(
 def restore_logged(
     schema: KeyedStateSchema, logged: Logged, directory: str, backend_uid: str
 ) -> RocksDBKeyedStateBackend:
-    """The backend, its log replayed. Raises CorruptStateError, and then the directory is gone."""
-    log = _log_of(logged)
-    statistics, known = _copied(schema, logged, directory, log)
+    """Return the backend with its log replayed. Raise CorruptStateError; the directory is removed in that case."""
+    log = _read_plain_log(logged)
+    statistics, restored_files = _copy_database(schema, logged, directory, log)
     key_groups = logged.files.key_group_range
     backend = RocksDBKeyedStateBackend.open_existing(
-        schema, key_groups, directory, backend_uid, statistics, restored_files=known
+        schema, key_groups, directory, backend_uid, statistics, restored_files=restored_files
     )
     try:
         for index, changes in log.changes.items():
@@ -81,7 +84,8 @@ def restore_logged(
     return backend
 
 
-def _log_of(logged: Logged) -> ChangeLog:
+def _read_plain_log(logged: Logged) -> ChangeLog:
+    """Read the log. Raise CorruptStateError if it does more than put and remove single entries."""
     log = read_change_log(logged.source, logged.handle, logged.handle.key_group_range)
     if not all(changes.plain for changes in log.changes.values()):
         raise CorruptStateError(
@@ -90,12 +94,14 @@ def _log_of(logged: Logged) -> ChangeLog:
     return log
 
 
-def _copied(
+def _copy_database(
     schema: KeyedStateSchema, logged: Logged, directory: str, log: ChangeLog
 ) -> tuple[tuple[StateStatistics, ...], dict[str, KnownFile]]:
-    """Copy the database to where a backend in ``directory`` opens it. The source's statistics in the order of
-    ``schema``, which are those of the database with the log replayed; and the files it is made of. Where nothing else
-    proves the files, all of it is read and compared with them."""
+    """Copy the database to where a backend in ``directory`` opens it.
+
+    Return the source's statistics in the state order of ``schema``, which describe the database after its log is
+    replayed, and the copied files. If no checksum proves the files, read every entry and compare them with the
+    statistics."""
     source, files = logged.source, logged.files
     order = check_same_schema(schema, source.schema)
     check_same_schema(source.schema, rocksdb_header(files, source.reader, schema.max_parallelism).schema)
@@ -104,7 +110,7 @@ def _copied(
     assert expected is not None, "restored_log takes no source without statistics"
     names = tuple(d.name for d in source.schema.states)
     try:
-        known = materialise(files, source.reader, database, with_options=False)
+        copied_files = materialise(files, source.reader, database, with_options=False)
         if source.checksummed:
             check_states(TakenOver(str(database), names, None, files.key_group_range, schema.max_parallelism))
         else:
@@ -113,11 +119,11 @@ def _copied(
         shutil.rmtree(directory, ignore_errors=True)
         raise
     statistics = tuple(expected[order.index(i)] for i in range(len(order)))
-    return statistics, known if source.checksummed else {}
+    return statistics, copied_files if source.checksummed else {}
 
 
 def _read_whole(logged: Logged, database: Path, log: ChangeLog) -> None:
-    """Compare every entry of the copied database and of the log over it with the source's statistics."""
+    """Compare every entry of the copied database, with the log applied, with the source's statistics."""
     schema, key_groups = logged.source.schema, logged.files.key_group_range
     tally, overlay = Tally(logged.source, key_groups), log.over(key_groups)
     names = [d.name for d in schema.states]

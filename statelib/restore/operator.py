@@ -1,4 +1,4 @@
-"""Restoring operator state from old handles, already cut down to what this subtask is given."""
+"""Restoring operator state from old handles, which are already limited to the elements of this subtask."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,22 +15,25 @@ from statelib.storage.views import StateReader
 
 @dataclass(frozen=True)
 class OperatorRestoreSource:
-    """One old stream, and which of its elements are wanted. ``dropped``: names of its states that are left out.
-    Picklable."""
+    """One old stream and the elements of it that are wanted. ``dropped`` holds the names of its states that are not
+    restored. Picklable."""
 
     handle: OperatorStreamStateHandle
     reader: StateReader
     dropped: frozenset[str] = frozenset()
 
     def open(self) -> OperatorStream:
+        """Read the stream. Raise CorruptStateError and what the reader raises."""
         return OperatorStream(self.handle, self.reader.read(self.handle.stream))
 
 
 @dataclass(frozen=True)
 class OperatorEvolution:
-    """What becomes of operator states. ``restored``, ``new``: names of declared states that go on, or begin empty;
-    ``undeclared``: stored states that the pipeline does not have; ``changed``: (declared, stored) where the two
-    differ. A state that is stored by some subtasks only counts like any other."""
+    """The result of comparing the declared operator states with the stored ones.
+
+    ``restored`` and ``new`` are the names of declared states that continue or start empty. ``undeclared`` are stored
+    states that the pipeline does not have. ``changed`` are pairs (declared, stored) that differ. A state that only some
+    subtasks stored counts as stored."""
 
     restored: tuple[str, ...]
     new: tuple[str, ...]
@@ -38,8 +41,10 @@ class OperatorEvolution:
     changed: tuple[tuple[OperatorStateDescriptor, OperatorStateDescriptor], ...]
 
     def check(self, *, allow_non_restored: bool) -> None:
-        """Raise InvalidRequestError: ``state-schema-changed`` naming the state, what is declared and what is stored;
-        ``non-restored-state`` naming the states that would be dropped."""
+        """Raise InvalidRequestError unless every stored state is restored or dropping state is allowed.
+
+        The error is ``state-schema-changed`` with the declared and the stored state, or ``non-restored-state`` with the
+        states that would be dropped."""
         if allow_non_restored:
             return
         for declared, stored in self.changed:
@@ -59,7 +64,7 @@ class OperatorEvolution:
 
     @property
     def dropped(self) -> frozenset[str]:
-        """The names of the stored states that are left out, where that is allowed."""
+        """The names of the stored states that are not restored."""
         return frozenset(state.name for state in (*self.undeclared, *(stored for _, stored in self.changed)))
 
     def resolutions(self) -> tuple[str, ...]:
@@ -70,13 +75,13 @@ class OperatorEvolution:
         return (*restored, *new, *emptied)
 
     def non_restored(self) -> tuple[str, ...]:
-        """Return one line per stored state that is left out."""
+        """Return one line per stored state that is not restored."""
         stored = (*self.undeclared, *(state for _, state in self.changed))
         return tuple(f"operator state {state.name!r} ({state})" for state in stored)
 
 
 def evolve_operator(wanted: Sequence[OperatorStateDescriptor], streams: Iterable[OperatorStream]) -> OperatorEvolution:
-    """Judge the states of all ``streams`` of one operator; raises CorruptStateError."""
+    """Compare the wanted states with the states in all ``streams`` of one operator. Raise CorruptStateError."""
     declared = {state.name: state for state in wanted}
     stored = {state.name: state for stream in streams for state in stream.descriptors}
     stored.pop(SOURCE_POSITION.name, None)
@@ -94,9 +99,9 @@ def evolve_operator(wanted: Sequence[OperatorStateDescriptor], streams: Iterable
 def restore_operator(
     descriptors: Sequence[OperatorStateDescriptor], sources: Iterable[OperatorRestoreSource]
 ) -> OperatorStateBackend:
-    """A backend with the states registered, holding what the sources say.
+    """Return a backend with the described states, which hold the elements of all sources.
 
-    Raises CorruptStateError, InvalidRequestError (``state-schema-changed``, ``non-restored-state``)."""
+    Raise CorruptStateError, InvalidRequestError (``state-schema-changed``, ``non-restored-state``)."""
     backend = OperatorStateBackend(descriptors)
     for source in sources:
         stream = source.open()
@@ -109,6 +114,7 @@ def restore_operator(
 
 
 def _stored_form(descriptor: OperatorStateDescriptor) -> OperatorStateDescriptor:
+    """Return the descriptor without the names of Row fields, because streams do not store them."""
     key_type = None if descriptor.key_type is None else without_field_names(descriptor.key_type)
     return OperatorStateDescriptor(
         descriptor.name, descriptor.mode, without_field_names(descriptor.value_type), key_type

@@ -1,4 +1,4 @@
-"""What a restore reads: one old handle, and what its content must be."""
+"""The source of a restore: one old handle and the description of its content."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,21 +18,22 @@ NATIVE_BACKEND: Mapping[type, Backend] = {
     KeyGroupsStateHandle: Backend.HEAP,
     IncrementalRemoteKeyedStateHandle: Backend.ROCKSDB,
 }
-"""The backend that can go on from each native form; other forms are read by every backend."""
+"""The one backend that can restore each native form. Every backend can restore the other forms."""
 
 
 @dataclass(frozen=True)
 class RestoreSource:
-    """``schema`` is the one the handle was written with (the manifest's, or the stream's own).
+    """One old handle that a restore reads, with the reader and the description of its content.
 
-    ``statistics`` are in that schema's state order and cover at least the handle's key groups;
-    None where nothing recorded them (a snapshot written by Flink): then only the formats' own
-    checks guard the restore.
+    ``schema`` is the schema that the handle was written with, from the manifest or from the stream itself.
 
-    ``checksummed``: the reader compares every file of the handle with a checksum that was recorded
-    together with the statistics; otherwise a database is read as a whole before it is trusted.
-    ``allow_non_restored``: states that the backend does not know are left out, and logged. ``partial``: the handle may
-    lack states of the schema, because Flink registers a state when its code first uses it."""
+    ``statistics`` are in the state order of that schema and cover at least the handle's key groups. They are None if
+    they were not recorded, because Flink wrote the snapshot. Then only the checks of the formats protect the restore.
+
+    ``checksummed`` means that the reader compares every file of the handle with a checksum that was recorded together
+    with the statistics. Otherwise every entry of a database is read before the database is used.
+    ``allow_non_restored`` means that stored states that the backend does not have are dropped and logged. ``partial``
+    means that the handle may lack states of the schema, because Flink registers a state when its code first uses it."""
 
     handle: KeyedStateHandle
     reader: StateReader
@@ -44,9 +45,9 @@ class RestoreSource:
 
 
 def check_backend(backend: str, handles: Iterable[KeyedStateHandle], where: str = "the stored state") -> None:
-    """Refuse the native form of another backend: as in Flink, only the canonical form belongs to no backend.
+    """Raise InvalidRequestError (``backend-changed``) if a handle has the native form of another backend.
 
-    Raises InvalidRequestError (``backend-changed``)."""
+    As in Flink, only the canonical form can be restored by every backend."""
     parts = (part for handle in handles for part in materialized_parts(handle))
     native = next((part for part in parts if NATIVE_BACKEND.get(type(part), backend) != backend), None)
     if native is None:

@@ -1,7 +1,7 @@
-"""Streams that are read piece by piece are proved to be what was written, by the checksum that their reader knows.
+"""Comparison of streams that are read range by range with their recorded checksums.
 
-What is copied or read whole its reader proves by itself. Of a stream of which only some key groups are read, counts and
-digests are the proof; then damage elsewhere in it does not matter.
+Files that are copied or read as a whole are checked by their reader. If only some key groups of a stream are read,
+counts and digests are the proof instead, and damage in other parts of the stream does not matter.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,8 +16,10 @@ _BLOCK_BYTES = 1 << 20
 
 
 class ProvenStream:
-    """Reads ranges of a stream. Once all of it went by in order, it is compared with its checksum, before the last
-    range is handed out: CorruptStateError (``checksum-mismatch``)."""
+    """A stream that is read range by range, as a function of (start, stop).
+
+    If all ranges are read in order, the stream is compared with its checksum before the last range is returned. Raise
+    CorruptStateError (``checksum-mismatch``) if they differ."""
 
     def __init__(self, reader: StateReader, stream: StreamStateHandle) -> None:
         self._reader, self._stream = reader, stream
@@ -32,13 +34,14 @@ class ProvenStream:
         return data
 
     def blocks(self) -> Iterator[memoryview]:
-        """All of it."""
+        """Yield the whole stream in blocks."""
         for start in range(0, self._stream.size_bytes, _BLOCK_BYTES):
             yield self(start, min(start + _BLOCK_BYTES, self._stream.size_bytes))
 
 
 def prove(reader: StateReader, streams: Iterable[StreamStateHandle]) -> None:
-    """Read all of the streams once. Raises as :class:`ProvenStream`, and what reading raises."""
+    """Read all of the streams once and compare them with their checksums. Raise what :class:`ProvenStream` and the
+    reader raise."""
     for stream in streams:
         for _ in ProvenStream(reader, stream).blocks():
             pass
@@ -46,7 +49,9 @@ def prove(reader: StateReader, streams: Iterable[StreamStateHandle]) -> None:
 
 @contextmanager
 def damage_named(reader: StateReader, streams: Iterable[StreamStateHandle]) -> Iterator[None]:
-    """What is made of damaged bytes may fail anyhow: then the damaged file is named instead, if there is one."""
+    """Replace an error of the block by one that names the damaged file, if one of the streams is damaged.
+
+    Damaged bytes can cause any error while they are decoded. Errors that a retry may solve are raised unchanged."""
     try:
         yield
     except RetryableError:

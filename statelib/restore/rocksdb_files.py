@@ -1,4 +1,4 @@
-"""The files of a RocksDB handle, brought back under RocksDB's own names into one directory."""
+"""Copying the files of a RocksDB handle into one directory, under RocksDB's own file names."""
 
 from pathlib import Path
 
@@ -12,35 +12,38 @@ from statelib.storage.views import LinkingReader, StateReader
 def materialise(
     handle: IncrementalRemoteKeyedStateHandle, reader: StateReader, directory: Path, *, with_options: bool
 ) -> dict[str, KnownFile]:
-    """Copy every file of the handle into ``directory``, which is made and must not exist.
+    """Copy every file of the handle into ``directory``, which must not exist and is created.
 
-    ``with_options``: also RocksDB's OPTIONS files (needed for a merge operator, otherwise better
-    written anew). Returns those that RocksDB never changes. Raises CorruptStateError (``bad-file-name``) for a name
-    that is no RocksDB file's, or is given twice, and what the reader raises."""
+    Return the files that RocksDB never changes, by their names. ``with_options`` includes RocksDB's OPTIONS files,
+    which a merge operator needs and which are otherwise better written anew. Raise CorruptStateError
+    (``bad-file-name``) if a name is not a RocksDB file name or occurs twice, and what the reader raises."""
     files = files_to_copy(handle, with_options=with_options)
     directory.mkdir(parents=True)
-    known = {}
+    immutable_files = {}
     for name, stream in files:
         path = str(directory / name)
-        unchanging = name.endswith(IMMUTABLE_SUFFIX)
-        if unchanging and isinstance(reader, LinkingReader):
+        immutable = name.endswith(IMMUTABLE_SUFFIX)
+        if immutable and isinstance(reader, LinkingReader):
             reader.link_to(stream, path)
         else:
             reader.copy_to(stream, path)
-        if unchanging:
-            known[name] = KnownFile(stream, identity_of(path))
-    return known
+        if immutable:
+            immutable_files[name] = KnownFile(stream, identity_of(path))
+    return immutable_files
 
 
 def files_to_copy(
     handle: IncrementalRemoteKeyedStateHandle, *, with_options: bool
 ) -> tuple[tuple[str, StreamStateHandle], ...]:
-    """What :func:`materialise` copies: (RocksDB's file name, where its bytes lie)."""
+    """Return the files that :func:`materialise` copies, as pairs (RocksDB's file name, handle of its bytes)."""
     return tuple(file for file in rocksdb_files(handle) if with_options or not file[0].startswith("OPTIONS-"))
 
 
 def rocksdb_files(handle: IncrementalRemoteKeyedStateHandle) -> tuple[tuple[str, StreamStateHandle], ...]:
-    """Shared and private files together; membership says nothing about what they are (section 8.1)."""
+    """Return the shared and the private files together, as pairs (RocksDB's file name, handle of its bytes).
+
+    A file of any type may be in either list. Raise CorruptStateError (``bad-file-name``). Source: flink-formats.md
+    section 8.1."""
     files = handle.shared + handle.private
     names = [name for name, _ in files]
     bad = [name for name in names if not FILE_NAME.fullmatch(name)]

@@ -1,7 +1,7 @@
-"""The schema of an operator of Flink's: the union of what the headers of all its handles name.
+"""The schema of an operator that Flink wrote: the union of the states in the headers of all its handles.
 
-Flink registers a state when its code first uses it, so the headers of an operator's subtasks differ; a stream that does
-not name a state has no entries of it. Source: flink-formats.md sections 3.3 and 9.
+Flink registers a state when its code first uses it, so the headers of an operator's subtasks may differ. A stream
+whose header does not name a state has no entries of it. Source: flink-formats.md sections 3.3 and 9.
 """
 
 from collections.abc import Mapping
@@ -28,24 +28,24 @@ from statelib.storage.views import StateReader
 
 @dataclass
 class _Union:
-    """What the headers named so far. ``what``: the operator, for messages."""
+    """The key type and the states in the headers so far. ``what`` is the name of the operator in messages."""
 
     what: str
     key_type: StateType | None = None
     states: dict[str, StateDescriptor] = field(default_factory=dict)
 
-    def add_key(self, found: StateType, where: str) -> None:
-        joined = join_types(self.key_type or found, found)
+    def add_key(self, key_type: StateType, where: str) -> None:
+        joined = join_types(self.key_type or key_type, key_type)
         if joined is None:
-            raise _mixed(f"{self.what}: the key", str(self.key_type), str(found), where)
+            raise _mixed(f"{self.what}: the key", str(self.key_type), str(key_type), where)
         self.key_type = joined
 
-    def add(self, found: StateDescriptor, where: str) -> None:
-        known = self.states.get(found.name, found)
-        joined = join_states(known, found)
+    def add(self, state: StateDescriptor, where: str) -> None:
+        earlier = self.states.get(state.name, state)
+        joined = join_states(earlier, state)
         if joined is None:
-            raise _mixed(f"{self.what}: state {found.name!r}", describe(known), describe(found), where)
-        self.states[found.name] = joined
+            raise _mixed(f"{self.what}: state {state.name!r}", describe(earlier), describe(state), where)
+        self.states[state.name] = joined
 
 
 def union_schema(
@@ -55,11 +55,11 @@ def union_schema(
     what: str,
     key_type: StateType | None = None,
 ) -> KeyedStateSchema:
-    """The key and all states that the handles (by subtask) name, in the order in which they first appear.
-    ``key_type``: of the keys of change logs over nothing materialised, which need not say it.
+    """Return the schema with the key type and all states of the handles, in the order in which they first appear.
 
-    Raises UnsupportedError (``mixed-serializers`` where two handles contradict each other, ``unknown-key-type``, and
-    what reading a header raises), InvalidRequestError (``other-key-type``)."""
+    ``handles`` are by subtask. ``key_type`` is used for change logs over nothing materialised, which may not name it.
+    Raise UnsupportedError (``mixed-serializers`` if two handles contradict each other, ``unknown-key-type``, and what
+    reading a header raises), InvalidRequestError (``other-key-type``)."""
     union = _Union(what)
     for subtask, handle in handles.items():
         where = f"{what}, subtask {subtask}"
@@ -81,20 +81,26 @@ def union_schema(
 def header_of(
     reader: StateReader, handle: MaterializedStateHandle, max_parallelism: int, what: str
 ) -> KeyedStateSchema:
-    """The schema in the header of one stream, or of one database's meta stream."""
+    """Return the schema in the header of one stream, or in the meta stream of one database."""
     if isinstance(handle, IncrementalRemoteKeyedStateHandle):
         return decode_keyed_header(reader.read(handle.meta), max_parallelism, what).schema
     return read_header(partial(reader.read_range, handle.stream), handle, max_parallelism, what).schema
 
 
 def _logged_key_type(union: _Union, wanted: StateType | None) -> StateType:
-    """Of change logs alone, which name it only where there are timers."""
-    found = union.key_type
-    if found is not None and wanted is not None and without_field_names(found) != without_field_names(wanted):
+    """Return the key type of change logs over nothing materialised, which name it only if there are timers.
+
+    Raise InvalidRequestError (``other-key-type``), UnsupportedError (``unknown-key-type``)."""
+    logged_type = union.key_type
+    if (
+        logged_type is not None
+        and wanted is not None
+        and without_field_names(logged_type) != without_field_names(wanted)
+    ):
         raise InvalidRequestError(
-            f"keys of type {wanted} were asked for, {union.what} has keys of type {found}", kind="other-key-type"
+            f"keys of type {wanted} were asked for, {union.what} has keys of type {logged_type}", kind="other-key-type"
         )
-    key_type = found or wanted
+    key_type = logged_type or wanted
     if key_type is None:
         raise UnsupportedError(
             f"{union.what}: a change log over nothing materialised does not say of what type the key is",
@@ -104,9 +110,10 @@ def _logged_key_type(union: _Union, wanted: StateType | None) -> StateType:
     return key_type
 
 
-def _mixed(what: str, known: str, found: str, where: str) -> UnsupportedError:
+def _mixed(what: str, earlier: str, current: str, where: str) -> UnsupportedError:
+    """Return the error of two subtasks with different types."""
     return UnsupportedError(
-        f"{what}: earlier subtasks have {known}, {where.rpartition(', ')[2]} has {found}",
+        f"{what}: earlier subtasks have {earlier}, {where.rpartition(', ')[2]} has {current}",
         kind="mixed-serializers",
         hint="Flink migrates a state when its code next uses it: take a savepoint after every subtask has used it",
     )

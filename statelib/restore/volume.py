@@ -1,4 +1,4 @@
-"""How much a restore reads: known from the handles, before anything is read."""
+"""The amount of data that a restore will read, computed from the handles alone."""
 
 from collections.abc import Sequence
 
@@ -23,19 +23,18 @@ from statelib.restore.rocksdb_files import files_to_copy
 def bytes_to_read(
     schema: KeyedStateSchema, key_group_range: KeyGroupRange, sources: Sequence[RestoreSource], backend: str
 ) -> int:
-    """Bytes that a backend (``heap`` or ``rocksdb``) of this range reads from storage to restore from all sources.
+    """Return the bytes that a backend (``heap`` or ``rocksdb``) of this range reads to restore from all sources.
 
-    A stream is read key group by key group; of RocksDB's files every one is copied whole, and a log is read
-    whole, whichever of its key groups are wanted."""
+    Of a stream only the wanted key groups are read. RocksDB's files and logs are always read as a whole."""
     taken_over = None
     if backend == Backend.ROCKSDB:
         base = choose_base(schema, key_group_range, sources)
         taken_over = 0 if logged_database(schema, key_group_range, sources) else base.number if base else None
-    return sum(_of_handle(source.handle, key_group_range, i == taken_over) for i, source in enumerate(sources))
+    return sum(_handle_bytes(source.handle, key_group_range, i == taken_over) for i, source in enumerate(sources))
 
 
 def entries_to_read(key_group_range: KeyGroupRange, sources: Sequence[RestoreSource]) -> int | None:
-    """Entries of all states in the range; None where a source has no statistics."""
+    """Return the number of entries of all states in the range, or None if a source has no statistics."""
     total = 0
     for source in sources:
         expected = expected_statistics(source, source.handle.key_group_range.intersection(key_group_range))
@@ -45,20 +44,20 @@ def entries_to_read(key_group_range: KeyGroupRange, sources: Sequence[RestoreSou
     return total
 
 
-def _of_handle(handle: KeyedStateHandle, key_group_range: KeyGroupRange, in_place: bool) -> int:
+def _handle_bytes(handle: KeyedStateHandle, key_group_range: KeyGroupRange, in_place: bool) -> int:
     match handle:
         case KeyGroupsSavepointStateHandle() | KeyGroupsStateHandle():
-            return _stream(handle, key_group_range)
+            return _stream_bytes(handle, key_group_range)
         case IncrementalRemoteKeyedStateHandle():
             copied = files_to_copy(handle, with_options=not in_place)
             return handle.meta.size_bytes + sum(stream.size_bytes for _, stream in copied)
         case ChangelogStateBackendHandleImpl():
-            below = sum(_of_handle(part, key_group_range, in_place) for part in handle.materialized)
+            below = sum(_handle_bytes(part, key_group_range, in_place) for part in handle.materialized)
             return below + sum(stream.size_bytes for stream in log_streams(handle))
 
 
-def _stream(handle: KeyGroupsSavepointStateHandle | KeyGroupsStateHandle, key_group_range: KeyGroupRange) -> int:
-    """The header, and each wanted key group up to where the next one begins."""
+def _stream_bytes(handle: KeyGroupsSavepointStateHandle | KeyGroupsStateHandle, key_group_range: KeyGroupRange) -> int:
+    """Return the bytes of the header and of each wanted key group. A key group ends where the next one begins."""
     size_bytes = handle.stream.size_bytes
     used = sorted((offset, handle.key_group_range.start + i) for i, offset in enumerate(handle.offsets) if offset)
     ends = [offset for offset, _ in used[1:]] + [size_bytes]

@@ -1,1 +1,1 @@
-"""The change log over materialised state, read and replayed."""
+"""Reading and replaying the change log over materialised state."""

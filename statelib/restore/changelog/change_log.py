@@ -1,7 +1,8 @@
-"""The log over materialised state: read once, then laid over the entries that come from below.
+"""The change log over materialised state. It is read once, then applied to the materialised entries.
 
-In memory is the log alone, whose size the strategy bounds; the entries below pass by in batches, and each
-meets only the changes of its own key groups. Source: requirements R65 to R67; flink-formats.md section 9.
+Only the log is held in memory, and the snapshot strategy bounds its size. The materialised entries are read in batches,
+and each batch is compared only with the changes of its own key groups. "Below" means: in the materialised state.
+Source: requirements R65 to R67; flink-formats.md section 9.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,41 +51,43 @@ Mask = npt.NDArray[np.bool_]
 
 
 class ChangeLog:
-    """The changes of a changelog handle in some key groups, by state: what the logged states came to."""
+    """The net changes of a changelog handle in some key groups, by the index of their state."""
 
     def __init__(self, schema: KeyedStateSchema, changes: Mapping[int, StateChanges]) -> None:
         self._schema = schema
         self.changes = changes
 
     def over(self, key_groups: KeyGroupRange) -> "Overlay":
-        """To be laid over entries of these key groups, once."""
+        """Return an overlay that is applied to the materialised entries of these key groups once."""
         return Overlay(self._schema, key_groups, self.changes)
 
 
 class Overlay:
-    """All batches from below go through :meth:`covered`, then :meth:`rest` gives what the log adds."""
+    """The log applied to materialised entries. Pass every batch of entries to :meth:`covered`, then read from
+    :meth:`rest` the entries that the log adds."""
 
     def __init__(
         self, schema: KeyedStateSchema, key_groups: KeyGroupRange, changes: Mapping[int, StateChanges]
     ) -> None:
         self._layers = {
-            index: _Layer(schema, index, _within(schema, key_groups, of_state)) for index, of_state in changes.items()
+            index: _Layer(schema, index, _within(schema, key_groups, logged)) for index, logged in changes.items()
         }
 
     def covered(self, index: int, rows: StateRows) -> StateRows:
-        """What is left of entries from below, with elements appended where the log says so."""
+        """Return the materialised entries that the log does not replace or remove. Lists include the elements that it
+        appends."""
         layer = self._layers.get(index)
         return rows if layer is None or not len(rows) else layer.covered(rows)
 
     def rest(self) -> Iterator[tuple[int, StateRows]]:
-        """(state, entries) that are the log's own."""
+        """Yield (index of the state, entries) that the log adds. Call it after the last batch."""
         for index, layer in self._layers.items():
             for rows in windows(layer.rest()):
                 yield index, rows
 
 
 class _Layer:
-    """The changes of one state, sorted by key so that a batch meets only those of its key groups."""
+    """The changes of one state, sorted by key so that a batch is compared only with those of its key groups."""
 
     def __init__(self, schema: KeyedStateSchema, index: int, changes: StateChanges) -> None:
         self._schema = schema
@@ -95,48 +98,50 @@ class _Layer:
         self._appended = _Sorted(changes.appended.keys, schema)
         self._values = changes.appended.values.take(self._appended.order)
         self._cleared = _Sorted(changes.cleared, schema)
-        self._left = np.ones(len(self._values), np.bool_)
+        self._is_unused = np.ones(len(self._values), np.bool_)
         self._moved = changes.moved
-        below = sorted({key for moved in changes.moved for lies_below, key in moved.parts if lies_below})
-        self._below = _Sorted(from_list(below), schema)
-        self._found: dict[bytes, bytes] = {}
+        keys_below = sorted({key for moved in changes.moved for lies_below, key in moved.parts if lies_below})
+        self._keys_below = _Sorted(from_list(keys_below), schema)
+        self._values_below: dict[bytes, bytes] = {}
 
     def covered(self, rows: StateRows) -> StateRows:
         groups = key_groups_of(rows.keys, self._width)
         if self._moved:
-            found = rows.take(np.flatnonzero(self._below.find(rows.keys, groups) >= 0))
-            self._found.update(zip(found.keys.to_list(), found.values.to_list(), strict=True))
-        kept = self._hidden.find(rows.keys, groups) < 0
+            matching = rows.take(np.flatnonzero(self._keys_below.find(rows.keys, groups) >= 0))
+            self._values_below.update(zip(matching.keys.to_list(), matching.values.to_list(), strict=True))
+        remains = self._hidden.find(rows.keys, groups) < 0
         if len(self._cleared.keys):
             parts = replace(split_keys(self._schema, self._descriptor, rows.keys), user_keys=None)
-            kept &= self._cleared.find(join_keys(self._schema, self._descriptor, parts), groups) < 0
-        if not kept.all():
-            rows, groups = rows.take(np.flatnonzero(kept)), groups[kept]
+            remains &= self._cleared.find(join_keys(self._schema, self._descriptor, parts), groups) < 0
+        if not remains.all():
+            rows, groups = rows.take(np.flatnonzero(remains)), groups[remains]
         return self._with_elements(rows, groups) if len(self._values) and len(rows) else rows
 
     def _with_elements(self, rows: StateRows, groups: npt.NDArray[np.int32]) -> StateRows:
         at = self._appended.find(rows.keys, groups)
-        longer = np.flatnonzero(at >= 0)
-        if not len(longer):
+        extended = np.flatnonzero(at >= 0)
+        if not len(extended):
             return rows
-        self._left[at[longer]] = False
-        comma = from_fixed(np.full((len(longer), 1), SEPARATOR, np.uint8))
-        values = join([rows.values.take(longer), comma, self._values.take(at[longer])])
-        same = np.flatnonzero(at < 0)
+        self._is_unused[at[extended]] = False
+        comma = from_fixed(np.full((len(extended), 1), SEPARATOR, np.uint8))
+        values = join([rows.values.take(extended), comma, self._values.take(at[extended])])
+        unchanged = np.flatnonzero(at < 0)
         return StateRows(
-            concat([rows.keys.take(same), rows.keys.take(longer)]), concat([rows.values.take(same), values])
+            concat([rows.keys.take(unchanged), rows.keys.take(extended)]), concat([rows.values.take(unchanged), values])
         )
 
     def rest(self) -> StateRows:
-        new = np.flatnonzero(self._left)
-        moved = {moved.target: moved.value(self._descriptor, self._found) for moved in self._moved}
-        there = {target: value for target, value in moved.items() if value is not None}
-        keys = concat([self._put.keys, self._appended.keys.take(new), from_list(list(there))])
-        return StateRows(keys, concat([self._put.values, self._values.take(new), from_list(list(there.values()))]))
+        new = np.flatnonzero(self._is_unused)
+        moved_by_target = {value.target: value.value(self._descriptor, self._values_below) for value in self._moved}
+        moved_values = {target: value for target, value in moved_by_target.items() if value is not None}
+        keys = concat([self._put.keys, self._appended.keys.take(new), from_list(list(moved_values))])
+        return StateRows(
+            keys, concat([self._put.values, self._values.take(new), from_list(list(moved_values.values()))])
+        )
 
 
 class _Sorted:
-    """Keys in ascending order. ``order``: which of the given ones each was."""
+    """Keys in ascending order. ``order`` holds the original position of each key."""
 
     def __init__(self, keys: Ragged, schema: KeyedStateSchema) -> None:
         self.order = byte_order(keys)
@@ -145,18 +150,18 @@ class _Sorted:
         self._bounds = np.searchsorted(groups, np.arange(schema.max_parallelism + 1))
 
     def find(self, keys: Ragged, groups: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-        """The place of each key, which lies in the key group beside it; -1 where it is not there."""
+        """Return the position of each key, or -1 if it is absent. ``groups`` holds the key group of each key."""
         first, stop = int(self._bounds[groups.min()]), int(self._bounds[groups.max() + 1])
         if first == stop:
             return np.full(len(keys), -1, np.int64)
-        found = pc.index_in(as_arrow(keys), value_set=as_arrow(self.keys.slice(first, stop)))
-        at = np.asarray(pc.fill_null(found, -1), np.int64)
-        return np.where(at < 0, at, at + first)
+        relative_positions = pc.index_in(as_arrow(keys), value_set=as_arrow(self.keys.slice(first, stop)))
+        positions = np.asarray(pc.fill_null(relative_positions, -1), np.int64)
+        return np.where(positions < 0, positions, positions + first)
 
 
 @dataclass
-class _Bound:
-    """The states that ids of the log stand for so far, and the changes of each."""
+class _LoggedStates:
+    """The states that the log has named so far, by their id in the log, and the changes per state."""
 
     source: RestoreSource
     states: dict[int, StateDescriptor]
@@ -180,34 +185,40 @@ class _Bound:
 
 
 def read_change_log(source: RestoreSource, handle: ChangelogStateBackendHandleImpl, wanted: KeyGroupRange) -> ChangeLog:
-    """All changes of the key groups that the log holds, oldest first.
+    """Return the net changes of the wanted key groups. The log is replayed from the oldest change on.
 
-    Raises CorruptStateError (``corrupt-changelog``, what the reader and the codecs raise), UnsupportedError
+    Raise CorruptStateError (``corrupt-changelog``, and what the reader and the codecs raise), UnsupportedError
     (``merging-windows``), InvalidRequestError (``state-schema-changed``)."""
-    bound = _Bound(source, {}, {})
+    logged = _LoggedStates(source, {}, {})
     for part in handle.log:
         for changes, what in _change_sets(source.reader, part, wanted):
-            bound.add(changes, what)
+            logged.add(changes, what)
     schema, over_nothing = source.schema, not handle.materialized
-    found = bound.records.items()
+    records_by_state = logged.records.items()
     return ChangeLog(
-        schema, {i: changes_of(schema, schema.states[i], of, over_nothing=over_nothing) for i, of in found}
+        schema,
+        {
+            i: changes_of(schema, schema.states[i], records, over_nothing=over_nothing)
+            for i, records in records_by_state
+        },
     )
 
 
 def log_bindings(reader: StateReader, handle: ChangelogStateBackendHandleImpl) -> tuple[Binding, ...]:
-    """The states that the log names, each once, as the newest metadata of its number has it. Their key types are known
-    only of timers."""
-    found: dict[int, Binding] = {}
+    """Return the states that the log names, each once, in ascending order of their number. The newest metadata of a
+    number counts. Only timers have a key type there."""
+    bindings: dict[int, Binding] = {}
     for part in handle.log:
         for changes, what in _change_sets(reader, part, KeyGroupRange(0, -1)):
-            found.update((b.number, b) for b in (read_binding(record, what) for record in changes.metadata))
-    return tuple(found[number] for number in sorted(found))
+            bindings.update((b.number, b) for b in (read_binding(record, what) for record in changes.metadata))
+    return tuple(bindings[number] for number in sorted(bindings))
 
 
 def with_whole_files(handle: KeyedStateHandle) -> KeyedStateHandle:
-    """The handle of a snapshot of Flink's own. What it says of the size of its log's files is what they hold: they
-    have one byte more, or are compressed."""
+    """Return the handle of a snapshot that Flink wrote, with its log's files marked as such.
+
+    Flink records the size of the changes in a file, not the size of the file. The file has one byte more, or is
+    compressed."""
     if not isinstance(handle, ChangelogStateBackendHandleImpl):
         return handle
     return replace(handle, log=tuple(map(_with_whole_files, handle.log)))
@@ -216,7 +227,7 @@ def with_whole_files(handle: KeyedStateHandle) -> KeyedStateHandle:
 def _with_whole_files(part: ChangelogStateHandle) -> ChangelogStateHandle:
     if isinstance(part, InMemoryChangelogStateHandle):
         return part
-    return replace(part, segments=tuple((_whole(stream), at) for stream, at in part.segments))
+    return replace(part, segments=tuple((_whole(stream), offset) for stream, offset in part.segments))
 
 
 def _whole(stream: StreamStateHandle) -> StreamStateHandle:
@@ -226,6 +237,7 @@ def _whole(stream: StreamStateHandle) -> StreamStateHandle:
 def _change_sets(
     reader: StateReader, part: ChangelogStateHandle, wanted: KeyGroupRange
 ) -> Iterator[tuple[ChangeSet, str]]:
+    """Yield the change sets of one handle, each with its name for error messages."""
     if isinstance(part, InMemoryChangelogStateHandle):
         yield change_set_of(part.changes, wanted), "changes in the metadata"
         return
@@ -236,8 +248,10 @@ def _change_sets(
 
 
 def check_log_file(reader: StateReader, stream: StreamStateHandle) -> None:
-    """Read a file of a change log whole. Raises CorruptStateError (``corrupt-changelog`` where it is cut, and what
-    reading it raises), NotFoundError (``missing-file``)."""
+    """Read a whole file of a change log.
+
+    Raise CorruptStateError (``corrupt-changelog`` if it is truncated, and what reading it raises), NotFoundError
+    (``missing-file``)."""
     _log_content(reader, stream, f"change log {_name(stream)}")
 
 
@@ -255,6 +269,7 @@ def _name(stream: StreamStateHandle) -> str:
 
 
 def _within(schema: KeyedStateSchema, key_groups: KeyGroupRange, changes: StateChanges) -> StateChanges:
+    """Return the changes whose keys are in the key groups."""
     width = prefix_width(schema.max_parallelism)
 
     def inside(keys: Ragged) -> npt.NDArray[np.int64]:

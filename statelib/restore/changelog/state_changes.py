@@ -1,6 +1,6 @@
-"""What a log of changes comes to: for each key the end of its story, computed on columns.
+"""The net changes of a change log: the last state of each key, computed on columns.
 
-Source: flink-formats.md section 9 (what each operation means), sections 2.2 and 3.2 (values).
+Source: flink-formats.md section 9 (the meaning of each operation), sections 2.2 and 3.2 (values).
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ Rows = npt.NDArray[np.int64]
 _NONE = concat([])
 _MOMENT_BYTES = 8
 _RESETS = (Op.CLEAR, Op.SET, Op.SET_INTERNAL)
-"""Operations before which nothing of the key counts any more."""
+"""Operations that make all earlier changes of the key irrelevant."""
 _ALLOWED = {
     StateKind.LIST: (*_RESETS, Op.ADD, Op.ADD_ELEMENT),
     StateKind.TIMERS: (Op.ADD_ELEMENT, Op.REMOVE_ELEMENT),
@@ -41,10 +41,12 @@ _ALLOWED = {
 
 @dataclass(frozen=True, eq=False)
 class StateChanges:
-    """Of one state: ``put`` holds entries whatever lies below; the keys ``gone`` are not there any more; to the
-    lists of ``appended`` elements are added; of the keys ``cleared`` (without their user keys) no map entry
-    from below is left. Each key is in one of the first three at most. ``moved``: entries that are put as well, of what
-    lies below under keys that are not there any more."""
+    """The net changes of one state, relative to the materialised entries below the log.
+
+    ``put`` holds entries that replace those below. ``gone`` holds keys whose entries are removed. ``appended`` holds
+    elements that are appended to the lists below. ``cleared`` holds keys without their user keys, of which every map
+    entry below is removed. A key is in at most one of ``put``, ``gone`` and ``appended``. ``moved`` holds further
+    entries to put, whose values come from entries below that are removed."""
 
     put: StateRows
     gone: Ragged
@@ -54,7 +56,7 @@ class StateChanges:
 
     @property
     def plain(self) -> bool:
-        """Whether only single entries are put and removed."""
+        """Whether the changes only put and remove single entries."""
         return not len(self.appended) and not len(self.cleared) and not self.moved
 
 
@@ -68,31 +70,32 @@ def changes_of(
     *,
     over_nothing: bool = False,
 ) -> StateChanges:
-    """The outcome of the changes of all batches, in their order. ``over_nothing``: no state lies below the log.
+    """Return the net changes of all batches, applied in their order. ``over_nothing`` means that no state is
+    materialised below the log.
 
-    Raises CorruptStateError (``corrupt-changelog`` and what the codecs raise), UnsupportedError
+    Raise CorruptStateError (``corrupt-changelog`` and what the codecs raise), UnsupportedError
     (``merging-windows``)."""
     if not batches:
         return NO_CHANGES
     records = _joined(batches)
     _check_operations(descriptor, records.ops)
-    told, moved = without_merges(descriptor, records, over_nothing)
-    changes = _outcome(schema, descriptor, told)
+    unmerged, moved = without_merges(descriptor, records, over_nothing)
+    changes = _outcome(schema, descriptor, unmerged)
     return replace(changes, moved=_moved_values(schema, descriptor, records, moved)) if moved else changes
 
 
 def _outcome(schema: KeyedStateSchema, descriptor: StateDescriptor, records: ChangeRecords) -> StateChanges:
     if descriptor.kind is StateKind.TIMERS:
-        return _of_timers(schema, descriptor, records)
+        return _timer_changes(schema, descriptor, records)
     owners = join_keys(schema, descriptor, KeyParts(records.key_groups, records.keys, records.namespaces))
     codes, distinct = _coded(owners)
     resets = np.flatnonzero(np.isin(records.ops, _RESETS))
     last_reset = np.full(len(distinct), -1, np.int64)
     np.maximum.at(last_reset, codes[resets], resets)
     if descriptor.kind is StateKind.MAP:
-        return _of_maps(descriptor, records, codes, distinct, last_reset)
+        return _map_changes(descriptor, records, codes, distinct, last_reset)
     if descriptor.kind is StateKind.LIST:
-        return _of_lists(descriptor, records, codes, distinct, last_reset)
+        return _list_changes(descriptor, records, codes, distinct, last_reset)
     present = records.ops[last_reset] != Op.CLEAR
     put = StateRows(distinct.take(np.flatnonzero(present)), records.arguments.take(last_reset[present]))
     return StateChanges(put, distinct.take(np.flatnonzero(~present)), NO_ROWS, _NONE)
@@ -101,23 +104,24 @@ def _outcome(schema: KeyedStateSchema, descriptor: StateDescriptor, records: Cha
 def _moved_values(
     schema: KeyedStateSchema, descriptor: StateDescriptor, records: ChangeRecords, moved: Sequence[Moved]
 ) -> tuple[MovedValue, ...]:
-    """With serialized keys in place of owners, and values in place of records; an empty list is no part."""
-    rows = [row for found in moved for row in found.rows]
+    """Return the moved values with serialized keys for owners and values for records. Parts that are empty lists are
+    omitted."""
+    rows = [row for value in moved for row in value.rows]
     if descriptor.kind is StateKind.LIST:
-        where, logged = _chunks(descriptor, rows_of(records, rows))
+        positions, logged = _chunks(descriptor, rows_of(records, rows))
     else:
-        where, logged = np.arange(len(rows)), records.arguments.take(np.array(rows, np.int64))
-    values = dict(zip([rows[at] for at in where.tolist()], logged.to_list(), strict=True))
-    keys = _keys_of(schema, descriptor, [owner for found in moved for owner in (found.owner, *found.below)])
+        positions, logged = np.arange(len(rows)), records.arguments.take(np.array(rows, np.int64))
+    values = dict(zip([rows[position] for position in positions.tolist()], logged.to_list(), strict=True))
+    keys = _keys_of(schema, descriptor, [owner for value in moved for owner in (value.owner, *value.below)])
 
-    def parts(found: Moved) -> Iterator[tuple[bool, bytes]]:
-        for part in found.parts:
+    def parts(value: Moved) -> Iterator[tuple[bool, bytes]]:
+        for part in value.parts:
             if not isinstance(part, int):
                 yield True, keys[part]
             elif part in values:
                 yield False, values[part]
 
-    return tuple(MovedValue(keys[found.owner], tuple(parts(found))) for found in moved)
+    return tuple(MovedValue(keys[value.owner], tuple(parts(value))) for value in moved)
 
 
 def _keys_of(schema: KeyedStateSchema, descriptor: StateDescriptor, owners: Sequence[Owner]) -> dict[Owner, bytes]:
@@ -126,53 +130,55 @@ def _keys_of(schema: KeyedStateSchema, descriptor: StateDescriptor, owners: Sequ
     return dict(zip(owners, join_keys(schema, descriptor, parts).to_list(), strict=True))
 
 
-def _of_timers(schema: KeyedStateSchema, descriptor: StateDescriptor, records: ChangeRecords) -> StateChanges:
-    """The last that became of each timer: they are set several at once, and removed one by one."""
+def _timer_changes(schema: KeyedStateSchema, descriptor: StateDescriptor, records: ChangeRecords) -> StateChanges:
+    """Return the last change of each timer. One record sets several timers, but removes only one."""
     timer = TupleCodec(
         TupleType((LONG, schema.key_type, descriptor.namespace_type)),
         (codec_of(LONG), codec_of(schema.key_type), codec_of(descriptor.namespace_type)),
     )
-    set_, removed = (np.flatnonzero(records.ops == op) for op in (Op.ADD_ELEMENT, Op.REMOVE_ELEMENT))
-    lists = records.arguments.take(set_)
+    set_rows, removed_rows = (np.flatnonzero(records.ops == op) for op in (Op.ADD_ELEMENT, Op.REMOVE_ELEMENT))
+    lists = records.arguments.take(set_rows)
     counts = read_count(lists.data, lists.starts, lists.offsets[1:], _MOMENT_BYTES, _value(descriptor))
     starts, ends = counted(timer.skip, lists.data, lists.starts + 4, lists.offsets[1:], counts)
     check_end(ends, lists.offsets[1:], _value(descriptor))
     stops = timer.skip(lists.data, starts, np.repeat(lists.offsets[1:], counts))
-    timers = concat([gather(lists.data, starts, stops - starts), records.arguments.take(removed)])
-    where = np.concatenate([np.repeat(set_, counts), removed])
-    keys = join([group_prefix(schema, records.key_groups[where]), timers])
+    timers = concat([gather(lists.data, starts, stops - starts), records.arguments.take(removed_rows)])
+    rows = np.concatenate([np.repeat(set_rows, counts), removed_rows])
+    keys = join([group_prefix(schema, records.key_groups[rows]), timers])
     codes, distinct = _coded(keys)
     last = np.full(len(distinct), -1, np.int64)
-    np.maximum.at(last, codes, where)
-    there = np.flatnonzero(records.ops[last] == Op.ADD_ELEMENT)
-    put = distinct.take(there)
-    nothing = Ragged(_NONE.data, np.zeros(len(put) + 1, np.int64))
+    np.maximum.at(last, codes, rows)
+    is_set = np.flatnonzero(records.ops[last] == Op.ADD_ELEMENT)
+    put = distinct.take(is_set)
+    empty_values = Ragged(_NONE.data, np.zeros(len(put) + 1, np.int64))
     return StateChanges(
-        StateRows(put, nothing), distinct.take(np.setdiff1d(np.arange(len(distinct)), there)), NO_ROWS, _NONE
+        StateRows(put, empty_values), distinct.take(np.setdiff1d(np.arange(len(distinct)), is_set)), NO_ROWS, _NONE
     )
 
 
-def _of_lists(
+def _list_changes(
     descriptor: StateDescriptor, records: ChangeRecords, codes: Rows, distinct: Ragged, last_reset: Rows
 ) -> StateChanges:
-    """Chunks of elements since the last reset of each key, one behind the other with separators."""
-    where, chunks = _chunks(descriptor, records)
-    live = np.flatnonzero(where >= last_reset[codes[where]])
-    order = live[np.lexsort((where[live], codes[where[live]]))]
-    keys, firsts = np.unique(codes[where[order]], return_index=True)
+    """Return the list elements since the last reset of each key, joined with separators."""
+    rows_of_chunks, chunks = _chunks(descriptor, records)
+    live = np.flatnonzero(rows_of_chunks >= last_reset[codes[rows_of_chunks]])
+    order = live[np.lexsort((rows_of_chunks[live], codes[rows_of_chunks[live]]))]
+    keys, firsts = np.unique(codes[rows_of_chunks[order]], return_index=True)
     following = np.ones(len(order), np.int64)
     following[firsts] = 0
     commas = Ragged(np.full(int(following.sum()), SEPARATOR, np.uint8), offsets_of(following))
     joined = join([commas, chunks.take(order)]) if len(order) else _NONE
     values = Ragged(joined.data, joined.offsets[np.append(firsts, len(order))])
     reset = last_reset[keys] >= 0
-    left = np.setdiff1d(np.flatnonzero(last_reset >= 0), keys)
+    emptied = np.setdiff1d(np.flatnonzero(last_reset >= 0), keys)
     rows = StateRows(distinct.take(keys), values)
-    return StateChanges(rows.take(np.flatnonzero(reset)), distinct.take(left), rows.take(np.flatnonzero(~reset)), _NONE)
+    return StateChanges(
+        rows.take(np.flatnonzero(reset)), distinct.take(emptied), rows.take(np.flatnonzero(~reset)), _NONE
+    )
 
 
 def _chunks(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Rows, Ragged]:
-    """(record, the elements that it adds, as a value has them) of those that add any."""
+    """Return (record number, serialized elements) of each record that adds elements."""
     codec = codec_of(stored_value_type(descriptor))
     assert isinstance(codec, SequenceCodec)
     whole = np.flatnonzero(np.isin(records.ops, (Op.SET, Op.SET_INTERNAL, Op.ADD)))
@@ -181,26 +187,26 @@ def _chunks(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Rows, 
     lists = arguments.take(whole)
     elements, counts = lists_from_heap(codec, lists.data, lists.starts, lists.offsets[1:])
     check_end(codec.skip(lists.data, lists.starts, lists.offsets[1:]), lists.offsets[1:], _value(descriptor))
-    where: Rows = np.concatenate([whole[counts > 0], single])
+    rows: Rows = np.concatenate([whole[counts > 0], single])
     chunks = concat([elements.take(np.flatnonzero(counts > 0)), arguments.take(single)])
-    return where, chunks
+    return rows, chunks
 
 
-def _of_maps(
+def _map_changes(
     descriptor: StateDescriptor,
     records: ChangeRecords,
     codes: Rows,
     distinct: Ragged,
     last_reset: Rows,
 ) -> StateChanges:
-    """The last change of each map entry since the last reset of its key."""
+    """Return the last change of each map entry since the last reset of its key."""
     entries = [_whole_maps(descriptor, records), _single_entries(descriptor, records), _removals(descriptor, records)]
-    where = np.concatenate([rows for rows, _, _ in entries])
-    order = np.argsort(where, kind="stable")
-    order = order[where[order] >= last_reset[codes[where[order]]]]
+    rows_of_entries = np.concatenate([rows for rows, _, _ in entries])
+    order = np.argsort(rows_of_entries, kind="stable")
+    order = order[rows_of_entries[order] >= last_reset[codes[rows_of_entries[order]]]]
     user_keys = concat([keys for _, keys, _ in entries]).take(order)
     values = concat([values for _, _, values in entries]).take(order)
-    composite = join([distinct.take(codes[where[order]]), user_keys]) if len(order) else _NONE
+    composite = join([distinct.take(codes[rows_of_entries[order]]), user_keys]) if len(order) else _NONE
     entry_codes, keys = _coded(composite)
     last = np.full(len(keys), -1, np.int64)
     np.maximum.at(last, entry_codes, np.arange(len(order), dtype=np.int64))
@@ -212,17 +218,17 @@ def _of_maps(
 
 
 def _whole_maps(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Rows, Ragged, Ragged]:
-    """(record, user key, value with its null flag) of each entry in the maps that were put as such."""
+    """Return (record number, user key, value with its null flag) of each entry of the whole maps that were put."""
     rows = np.flatnonzero(np.isin(records.ops, (Op.SET, Op.SET_INTERNAL, Op.ADD)))
     codec = codec_of(stored_value_type(descriptor))
     assert isinstance(codec, MapCodec)
     maps = records.arguments.take(rows)
     limit = maps.offsets[1:]
-    found = maps_from_heap(codec, maps.data, maps.starts, limit)
+    elements = maps_from_heap(codec, maps.data, maps.starts, limit)
     check_end(codec.skip(maps.data, maps.starts, limit), limit, _value(descriptor))
-    null = found.values.data[found.values.starts] != 0
-    values = gather(found.values.data, found.values.starts, np.where(null, 1, found.values.lengths))
-    return np.repeat(rows, found.counts), found.user_keys, values
+    null = elements.values.data[elements.values.starts] != 0
+    values = gather(elements.values.data, elements.values.starts, np.where(null, 1, elements.values.lengths))
+    return np.repeat(rows, elements.counts), elements.user_keys, values
 
 
 def _single_entries(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Rows, Ragged, Ragged]:
@@ -249,7 +255,7 @@ def _user_keys(descriptor: StateDescriptor, records: ChangeRecords, rows: Rows) 
 
 
 def _coded(rows: Ragged) -> tuple[Rows, Ragged]:
-    """For each row the number of its content in the distinct ones."""
+    """Return the index of each row among the distinct rows, and the distinct rows."""
     coded = as_arrow(rows).dictionary_encode()
     return np.asarray(coded.indices.to_numpy(zero_copy_only=False), np.int64), as_ragged(coded.dictionary)
 

@@ -1,1 +1,1 @@
-"""Schemas of stored states: united, matched with the wanted ones, and migrated to them."""
+"""Joining the schemas of stored states, comparing them with the wanted schemas, and migrating entries to these."""

@@ -1,8 +1,8 @@
-"""Whether stored values can become the values that are wanted now, and what has to be done for that.
+"""The comparison of a stored state with the wanted one: whether its values can be used, migrated or neither.
 
-Flink's TypeSerializerSchemaCompatibility, for the changes that batch pipelines make: fields of a Row
-added, removed, moved and renamed, numbers widened. An aggregate's accumulator is closed: only its
-numbers may widen.
+These are the rules of Flink's TypeSerializerSchemaCompatibility for the changes that batch pipelines make: fields of a
+Row are added, removed, moved or renamed, and numbers are widened. The fields of an aggregate's accumulator are fixed;
+only its numbers may be widened.
 """
 
 import dataclasses
@@ -20,14 +20,14 @@ WIDER = {
     "int": ("long",),
     "float": ("double",),
 }
-"""Numbers that lose nothing by it."""
+"""The wider types of each number type, which hold all its values without loss."""
 
 EarlierNames = Mapping[str, Sequence[str]]
-"""Field -> the names that it had before."""
+"""The earlier names of each field."""
 
 
 class Compatibility(StrEnum):
-    """What a change of the schema means for stored state; the words are Flink's."""
+    """The effect of a schema change on stored state, in Flink's terms."""
 
     AS_IS = "COMPATIBLE_AS_IS"
     AFTER_MIGRATION = "COMPATIBLE_AFTER_MIGRATION"
@@ -39,40 +39,43 @@ ORDER = tuple(Compatibility)
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that changed: ``text`` says what, naming the field."""
+    """One difference between two states. ``text`` describes it and names the field."""
 
     compatibility: Compatibility
     text: str
 
 
-def compare_states(found: StateDescriptor, wanted: StateDescriptor) -> tuple[Difference, ...]:
-    """All that differs between a stored state and the one it is to become, its name aside."""
-    if _outside(found) != _outside(wanted):
-        return (Difference(Compatibility.INCOMPATIBLE, f"expected {describe(wanted)}, found {describe(found)}"),)
-    return (*_types(found.value_type, wanted.value_type, "the value", evolving(wanted)), *_meanings(found, wanted))
+def compare_states(stored: StateDescriptor, wanted: StateDescriptor) -> tuple[Difference, ...]:
+    """Return all differences between a stored state and the wanted one, except a difference of their names."""
+    if _fixed_parts(stored) != _fixed_parts(wanted):
+        return (Difference(Compatibility.INCOMPATIBLE, f"expected {describe(wanted)}, found {describe(stored)}"),)
+    return (*_types(stored.value_type, wanted.value_type, "the value", evolving(wanted)), *_meanings(stored, wanted))
 
 
-def _outside(descriptor: StateDescriptor) -> tuple[object, ...]:
-    """What never migrates: the kind, and all types that are part of a key."""
+def _fixed_parts(descriptor: StateDescriptor) -> tuple[object, ...]:
+    """Return the parts of a state that can never be migrated: its kind and all types that are part of a key."""
     keys = (descriptor.user_key_type, descriptor.namespace_type)
     return (descriptor.kind, *(t if t is None else without_field_names(t) for t in keys))
 
 
 @dataclass(frozen=True)
 class Evolving:
-    """Which Rows of a value may change their fields. ``closed``: not this one, nor those within; ``fields``: the fields
-    of this Row to which something else applies; ``earlier``: of its fields."""
+    """The rule for a Row in a value: whether its fields may change.
+
+    ``closed`` forbids changes of this Row and of the Rows in it. ``fields`` holds the fields of this Row that have a
+    rule of their own. ``earlier`` holds the earlier names of its fields."""
 
     closed: bool = False
     fields: "Mapping[str, Evolving]" = dataclasses.field(default_factory=dict)
     earlier: EarlierNames = dataclasses.field(default_factory=dict)
 
     def within(self, name: str) -> "Evolving":
+        """Return the rule for the values of one field."""
         return self.fields.get(name) or Evolving(self.closed)
 
 
 def evolving(wanted: StateDescriptor) -> Evolving:
-    """What may change in the values of a state."""
+    """Return the rule for the values of a state."""
     aggregates = {meaning.field: _accumulator(meaning) for meaning in wanted.meanings if meaning.agg}
     if "" in aggregates:
         return aggregates[""]
@@ -81,58 +84,59 @@ def evolving(wanted: StateDescriptor) -> Evolving:
 
 
 def _accumulator(meaning: FieldMeaning) -> Evolving:
-    """Nothing in it may change, except that the columns of one event may come and go."""
+    """Return the rule for an accumulator: it is closed, but columns of a stored event may be added or removed."""
     return Evolving(closed=True, fields={"value": Evolving()} if meaning.together else {})
 
 
-def _types(found: StateType, wanted: StateType, where: str, rule: Evolving) -> Iterator[Difference]:
-    if found == wanted:
+def _types(stored: StateType, wanted: StateType, where: str, rule: Evolving) -> Iterator[Difference]:
+    if stored == wanted:
         return
-    match found, wanted:
-        case Scalar(), Scalar() if wanted.name in WIDER.get(found.name, ()):
-            yield Difference(Compatibility.AFTER_MIGRATION, f"{where}: {found} widened to {wanted}")
+    match stored, wanted:
+        case Scalar(), Scalar() if wanted.name in WIDER.get(stored.name, ()):
+            yield Difference(Compatibility.AFTER_MIGRATION, f"{where}: {stored} widened to {wanted}")
         case (ArrayOf(old), ArrayOf(new)) | (ListOf(old), ListOf(new)):
             yield from _types(old, new, f"{where}, elements", rule.within(""))
-        case MapOf(), MapOf() if without_field_names(found.key) == without_field_names(wanted.key):
-            yield from _types(found.value, wanted.value, f"{where}, values", rule.within(""))
-        case Tuple(), Tuple() if len(found.fields) == len(wanted.fields):
-            for i, (old, new) in enumerate(zip(found.fields, wanted.fields, strict=True)):
+        case MapOf(), MapOf() if without_field_names(stored.key) == without_field_names(wanted.key):
+            yield from _types(stored.value, wanted.value, f"{where}, values", rule.within(""))
+        case Tuple(), Tuple() if len(stored.fields) == len(wanted.fields):
+            for i, (old, new) in enumerate(zip(stored.fields, wanted.fields, strict=True)):
                 yield from _types(old, new, f"{where}, f{i}", rule.within(""))
         case Row(), Row():
-            yield from _rows(found, wanted, where, rule)
+            yield from _rows(stored, wanted, where, rule)
         case _:
-            yield Difference(Compatibility.INCOMPATIBLE, f"{where}: expected {wanted}, found {found}")
+            yield Difference(Compatibility.INCOMPATIBLE, f"{where}: expected {wanted}, found {stored}")
 
 
-def _rows(found: Row, wanted: Row, where: str, rule: Evolving) -> Iterator[Difference]:
-    origin = field_origins(found, wanted, rule.earlier)
-    names = [f.name for f in found.fields]
+def _rows(stored: Row, wanted: Row, where: str, rule: Evolving) -> Iterator[Difference]:
+    origin = field_origins(stored, wanted, rule.earlier)
+    names = [f.name for f in stored.fields]
     if rule.closed and (origin != tuple(range(len(names))) or len(names) != len(wanted.fields)):
-        yield Difference(Compatibility.INCOMPATIBLE, f"{where}: expected {wanted}, found {found}")
+        yield Difference(Compatibility.INCOMPATIBLE, f"{where}: expected {wanted}, found {stored}")
         return
-    yield from _moves(found, wanted, where, origin)
-    for field, at in zip(wanted.fields, origin, strict=True):
-        if at is not None:
-            yield from _types(found.fields[at].type, field.type, f"field {field.name!r}", rule.within(field.name))
+    yield from _moves(stored, wanted, where, origin)
+    for field, index in zip(wanted.fields, origin, strict=True):
+        if index is not None:
+            yield from _types(stored.fields[index].type, field.type, f"field {field.name!r}", rule.within(field.name))
 
 
-def _moves(found: Row, wanted: Row, where: str, origin: tuple[int | None, ...]) -> Iterator[Difference]:
-    """Fields that come, go, change their names or their places."""
-    gone = [field for i, field in enumerate(found.fields) if i not in origin]
-    for field, at in zip(wanted.fields, origin, strict=True):
-        if at is None:
+def _moves(stored: Row, wanted: Row, where: str, origin: tuple[int | None, ...]) -> Iterator[Difference]:
+    """Yield the fields that are added, dropped, renamed or moved."""
+    gone = [field for i, field in enumerate(stored.fields) if i not in origin]
+    for field, index in zip(wanted.fields, origin, strict=True):
+        if index is None:
             yield _added(field, gone)
-        elif found.fields[at].name != field.name:
-            yield Difference(Compatibility.AS_IS, f"field {field.name!r} was called {found.fields[at].name!r}")
+        elif stored.fields[index].name != field.name:
+            yield Difference(Compatibility.AS_IS, f"field {field.name!r} was called {stored.fields[index].name!r}")
     for field in gone:
         yield Difference(Compatibility.AFTER_MIGRATION, f"field {field.name!r} ({field.type}) is dropped")
-    kept = [at for at in origin if at is not None]
-    if kept != sorted(kept):
+    kept_indexes = [index for index in origin if index is not None]
+    if kept_indexes != sorted(kept_indexes):
         yield Difference(Compatibility.AFTER_MIGRATION, f"{where}: fields in another order")
 
 
 def _added(field: Field, gone: Sequence[Field]) -> Difference:
-    """A new field beside a vanished one of the same type is a renamed one more often than not: it is not guessed."""
+    """Return the difference of a new field. It is incompatible if a field of the same type was removed, because the new
+    field is then probably that field with another name."""
     for other in gone:
         if without_field_names(other.type) == without_field_names(field.type):
             return Difference(
@@ -143,11 +147,12 @@ def _added(field: Field, gone: Sequence[Field]) -> Difference:
     return Difference(Compatibility.AFTER_MIGRATION, f"field {field.name!r} ({field.type}) is new: null")
 
 
-def field_origins(found: Row, wanted: Row, earlier: EarlierNames) -> tuple[int | None, ...]:
-    """For each wanted field its place in the stored Row, None where it is new.
+def field_origins(stored: Row, wanted: Row, earlier: EarlierNames) -> tuple[int | None, ...]:
+    """Return the index in the stored Row per wanted field, or None if the field is new.
 
-    By name, then by earlier names; by place where the stored Row never had names (Flink writes none)."""
-    names = [field.name for field in found.fields]
+    Fields are matched by name, then by earlier names. They are matched by position if the stored Row has no names,
+    because Flink does not write names."""
+    names = [field.name for field in stored.fields]
     if names == [f"f{i}" for i in range(len(names))] and len(names) == len(wanted.fields):
         return tuple(range(len(names)))
     present = {field.name for field in wanted.fields}
@@ -158,17 +163,18 @@ def field_origins(found: Row, wanted: Row, earlier: EarlierNames) -> tuple[int |
     return tuple(origin)
 
 
-def _meanings(found: StateDescriptor, wanted: StateDescriptor) -> Iterator[Difference]:
-    """Accumulators of the same type that mean something else; nothing where the snapshot does not tell."""
-    stored = {meaning.field: meaning for meaning in found.meanings}
+def _meanings(stored: StateDescriptor, wanted: StateDescriptor) -> Iterator[Difference]:
+    """Yield the accumulators whose type is unchanged but whose meaning is not. Nothing is yielded for fields without a
+    recorded meaning."""
+    stored_meanings = {meaning.field: meaning for meaning in stored.meanings}
     for meaning in wanted.meanings:
         names = (meaning.field, *meaning.renamed_from)
-        old = next((stored[name] for name in names if name in stored), None)
+        old = next((stored_meanings[name] for name in names if name in stored_meanings), None)
         if old is None or not meaning.agg:
-            continue  # a user function knows itself what to make of a value
+            continue  # a user function interprets its own values
         where = f"field {meaning.field!r}" if meaning.field else "the value"
         if _accumulates(old) != _accumulates(meaning):
-            text = f"{where}: expected {_told(meaning)}, found {_told(old)}"
+            text = f"{where}: expected {_description(meaning)}, found {_description(old)}"
             yield Difference(Compatibility.INCOMPATIBLE, text)
         elif old.of != meaning.of:
             text = (
@@ -181,10 +187,11 @@ def _meanings(found: StateDescriptor, wanted: StateDescriptor) -> Iterator[Diffe
 
 
 def _accumulates(meaning: FieldMeaning) -> tuple[object, ...]:
+    """Return the parts of a meaning that a stored accumulator depends on."""
     return (meaning.agg, meaning.by, meaning.bounds)
 
 
-def _told(meaning: FieldMeaning) -> str:
+def _description(meaning: FieldMeaning) -> str:
     by = f" by {', '.join(meaning.by)}" if meaning.by else ""
     bounds = f" with bounds {[float(f'{b:g}') for b in meaning.bounds]}" if meaning.bounds else ""
     return f"{meaning.agg or 'a user function'}{by}{bounds}"

@@ -1,7 +1,7 @@
-"""One state for what two handles of an operator say of it.
+"""Joining the descriptions of one state that two handles of an operator contain.
 
-The headers of subtasks may differ in the subclasses of a Java class that each has seen: values carry the names of
-these, so that a type with the subclasses of both reads the entries of both.
+The headers of subtasks may differ in the subclasses of a Java class that each subtask has written. Values contain the
+names of their subclasses, so a type with the subclasses of both headers can read the entries of both.
 """
 
 from dataclasses import fields, is_dataclass, replace
@@ -12,7 +12,7 @@ from statelib.model.types import Pojo
 
 
 def join_states(one: StateDescriptor, other: StateDescriptor) -> StateDescriptor | None:
-    """The state that holds the entries of both; None where their kinds or serializers differ."""
+    """Return a state that can hold the entries of both, or None if their kinds or serializers differ."""
     if (one.name, one.kind) != (other.name, other.kind):
         return None
     value = join_types(one.value_type, other.value_type)
@@ -24,8 +24,9 @@ def join_states(one: StateDescriptor, other: StateDescriptor) -> StateDescriptor
 
 
 def join_types(one: Any, other: Any) -> Any:
-    """One type for two; None if there is none. They may differ in the subclasses of a Java class that each handle has
-    seen, for values carry the names of these."""
+    """Return a type that can read the values of both types, or None if there is none.
+
+    The types may differ only in the subclasses of a Java class that their handles name."""
     if one == other:
         return one
     if type(one) is not type(other):
@@ -46,14 +47,15 @@ def _with_parts(one: Any, other: Any, names: list[str]) -> Any:
 
 
 def _all_joined(one: tuple[Any, ...], other: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    joined = tuple(join_types(a, b) for a, b in zip(one, other, strict=False))
+    joined = tuple(join_types(one_part, other_part) for one_part, other_part in zip(one, other, strict=False))
     return None if len(one) != len(other) or None in joined else joined
 
 
 def _join_pojos(one: Pojo, other: Pojo) -> Any:
-    same = _with_parts(replace(one, seen=()), replace(other, seen=()), ["java_class", "fields", "registered"])
-    theirs = {subclass.java_class: subclass for subclass in other.seen}
-    ours = [join_types(mine, theirs.pop(mine.java_class, mine)) for mine in one.seen]
-    if same is None or None in ours:
+    """Join two Java classes with the subclasses of both."""
+    joined = _with_parts(replace(one, seen=()), replace(other, seen=()), ["java_class", "fields", "registered"])
+    other_subclasses = {subclass.java_class: subclass for subclass in other.seen}
+    subclasses = [join_types(subclass, other_subclasses.pop(subclass.java_class, subclass)) for subclass in one.seen]
+    if joined is None or None in subclasses:
         return None
-    return replace(same, seen=(*ours, *theirs.values()))
+    return replace(joined, seen=(*subclasses, *other_subclasses.values()))

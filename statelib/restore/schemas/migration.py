@@ -1,4 +1,4 @@
-"""Stored values rewritten as the values that are wanted now: column by column, keys untouched."""
+"""The migration of stored values to the wanted types, column by column. Keys are unchanged."""
 
 from collections.abc import Callable
 
@@ -13,59 +13,61 @@ from statelib.serializers.rows import StateRows
 from statelib.serializers.values import decode_values, encode_values
 
 
-def migration(found: StateDescriptor, wanted: StateDescriptor) -> Callable[[StateRows], StateRows]:
-    """What turns serialized entries of ``found`` into those of ``wanted``; only for states that
-    :func:`~statelib.restore.schemas.compatibility.compare_states` calls compatible."""
-    listed = wanted.kind is StateKind.LIST
-    old = ListOf(found.value_type) if listed else found.value_type
-    new = ListOf(wanted.value_type) if listed else wanted.value_type
+def migration(stored: StateDescriptor, wanted: StateDescriptor) -> Callable[[StateRows], StateRows]:
+    """Return a function that migrates serialized entries of the state ``stored`` to the state ``wanted``.
+
+    The states must be compatible by :func:`~statelib.restore.schemas.compatibility.compare_states`."""
+    is_list = wanted.kind is StateKind.LIST
+    old = ListOf(stored.value_type) if is_list else stored.value_type
+    new = ListOf(wanted.value_type) if is_list else wanted.value_type
     earlier = evolving(wanted).earlier
 
     def migrate(rows: StateRows) -> StateRows:
-        values = _convert(decode_values(found, rows.values), old, new, earlier)
+        values = _convert(decode_values(stored, rows.values), old, new, earlier)
         return StateRows(rows.keys, encode_values(wanted, values))
 
     return migrate
 
 
-def _convert(values: pa.Array, found: StateType, wanted: StateType, earlier: EarlierNames) -> pa.Array:
-    """Values of type ``found`` as values of type ``wanted``, row for row: nulls stay, new fields are null.
+def _convert(values: pa.Array, stored: StateType, wanted: StateType, earlier: EarlierNames) -> pa.Array:
+    """Return values of type ``stored`` as values of type ``wanted``, in the same rows.
 
-    ``earlier``: see :func:`~statelib.restore.schemas.compatibility.field_origins`; for the outermost Row only."""
-    if found == wanted:
+    Nulls remain null, and new fields are null. ``earlier`` holds the earlier names of the fields of the outermost Row,
+    as for :func:`~statelib.restore.schemas.compatibility.field_origins`."""
+    if stored == wanted:
         return values
-    kept, valid = present(values)
-    return with_nulls(_converted(kept, found, wanted, earlier), valid)
+    values_present, valid = present(values)
+    return with_nulls(_convert_present(values_present, stored, wanted, earlier), valid)
 
 
-def _converted(values: pa.Array, found: StateType, wanted: StateType, earlier: EarlierNames) -> pa.Array:
-    """As :func:`_convert`, of values that are not null themselves."""
+def _convert_present(values: pa.Array, stored: StateType, wanted: StateType, earlier: EarlierNames) -> pa.Array:
+    """Convert values of which none is null."""
     type_ = codec_of(wanted).arrow_type
-    match found, wanted:
+    match stored, wanted:
         case Scalar(), Scalar():
             return values.cast(type_)
         case (ArrayOf(old), ArrayOf(new)) | (ListOf(old), ListOf(new)):
             elements = _convert(values.values, old, new, {})
             return pa.ListArray.from_arrays(_bounds(values), elements, type=type_)
         case MapOf(), MapOf():
-            items = _convert(values.items, found.value, wanted.value, {})
+            items = _convert(values.items, stored.value, wanted.value, {})
             return pa.MapArray.from_arrays(_bounds(values), values.keys, items, type=type_)
         case Tuple(), Tuple():
-            pairs = zip(values.flatten(), found.fields, wanted.fields, strict=True)
+            pairs = zip(values.flatten(), stored.fields, wanted.fields, strict=True)
             return pa.StructArray.from_arrays([_convert(*pair, {}) for pair in pairs], fields=list(type_))
         case Row(), Row():
-            return pa.StructArray.from_arrays(_fields(values, found, wanted, earlier), fields=list(type_))
+            return pa.StructArray.from_arrays(_fields(values, stored, wanted, earlier), fields=list(type_))
         case _:
-            raise AssertionError(f"{found} does not become {wanted}: the comparison refuses it")
+            raise AssertionError(f"{stored} does not become {wanted}: the comparison refuses it")
 
 
-def _fields(values: pa.StructArray, found: Row, wanted: Row, earlier: EarlierNames) -> list[pa.Array]:
+def _fields(values: pa.StructArray, stored: Row, wanted: Row, earlier: EarlierNames) -> list[pa.Array]:
     columns = values.flatten()
     return [
         pa.nulls(len(values), codec_of(field.type).arrow_type)
-        if at is None
-        else _convert(columns[at], found.fields[at].type, field.type, {})
-        for field, at in zip(wanted.fields, field_origins(found, wanted, earlier), strict=True)
+        if index is None
+        else _convert(columns[index], stored.fields[index].type, field.type, {})
+        for field, index in zip(wanted.fields, field_origins(stored, wanted, earlier), strict=True)
     ]
 
 

@@ -1,7 +1,8 @@
-"""What lies behind a KeyGroupsStateHandle of Flink's: the heap's own stream, or a canonical one.
+"""Recognition of the stream behind a KeyGroupsStateHandle that Flink wrote: a native heap stream or a canonical one.
 
-Flink 1.13 gave canonical streams a handle of their own; before that savepoints of either backend, and RocksDB's full
-checkpoints up to 1.15, hold them behind the same handle as the heap's. Source: flink-formats.md sections 0, 3.1, 3.2.
+Since Flink 1.13 canonical streams have a handle type of their own. Earlier savepoints of both backends, and RocksDB's
+full checkpoints up to 1.15, use the handle type of native heap streams for them.
+Source: flink-formats.md sections 0, 3.1, 3.2.
 """
 
 from dataclasses import replace
@@ -21,13 +22,15 @@ _KEY_GROUP_BYTES = 4
 
 
 def recognised(reader: StateReader, handle: KeyedStateHandle) -> KeyedStateHandle:
-    """The handle with the type that its bytes have. What cannot be read stays as it is: its reader says why."""
+    """Return the handle with the type that fits its bytes.
+
+    A handle that cannot be read is returned unchanged, and reading it later raises the error."""
     if isinstance(handle, ChangelogStateBackendHandleImpl):
-        return replace(handle, materialized=tuple(_recognised(reader, part) for part in handle.materialized))
-    return _recognised(reader, handle)
+        return replace(handle, materialized=tuple(_recognised_part(reader, part) for part in handle.materialized))
+    return _recognised_part(reader, handle)
 
 
-def _recognised(reader: StateReader, handle: MaterializedStateHandle) -> MaterializedStateHandle:
+def _recognised_part(reader: StateReader, handle: MaterializedStateHandle) -> MaterializedStateHandle:
     if not isinstance(handle, KeyGroupsStateHandle):
         return handle
     try:
@@ -38,9 +41,11 @@ def _recognised(reader: StateReader, handle: MaterializedStateHandle) -> Materia
 
 
 def _is_canonical(reader: StateReader, handle: KeyGroupsStateHandle) -> bool:
-    """In the heap's stream every key group has an offset, where its number stands. In a canonical one a key group
-    begins with a state's id and the upper half of a key's length, or with the mark of a compressed stream: these are
-    the number of no key group but 0."""
+    """Return whether the stream is canonical.
+
+    In a heap stream every key group has an offset, and its bytes begin with its number. In a canonical stream the bytes
+    of a key group begin with the id of a state and the upper half of the length of its first key, or with the header of
+    a compressed stream. These four bytes can equal only the number of key group 0."""
     if 0 in handle.offsets:
         return True
     if not handle.offsets:
@@ -53,10 +58,10 @@ def _is_canonical(reader: StateReader, handle: KeyGroupsStateHandle) -> bool:
 
 
 def _is_one_group(reader: StateReader, handle: KeyGroupsStateHandle, offset: int) -> bool:
-    """Whether all that follows is one canonical key group, to its last byte."""
+    """Return whether the rest of the stream from the offset on is exactly one canonical key group."""
     data = reader.read_range(handle.stream, offset, handle.stream.size_bytes)
     try:
-        _, size = decode_key_group(data, compressed=False)
+        _, size_bytes = decode_key_group(data, compressed=False)
     except CorruptStateError:
         return False
-    return size == len(data)
+    return size_bytes == len(data)
