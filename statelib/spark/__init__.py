@@ -1,4 +1,4 @@
-"""Spark around the library: reading sources and snapshots, the driver and the worker of a checkpoint."""
+"""The Spark code of statelib: reading sources and snapshots, and the driver and the workers of a checkpoint."""
 
 from typing import TYPE_CHECKING
 
@@ -6,12 +6,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FORMATS = ("statelib", "statelib-metadata")
-"""What :func:`register` makes known."""
+"""The names of the formats that :func:`register` adds to ``spark.read``."""
 
 
 def register(spark: "SparkSession") -> None:
-    """Let ``spark.read`` know the :data:`FORMATS`, in this session: Spark keeps a name for the first session of an
-    application that registers it, and refuses it to others (``DATA_SOURCE_ALREADY_EXISTS``)."""
+    """Register the :data:`FORMATS` for ``spark.read`` in this session. Spark allows this in one session per
+    application: in a second session it raises ``DATA_SOURCE_ALREADY_EXISTS``."""
     from statelib.spark.dataframe.formats import register_formats  # importing this package stays free of PySpark
 
     register_formats(spark)

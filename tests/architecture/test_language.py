@@ -23,6 +23,7 @@ PLAIN: tuple[str, ...] = (
     "statelib/restore/",
     "statelib/telemetry",
     "statelib/savepoints",
+    "statelib/spark",
     "statelib/wire/",
 )
 """The rooms whose language has been gone through. The others follow, one by one, until none is left."""

@@ -1,1 +1,1 @@
-"""Snapshots as Spark DataFrames."""
+"""The Spark data sources that read a snapshot as a DataFrame."""

@@ -1,4 +1,4 @@
-"""The two formats of ``spark.read``, made known to a session."""
+"""The registration of the two formats of ``spark.read`` in a session."""
 
 from pyspark.sql import SparkSession
 
@@ -6,12 +6,12 @@ from statelib.spark.dataframe.metadata_source import MetadataDataSource
 from statelib.spark.dataframe.state_source import StateDataSource
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-"""Off by default, and with it off Spark refuses every reader that can take filters."""
+"""The Spark setting without which Spark rejects a reader that accepts filters. It is off by default."""
 
 
 def register_formats(spark: SparkSession) -> None:
-    """As :func:`statelib.spark.register`. How many tasks the session can run at once is noted now, because
-    Spark plans a read in a process that has no session."""
+    """Register the formats as :func:`statelib.spark.register` describes. The number of tasks that the session can run
+    at once is stored in the data source now, because Spark plans a read in a process without a session."""
 
     class Registered(StateDataSource):
         cores = spark.sparkContext.defaultParallelism

@@ -1,4 +1,4 @@
-"""``spark.read.format("statelib-metadata")``: what a snapshot's keyed states are, without reading their entries."""
+"""The format ``statelib-metadata`` of ``spark.read``: facts about a snapshot's keyed states, without their entries."""
 
 from collections.abc import Iterator
 
@@ -12,8 +12,8 @@ from statelib.spark.dataframe.options import METADATA_OPTIONS, check_options, ki
 
 
 class MetadataDataSource(DataSource):
-    """Columns: :data:`statelib.savepoints.tables.state_facts.COLUMNS`. Options: ``path``, ``operator``,
-    ``relocate``."""
+    """The data source with the columns :data:`statelib.savepoints.tables.state_facts.COLUMNS` and the options ``path``,
+    ``operator`` and ``relocate``."""
 
     @classmethod
     def name(cls) -> str:
@@ -29,7 +29,7 @@ class MetadataDataSource(DataSource):
 
 
 class MetadataReader(DataSourceReader):
-    """The table, read while the query was planned: it is small."""
+    """The reader of the table of facts. The table is small, so it is made while the query is planned."""
 
     def __init__(self, facts: pa.Table, schema: StructType) -> None:
         self._facts = facts

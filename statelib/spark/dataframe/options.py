@@ -1,4 +1,4 @@
-"""The options of ``spark.read.format("statelib")``, and the snapshot that they name."""
+"""The options of the formats of ``spark.read``, and the snapshot that they describe."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,12 +13,13 @@ STATE_OPTIONS = ("path", "state", "operator", "columns", "partitions", "relocate
 METADATA_OPTIONS = ("path", "operator", "relocate")
 
 
-def check_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Raise InvalidRequestError (``unknown-option``, ``no-path``): a misspelt option must not be read over."""
-    unknown = sorted({name.lower() for name in options} - set(known))
+def check_options(options: Mapping[str, str], allowed: tuple[str, ...]) -> None:
+    """Raise InvalidRequestError: ``unknown-option`` for an option that is not in ``allowed``, because Spark would
+    ignore a misspelt one, and ``no-path`` if there is no option ``path``."""
+    unknown = sorted({name.lower() for name in options} - set(allowed))
     if unknown:
         raise InvalidRequestError(
-            f"options {', '.join(unknown)}: known are {', '.join(known)}", kind="unknown-option", hint="correct it"
+            f"options {', '.join(unknown)}: known are {', '.join(allowed)}", kind="unknown-option", hint="correct it"
         )
     if not options.get("path"):
         raise InvalidRequestError(
@@ -27,10 +28,11 @@ def check_options(options: Mapping[str, str], known: tuple[str, ...]) -> None:
 
 
 def snapshot_of(options: Mapping[str, str]) -> Checkpoint:
-    """The snapshot of ``path``, at the operator and with the files where the options say.
+    """Return the snapshot at the option ``path``, which is ``<pipeline>/<id>`` or the path of a directory, with the
+    operator of the option ``operator`` selected, and its files moved as the option ``relocate`` describes.
 
-    Raises as :func:`~statelib.flows.views.inspection.resolve`, :meth:`Checkpoint.select`; InvalidRequestError
-    (``bad-relocate``)."""
+    Raises InvalidRequestError (``bad-relocate``), and the errors of :func:`~statelib.flows.views.inspection.resolve`,
+    :func:`open_checkpoint` and :meth:`Checkpoint.select`."""
     text = options["path"]
     if is_id(text) and not Path(text).exists():
         opened = resolve(deployment(), text)
@@ -41,12 +43,13 @@ def snapshot_of(options: Mapping[str, str]) -> Checkpoint:
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """Names between commas."""
+    """Return the names in a text in which commas separate them."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def positive(options: Mapping[str, str], name: str) -> int | None:
-    """The number of that option, None if it is not given; InvalidRequestError (``bad-option``)."""
+    """Return the value of an option as a number of at least 1; None if the option is not set. Raises
+    InvalidRequestError (``bad-option``)."""
     text = options.get(name)
     if text is None:
         return None
@@ -57,7 +60,7 @@ def positive(options: Mapping[str, str], name: str) -> int | None:
 
 @contextmanager
 def kinds_told() -> Iterator[None]:
-    """Spark hands on the text of an error only: it shall name the kind too."""
+    """Add the ``kind`` of a StatelibError to its notes, because Spark only forwards the text of an error."""
     try:
         yield
     except StatelibError as error:

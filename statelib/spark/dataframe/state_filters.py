@@ -1,6 +1,7 @@
-"""Which key groups a query's filters leave: bounds on ``key_group``, and keys whose key group can be computed.
+"""The key groups that can contain rows that pass a query's filters. They follow from filters on ``key_group``, and from
+keys whose key group can be computed.
 
-The rows are not filtered here: Spark applies every filter again to what it gets.
+The rows are not filtered here, because Spark applies every filter to the rows that it receives.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +28,8 @@ from statelib.serializers.keys import key_groups
 from statelib.serializers.registry import codec_of
 
 EXACT = (BOOLEAN, BYTE, SHORT, INT, LONG, STRING, DATE)
-"""Spark's equality of these is Java's. It is not for floats (-0.0, NaN) and for times (nanoseconds)."""
+"""The types of keys for which equality in Spark is equality in Java. For floats (-0.0, NaN) and times (nanoseconds) it
+is not."""
 
 Groups = npt.NDArray[np.int64]
 _BOUNDS: Mapping[type[Filter], Callable[[Groups, Any], npt.NDArray[np.bool_]]] = {
@@ -42,28 +44,32 @@ _BOUNDS: Mapping[type[Filter], Callable[[Groups, Any], npt.NDArray[np.bool_]]] =
 
 
 def wanted_key_groups(schema: KeyedStateSchema, filters: Sequence[Filter]) -> frozenset[int] | None:
-    """The key groups outside of which no row passes all the filters; None where they exclude none."""
+    """Return the key groups that can contain rows that pass all filters; None if these are all key groups."""
     groups = np.arange(schema.max_parallelism, dtype=np.int64)
-    left = groups
-    for told in filters:
-        values = _values(told)
-        if _path(told) == ("key_group",) and type(told) in _BOUNDS and {type(value) for value in values} == {int}:
-            left = left[_BOUNDS[type(told)](left, values if isinstance(told, In) else values[:1])]
+    wanted = groups
+    for query_filter in filters:
+        values = _values(query_filter)
+        kind = type(query_filter)
+        if _path(query_filter) == ("key_group",) and kind in _BOUNDS and {type(value) for value in values} == {int}:
+            wanted = wanted[_BOUNDS[kind](wanted, values if isinstance(query_filter, In) else values[:1])]
     for keys in _keys(schema.key_type, filters):
-        found = _groups_of(schema, keys)
-        left = left if found is None else np.intersect1d(left, found)
-    return None if len(left) == len(groups) else frozenset(left.tolist())
+        key_groups_of_keys = _groups_of(schema, keys)
+        wanted = wanted if key_groups_of_keys is None else np.intersect1d(wanted, key_groups_of_keys)
+    return None if len(wanted) == len(groups) else frozenset(wanted.tolist())
 
 
 def _keys(key_type: StateType, filters: Sequence[Filter]) -> Iterable[list[Any]]:
-    """Lists of keys, in each of which the key of a passing row is."""
-    for told in filters:
-        if _path(told) == ("key",) and isinstance(told, EqualTo | EqualNullSafe | In) and key_type in EXACT:
-            yield _values(told)
+    """Yield lists of keys. A row that passes all filters has one of the keys in each list."""
+    for query_filter in filters:
+        by_key = isinstance(query_filter, EqualTo | EqualNullSafe | In) and _path(query_filter) == ("key",)
+        if by_key and key_type in EXACT:
+            yield _values(query_filter)
     fixed = {
-        path[1]: told.value
-        for told in filters
-        if isinstance(told, EqualTo | EqualNullSafe) and len(path := _path(told)) == 2 and path[0] == "key"
+        path[1]: query_filter.value
+        for query_filter in filters
+        if isinstance(query_filter, EqualTo | EqualNullSafe)
+        and len(path := _path(query_filter)) == 2
+        and path[0] == "key"
     }
     names = _field_names(key_type)
     if names and set(names) <= set(fixed) and None not in fixed.values():
@@ -71,7 +77,8 @@ def _keys(key_type: StateType, filters: Sequence[Filter]) -> Iterable[list[Any]]
 
 
 def _field_names(key_type: StateType) -> tuple[str, ...]:
-    """The fields of a key of several columns, none where one of them cannot be compared exactly."""
+    """Return the names of the fields of a key with several columns; no names if a field is not of a type in
+    :data:`EXACT`, or if the key has no fields."""
     if isinstance(key_type, Tuple) and all(field in EXACT for field in key_type.fields):
         return tuple(f"f{i}" for i in range(len(key_type.fields)))
     if isinstance(key_type, Row) and all(field.type in EXACT for field in key_type.fields):
@@ -80,7 +87,8 @@ def _field_names(key_type: StateType) -> tuple[str, ...]:
 
 
 def _groups_of(schema: KeyedStateSchema, keys: list[Any]) -> Groups | None:
-    """Their key groups; None where there are none, or a key is not one of the type: then nothing is left out."""
+    """Return the key groups of the keys; None, so that no key group is excluded, if ``keys`` is empty or if one of them
+    does not have the type of the schema's key."""
     if not keys:
         return None
     try:
@@ -90,10 +98,12 @@ def _groups_of(schema: KeyedStateSchema, keys: list[Any]) -> Groups | None:
         return None
 
 
-def _path(told: Filter) -> tuple[str, ...]:
-    return tuple(getattr(told, "attribute", ()))
+def _path(query_filter: Filter) -> tuple[str, ...]:
+    """Return the path of the column that a filter compares; an empty path if the filter compares no column."""
+    return tuple(getattr(query_filter, "attribute", ()))
 
 
-def _values(told: Filter) -> list[Any]:
-    values = told.value if isinstance(told, In) else (getattr(told, "value", None),)
+def _values(query_filter: Filter) -> list[Any]:
+    """Return the values, without null, with which a filter compares its column."""
+    values = query_filter.value if isinstance(query_filter, In) else (getattr(query_filter, "value", None),)
     return [value for value in values if value is not None]

@@ -1,7 +1,7 @@
-"""``spark.read.format("statelib")``: one state of a snapshot, ours or Flink's, as a DataFrame.
+"""The format ``statelib`` of ``spark.read``: one state of a snapshot of statelib or Flink, as a DataFrame.
 
-Spark plans in processes of its own: each opens the snapshot's metadata again, and ships to the tasks what
-they need. A task reads some key groups of one handle, as columns from the first byte to the last.
+Spark plans a read in separate processes. Each of them opens the snapshot's metadata again and sends the tasks what they
+need. A task reads some key groups of one handle, as Arrow columns.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,9 @@ from statelib.spark.dataframe.state_filters import wanted_key_groups
 
 
 class StateDataSource(DataSource):
-    """Options: ``path`` (what ``load`` gets), ``state``, ``operator``, ``columns``, ``partitions``, ``relocate``,
-    ``scratch``. ``cores``: tasks that run at once, as far as that was known when the format was registered."""
+    """The data source with the options ``path`` (the argument of ``load``), ``state``, ``operator``, ``columns``,
+    ``partitions``, ``relocate`` and ``scratch``. ``cores``: the number of tasks that the session could run at once when
+    the format was registered."""
 
     cores = 1
 
@@ -30,20 +31,21 @@ class StateDataSource(DataSource):
         return "statelib"
 
     def opened(self) -> Checkpoint:
-        """The snapshot with the operator to look at. Raises as
-        :func:`~statelib.spark.dataframe.options.snapshot_of`."""
+        """Return the snapshot with its operator selected. Raises InvalidRequestError (``unknown-option``, ``no-path``),
+        and the errors of :func:`~statelib.spark.dataframe.options.snapshot_of`."""
         check_options(self.options, STATE_OPTIONS)
         return snapshot_of(self.options)
 
     def schema(self) -> StructType:
-        """The columns that the option ``columns`` names, else all.
+        """Return the schema of the columns in the option ``columns``; without this option, the schema of all columns.
 
         Raises InvalidRequestError (``unknown-column``)."""
         with kinds_told():
             return self._schema_of(self._table())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Raises InvalidRequestError (``bad-schema``) for a schema of the user's own."""
+        """Return the reader. Raises InvalidRequestError (``bad-schema``) if the user set another schema than that of
+        the snapshot."""
         with kinds_told():
             table = self._table()
             expected = self._schema_of(table)
@@ -60,26 +62,26 @@ class StateDataSource(DataSource):
         return state_table(self.opened(), self.options.get("state"))
 
     def _schema_of(self, table: StateTable) -> StructType:
-        there = table.arrow_schema()
-        wanted = names_of(self.options["columns"]) if "columns" in self.options else tuple(there.names)
-        unknown = [name for name in wanted if name not in there.names]
+        columns = table.arrow_schema()
+        wanted = names_of(self.options["columns"]) if "columns" in self.options else tuple(columns.names)
+        unknown = [name for name in wanted if name not in columns.names]
         if unknown or len(set(wanted)) != len(wanted) or not wanted:
             raise InvalidRequestError(
-                f"option columns {self.options['columns']!r}: expected some of {', '.join(there.names)}, each once",
+                f"option columns {self.options['columns']!r}: expected some of {', '.join(columns.names)}, each once",
                 kind="unknown-column",
             )
-        return spark_schema(pa.schema([there.field(name) for name in wanted]))
+        return spark_schema(pa.schema([columns.field(name) for name in wanted]))
 
 
 @dataclass
 class KeyGroups(InputPartition):
-    """The part of one task."""
+    """The split that one task reads."""
 
     value: Split
 
 
 class StateDataSourceReader(DataSourceReader):
-    """Picklable: tasks get it as it is after the filters were pushed."""
+    """The reader of one state. It is pickled for the tasks after Spark has pushed its filters."""
 
     def __init__(
         self, table: StateTable, schema: StructType, parts: int | None, cores: int, scratch: str | None
@@ -92,7 +94,8 @@ class StateDataSourceReader(DataSourceReader):
         self._key_groups: frozenset[int] | None = None
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - PySpark's name
-        """Notes the key groups they leave; gives all of them back, to be applied to the rows."""
+        """Store the key groups that the filters do not exclude, and return all filters, so that Spark applies them to
+        the rows."""
         with kinds_told():
             self._key_groups = wanted_key_groups(self._table.schema, filters)
         yield from filters
@@ -102,7 +105,7 @@ class StateDataSourceReader(DataSourceReader):
             return [KeyGroups(split) for split in self._table.splits(self._key_groups, self._parts, self._cores)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Spark asks for a part None where there are no parts."""
+        """Yield the rows of a split; no rows for None, which Spark passes if there are no splits."""
         if partition is None:
             return
         with kinds_told():

@@ -1,8 +1,8 @@
-"""Which subtask owns each event, as a column of Spark: in the JVM where its own functions give Flink's key group.
+"""The subtask that owns each event, as a Spark column.
 
-For whole numbers and booleans they do, so such keys do not visit Python before the shuffle. For all other keys a
-function on Arrow batches asks :func:`statelib.serializers.keys.key_groups`. Source: flink-formats.md section 1.1.
-"""
+For keys of whole numbers and booleans, Spark's own functions compute Flink's key group in the JVM, so that these keys
+are not sent to Python before the shuffle. For all other keys, a function on Arrow batches calls
+:func:`statelib.serializers.keys.key_groups`. Source: flink-formats.md section 1.1."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,8 +20,8 @@ from statelib.serializers.keys import key_groups
 
 _WORD, _SIGN = 0xFFFFFFFF, 0x80000000
 _TO_SEED_0 = -1693959553
-"""Spark's ``hash`` of several columns takes the hash of one as the seed of the next and begins with 42; that of this
-number is 0. With seed 0 it is Flink's murmur of an int, bit for bit."""
+"""The number whose hash in Spark is 0. Spark's ``hash`` of several columns uses the hash of one column as the seed of
+the next, and begins with the seed 42. With the seed 0, Spark's hash of an int is equal to Flink's murmur hash."""
 
 _HASHES = {
     "boolean": "IF({0}, 1231L, 1237L)",
@@ -30,35 +30,38 @@ _HASHES = {
     "int": "CAST({0} AS BIGINT)",
     "long": "({0} ^ shiftrightunsigned({0}, 32))",
 }
-"""Java's hash code of a value, in the low 32 bits of a long."""
+"""The SQL expression per type for Java's hash code of a value, in the low 32 bits of a long."""
 
 
 def owner(pipeline: Pipeline, parallelism: int) -> Column:
-    """The subtask that owns each row; rows without a key go to subtask 0, which counts them."""
+    """Return a column with the index of the subtask that owns each row. Rows whose key is null belong to subtask 0,
+    which counts them."""
     columns = [f"`{name}`" for name in pipeline.key]
     types = [str(pipeline.column_types()[name]) for name in pipeline.key]
     if not all(name in _HASHES for name in types):
-        # PySpark's types demand the kind of function, PySpark itself warns when it is given.
+        # The type stubs of PySpark require the kind of function, but PySpark warns if it is passed.
         return arrow_udf(owners_of(pipeline, parallelism), "int")(*columns)  # type: ignore[call-overload,no-any-return]
     hashes = [_HASHES[name].format(column) for name, column in zip(types, columns, strict=True)]
     return f.expr(_in_sql(columns, hashes, pipeline.max_parallelism, parallelism))
 
 
 def _in_sql(columns: Sequence[str], hashes: Sequence[str], max_parallelism: int, parallelism: int) -> str:
-    """One text: an expression of columns costs a call to the JVM for each of its parts."""
+    """Return the SQL expression for the owner of a row. It is one text, because an expression of Column objects needs
+    one JVM call per part."""
     total = hashes[0]
-    for one in hashes[1:]:
-        total = f"(({total} & {_WORD}) * 31 + ({one} & {_WORD}))"
-    # No cast from a long to an int may overflow: Spark may be told to refuse that.
+    for column_hash in hashes[1:]:
+        total = f"(({total} & {_WORD}) * 31 + ({column_hash} & {_WORD}))"
+    # No cast from a long to an int may overflow, because Spark raises an error for that in ANSI mode.
     signed = f"CAST((({total} & {_WORD}) ^ {_SIGN}) - {_SIGN} AS INT)"
-    # Without its sign; the least int, which has no positive, becomes 0.
+    # The absolute value of the hash; the least int, which has no positive counterpart, becomes 0.
     murmur = f"(abs(CAST(hash({_TO_SEED_0}, {signed}) AS BIGINT)) & {_SIGN - 1})"
     subtask = f"CAST({murmur} % {max_parallelism} * {parallelism} DIV {max_parallelism} AS INT)"
     return f"IF({' OR '.join(f'{column} IS NULL' for column in columns)}, 0, {subtask})"
 
 
 def owners_of(pipeline: Pipeline, parallelism: int) -> Callable[..., pa.Array]:
-    """As :func:`owner`, of the key's columns as Arrow arrays."""
+    """Return a function from the key's columns, as Arrow arrays, to the int32 index of the subtask that owns each row.
+    Rows whose key is null belong to subtask 0."""
     schema = pipeline.schema()
     wanted = pa.schema([event_schema(pipeline).field(name) for name in pipeline.key])
 

@@ -22,26 +22,26 @@ _AS_WRITTEN = {
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96TimestampConversion": "false",
 }
-"""Spark's own defaults; otherwise it may read something else than what is in a file."""
+"""The Spark settings, with their default values, under which Spark reads the values of a file unchanged."""
 _NOT_THERE, _NO_FILES = "PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"
-"""Spark's names of what it says of a path that does not exist, and of a directory without data files."""
+"""Spark's error conditions for a path that does not exist, and for a directory without data files."""
 
 
 def files_of_interval(
     spark: SparkSession, pipeline: Pipeline, data: str, interval: DataInterval, parallelism: int
 ) -> SourceFiles | None:
-    """The files of [start, end) that each subtask is to read by itself; None if Spark is to read the source, as
-    :func:`read_interval`."""
+    """Return the files of the interval [start, end) if each subtask can read them itself; None if Spark must read the
+    source with :func:`read_interval`. ``data``: the root of the data. ``parallelism``: the number of subtasks."""
     locations = [part.path for part in source_parts(pipeline, data, interval)]
-    reason = _why_spark(spark, pipeline.source.format, locations)
+    reason = _reason_for_spark(spark, pipeline.source.format, locations)
     if reason is not None:
         log_left_to_spark(reason)
         return None
     return source_files(pipeline, locations, parallelism)
 
 
-def _why_spark(spark: SparkSession, format_: str, locations: Sequence[str]) -> str | None:
-    """Why Spark is to read the source, whatever its files are; None if nothing of the kind speaks for it."""
+def _reason_for_spark(spark: SparkSession, format_: str, locations: Sequence[str]) -> str | None:
+    """Return why Spark must read the source, by its format, locations and settings; None if there is no such reason."""
     if format_ != "parquet":
         return f"its format is {format_}"
     elsewhere = [location for location in locations if not _is_of_this_host(spark, location)]
@@ -52,26 +52,26 @@ def _why_spark(spark: SparkSession, format_: str, locations: Sequence[str]) -> s
 
 
 def _is_of_this_host(spark: SparkSession, location: str) -> bool:
-    """A path without a scheme belongs to Spark's default file system."""
+    """Return whether the location is a local path. A path without a scheme belongs to Spark's default file system."""
     default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS", "file:")
     return location.startswith("file:") or (location.startswith("/") and default.startswith("file:"))
 
 
 def read_interval(spark: SparkSession, pipeline: Pipeline, data: str, interval: DataInterval) -> DataFrame:
-    """The events of [start, end): the declared columns, in their declared order and types.
+    """Return the events of the interval [start, end) with the declared columns, in their declared order and types.
 
     Raises InvalidRequestError: ``missing-column``, ``column-type``, ``unknown-format``; NotFoundError (``no-source``);
     RetryableError (``source-unreadable``).
     """
     if pipeline.source.format in FORMATS:
-        register(spark)  # not in every session: Spark starts Python processes for it, some seconds of a small run
-    found = [_read(spark, pipeline, part.path) for part in source_parts(pipeline, data, interval)]
-    frames = [frame for frame in found if frame is not None]
-    return reduce(DataFrame.unionAll, frames) if frames else _nothing(spark, pipeline)
+        register(spark)  # only if needed: Spark starts Python processes for it, which takes some seconds
+    read = [_read(spark, pipeline, part.path) for part in source_parts(pipeline, data, interval)]
+    frames = [frame for frame in read if frame is not None]
+    return reduce(DataFrame.unionAll, frames) if frames else _no_events(spark, pipeline)
 
 
 def _read(spark: SparkSession, pipeline: Pipeline, path: str) -> DataFrame | None:
-    """The events under one path; None where there are none, and the pipeline file says that this may be."""
+    """Return the events under one path; None if there are no files and the pipeline file allows that."""
     source = pipeline.source
     try:
         with naming_what_failed():
@@ -87,26 +87,29 @@ def _read(spark: SparkSession, pipeline: Pipeline, path: str) -> DataFrame | Non
             hint="an interval without events needs an empty file with the declared columns, "
             "or 'on_missing: empty' in the pipeline file's source",
         ) from error
-    found = {field.name: field.dataType for field in frame.schema.fields}
-    missing = [name for name in source.columns if name not in found]
+    actual = {field.name: field.dataType for field in frame.schema.fields}
+    missing = [name for name in source.columns if name not in actual]
     if missing:
         raise InvalidRequestError(
-            f"pipeline {pipeline.name}: source {path} has no column {', '.join(missing)}; it has {', '.join(found)}",
+            f"pipeline {pipeline.name}: source {path} has no column {', '.join(missing)}; it has {', '.join(actual)}",
             kind="missing-column",
             hint="correct source.columns in the pipeline file",
         )
-    columns = [_column(pipeline, path, name, str(kind), found[name]) for name, kind in source.columns.items()]
+    columns = [_column(pipeline, path, name, str(kind), actual[name]) for name, kind in source.columns.items()]
     return frame.selectExpr(*columns)
 
 
-def _nothing(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+def _no_events(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     columns = (f"`{name}` {SPARK_TYPES[str(kind)]}" for name, kind in pipeline.source.columns.items())
     return spark.createDataFrame([], ", ".join(columns))
 
 
-def _column(pipeline: Pipeline, path: str, name: str, declared: str, found: DataType) -> str:
-    """In SQL, which costs one call to the JVM for all columns."""
-    wanted, actual = SPARK_TYPES[declared], found.simpleString()
+def _column(pipeline: Pipeline, path: str, name: str, declared: str, type_: DataType) -> str:
+    """Return the SQL expression for a column in its declared type. Expressions in SQL need one JVM call for all
+    columns.
+
+    Raises InvalidRequestError (``column-type``)."""
+    wanted, actual = SPARK_TYPES[declared], type_.simpleString()
     column = f"`{name}`"
     if is_read_as(actual, wanted):
         return column if actual == wanted else f"CAST({column} AS {wanted}) AS {column}"

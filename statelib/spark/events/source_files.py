@@ -1,8 +1,8 @@
-"""A source of Parquet files that every subtask reads by itself, taking the events that it owns: nothing is moved.
+"""Sources of Parquet files that each subtask reads itself. It keeps the events that it owns, so no shuffle is needed.
 
-Moving an event through Spark's shuffle and over to Python costs several times what reading it costs (PERFORMANCE.md).
-So where subtasks are few, or events are, each of them reads all files. What is read must be what Spark would have read:
-files of which that is not plain from their names and footers are left to Spark, errors about them too.
+To move an event through Spark's shuffle to Python costs several times as much as to read it (PERFORMANCE.md). If there
+are few subtasks or few events, each subtask therefore reads all files. The events must be the same as those that Spark
+would read. If the names and footers of the files do not guarantee that, Spark reads them and reports errors in them.
 """
 
 import logging
@@ -25,14 +25,17 @@ from statelib.spark.events.source_types import SPARK_TYPES, is_read_as
 from statelib.wire.checksum import xxh3
 
 READERS = 8
-"""So many subtasks may each read whatever there is: together they take no longer than a shuffle would."""
+"""The most subtasks that may each read all files, whatever the number of events. Together they need no longer than a
+shuffle."""
 ROWS = 2_000_000
-"""So many rows all subtasks together may always read: no longer than Spark takes to plan a shuffle and start it."""
+"""The most rows that all subtasks together may read, whatever their number. This takes no longer than Spark needs to
+plan and start a shuffle."""
 MOST_FILES = 100
+"""The most files that subtasks may read themselves."""
 _BATCH_ROWS = 1 << 17
 
 _PLAIN = re.compile(r"(?:file:(?://)?)?(/(?!/)[^%*?\[\]{}\\]*)")
-"""Neither a pattern, nor escaped, nor relative."""
+"""An absolute local path without wildcards and escapes."""
 _NAMES: Mapping[pa.DataType, str] = {
     pa.bool_(): "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", pa.int32(): "int", pa.int64(): "bigint",
     pa.float32(): "float", pa.float64(): "double", pa.string(): "string", pa.large_string(): "string",
@@ -46,12 +49,13 @@ log = logging.getLogger(__name__)
 
 
 class _LeftToSparkError(Exception):
-    """Why a source is for Spark to read."""
+    """The error whose message says why Spark must read the source."""
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """``footer``: XXH3 of it, by which a file that was written again is told."""
+    """A Parquet file of the source. ``rows``: the number of its rows. ``footer``: the XXH3 hash of its footer, which
+    differs if the file is written again."""
 
     path: str
     rows: int
@@ -60,30 +64,32 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class SourceFiles:
-    """The files of one interval as the driver found them. Picklable."""
+    """The files of one interval, as the driver has listed them. The object can be pickled."""
 
     files: tuple[SourceFile, ...]
 
     @property
     def rows(self) -> int:
-        """How many events the source has."""
+        """The number of events in the files."""
         return sum(file.rows for file in self.files)
 
 
 def source_files(pipeline: Pipeline, locations: Sequence[str], parallelism: int) -> SourceFiles | None:
-    """What the subtasks may read by themselves; None if Spark is to read it. ``locations``: paths of this host."""
+    """Return the files that each subtask can read itself; None if Spark must read the source.
+
+    ``locations``: local paths. ``parallelism``: the number of subtasks."""
     try:
         paths = [path for location in locations for path in _paths(location, pipeline.source)]
         if len(paths) > MOST_FILES:
             raise _LeftToSparkError(f"{len(paths)} files")
-        found = SourceFiles(tuple(_found(pipeline, path) for path in paths))
-        if parallelism > READERS and parallelism * found.rows > ROWS:
-            raise _LeftToSparkError(f"{found.rows} rows are too many for each of {parallelism} subtasks to read")
+        source = SourceFiles(tuple(_source_file(pipeline, path) for path in paths))
+        if parallelism > READERS and parallelism * source.rows > ROWS:
+            raise _LeftToSparkError(f"{source.rows} rows are too many for each of {parallelism} subtasks to read")
     except _LeftToSparkError as reason:
         log_left_to_spark(str(reason))
         return None
-    log.info("each subtask reads the source: %d files, %d rows", len(found.files), found.rows)
-    return found
+    log.info("each subtask reads the source: %d files, %d rows", len(source.files), source.rows)
+    return source
 
 
 def log_left_to_spark(reason: str) -> None:
@@ -91,9 +97,10 @@ def log_left_to_spark(reason: str) -> None:
 
 
 def own_events(pipeline: Pipeline, source: SourceFiles, subtask: int, parallelism: int) -> pa.Table:
-    """The events of a subtask, in the declared columns and types.
+    """Return the events of one subtask, in the declared columns and types.
 
-    Raises RetryableError: ``source-changed`` (a file is not the one that the driver found), ``source-unreadable``."""
+    Raises RetryableError: ``source-changed`` (a file was written again after the driver listed it),
+    ``source-unreadable``."""
     wanted = event_schema(pipeline)
     owners = owners_of(pipeline, parallelism)
 
@@ -106,34 +113,36 @@ def own_events(pipeline: Pipeline, source: SourceFiles, subtask: int, parallelis
     return pa.Table.from_batches(batches, wanted).combine_chunks()
 
 
-def _batches(found: SourceFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
+def _batches(source_file: SourceFile, columns: list[str]) -> Iterator[pa.RecordBatch]:
     try:
-        with pq.ParquetFile(found.path, coerce_int96_timestamp_unit="us") as file:
-            _check_unchanged(found, file)
+        with pq.ParquetFile(source_file.path, coerce_int96_timestamp_unit="us") as file:
+            _check_unchanged(source_file, file)
             yield from file.iter_batches(_BATCH_ROWS, columns=columns, use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise RetryableError(
-            f"source file {found.path} cannot be read: {error}",
+            f"source file {source_file.path} cannot be read: {error}",
             kind="source-unreadable",
             hint="the path must lead to the same files on every host; write a damaged one again; then run again",
         ) from error
 
 
-def _check_unchanged(found: SourceFile, file: pq.ParquetFile) -> None:
-    if _hash(file) != found.footer:
+def _check_unchanged(source_file: SourceFile, file: pq.ParquetFile) -> None:
+    """Raise RetryableError (``source-changed``) if the footer is not the one that the driver has read."""
+    if _footer_hash(file) != source_file.footer:
         raise RetryableError(
-            f"source file {found.path} was written again while the interval was read",
+            f"source file {source_file.path} was written again while the interval was read",
             kind="source-changed",
             hint="write an interval's files before its run; run again, it reads what is there then",
         )
 
 
-def _hash(file: pq.ParquetFile) -> int:
+def _footer_hash(file: pq.ParquetFile) -> int:
     return xxh3(pickle.dumps(file.metadata))
 
 
 def _paths(location: str, source: Source) -> list[str]:
-    """The data files of a file or of a flat directory, as Spark lists them; none of one that may be empty."""
+    """Return the data files of a location, which is a file or a flat directory, as Spark would list them. There may be
+    none only if the pipeline file allows that."""
     match = _PLAIN.fullmatch(location)
     if match is None:
         raise _LeftToSparkError(f"{location} is no plain path")
@@ -142,7 +151,7 @@ def _paths(location: str, source: Source) -> list[str]:
         return []
     try:
         entries = sorted(path.iterdir()) if path.is_dir() else [path]
-        # Of partitions, and of a log that says which files count, a directory tells.
+        # A directory inside the source may be a partition, or a log that lists the valid files.
         if any(entry.is_dir() for entry in entries):
             raise _LeftToSparkError("a directory within the source")
         files = [str(entry) for entry in entries if not _is_hidden(entry.name)]
@@ -157,18 +166,19 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(("_", ".")) or name.endswith("._COPYING_")
 
 
-def _found(pipeline: Pipeline, path: str) -> SourceFile:
+def _source_file(pipeline: Pipeline, path: str) -> SourceFile:
     try:
         with pq.ParquetFile(path) as file:
             _check_columns(pipeline, path, file)
-            return SourceFile(path, file.metadata.num_rows, _hash(file))
+            return SourceFile(path, file.metadata.num_rows, _footer_hash(file))
     except (OSError, pa.ArrowException) as error:
         raise _LeftToSparkError(f"{path}: {error}") from error
 
 
 def _check_columns(pipeline: Pipeline, path: str, file: pq.ParquetFile) -> None:
-    told = file.metadata.metadata or {}
-    if any(name in told for name in _OLD_CALENDAR) or told.get(_WRITER, b"3").startswith((b"1.", b"2.")):
+    """Raise _LeftToSparkError if the declared columns of the file cannot be read as Spark reads them."""
+    properties = file.metadata.metadata or {}
+    if any(name in properties for name in _OLD_CALENDAR) or properties.get(_WRITER, b"3").startswith((b"1.", b"2.")):
         raise _LeftToSparkError(f"{path} has days of the old calendar")
     schema = file.schema_arrow
     flat = {column.path: column.physical_type for column in map(file.schema.column, range(len(file.schema)))}
@@ -180,10 +190,10 @@ def _check_columns(pipeline: Pipeline, path: str, file: pq.ParquetFile) -> None:
             raise _LeftToSparkError(f"{path}: column {name} is {schema.field(name).type}")
 
 
-def _spark_type(found: pa.DataType) -> str:
-    """What Spark calls a column of a Parquet file of this type; nothing where its answer is not plain."""
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    if pa.types.is_timestamp(found) and found.tz is not None and found.unit in ("ms", "us"):
+def _spark_type(arrow: pa.DataType) -> str:
+    """Return the name of the type in which Spark reads a Parquet column of this Arrow type; '' if it is not certain."""
+    if pa.types.is_dictionary(arrow):
+        arrow = arrow.value_type
+    if pa.types.is_timestamp(arrow) and arrow.tz is not None and arrow.unit in ("ms", "us"):
         return "timestamp"
-    return _NAMES.get(found, "")
+    return _NAMES.get(arrow, "")

@@ -1,4 +1,5 @@
-"""The types of a source's columns: what Spark calls those that pipelines declare, and which others stand for them."""
+"""The types of a source's columns: Spark's name of each declared type, and the types that can be read as another
+one."""
 
 SPARK_TYPES = {
     "boolean": "boolean", "byte": "tinyint", "short": "smallint", "int": "int", "long": "bigint",
@@ -16,5 +17,5 @@ _WIDENINGS = {
 
 
 def is_read_as(actual: str, wanted: str) -> bool:
-    """Whether a column of Spark's type ``actual`` holds values of ``wanted`` only."""
+    """Return whether every value of Spark's type ``actual`` is also a value of the type ``wanted``."""
     return actual == wanted or wanted in _WIDENINGS.get(actual, set())

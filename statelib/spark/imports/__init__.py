@@ -1,1 +1,1 @@
-"""State from tables and from Structured Streaming."""
+"""The import of state from tables and from Structured Streaming."""

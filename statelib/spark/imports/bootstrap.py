@@ -1,8 +1,8 @@
-"""A savepoint from tables, in Spark: rows become entries where they lie, entries go to the subtask that owns them.
+"""The writing of a savepoint from tables, in Spark: rows are encoded as entries, and entries are moved to the task of
+the subtask that owns them.
 
-Spark sorts them on the way, on disk where need be, so a task holds one batch and one key group at a time. It is the
-one way through: the command line runs it with a local master (decision 61).
-"""
+Spark sorts the entries, if necessary on disk, so that a task holds one batch and one key group in memory at a time. The
+command line uses the same code with a local master (decision 61)."""
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -45,17 +45,18 @@ COLUMNS = ("task", "key_group", "state", "key", "value")
 SCHEMA = "task int, key_group int, state int, key binary, value binary"
 _ARROW = pa.schema([(n, pa.int32()) for n in COLUMNS[:3]] + [(n, pa.large_binary()) for n in COLUMNS[3:]])
 MARKER, FAILED = -1, -2
-"""In place of a state: each task has a row of the first, so that one without entries writes its empty stream; the value
-of the second is a pickled error of statelib's, which is told once instead of being tried again."""
+"""The two special values of the column ``state``. Each task has one row with ``MARKER``, so that a task without entries
+also runs and writes an empty stream. The value of a row with ``FAILED`` is a pickled StatelibError, which is raised
+once instead of being retried by Spark."""
 
 Batches = Iterable[pa.RecordBatch]
 Read = Callable[[str, str], "_Source"]
-"""The rows of a state, by uid and name."""
+"""A function that returns the rows of a state: (uid of the operator, name of the state) -> rows."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What one task did: its handle and the entries of each state, or why there is none."""
+    """The result of one task: the handle and the number of entries per state, or the error."""
 
     task: int
     attempt: AttemptId
@@ -66,7 +67,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Outcome:
-    """``entries``: by uid and state."""
+    """The savepoint that was written. ``directory``: its URI. ``entries``: the number of entries, by uid and state."""
 
     directory: str
     entries: dict[str, dict[str, int]]
@@ -74,7 +75,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Job:
-    """What all tasks know. Picklable."""
+    """The input that all tasks share. It can be pickled."""
 
     bootstrap: Bootstrap
     place: NewSavepoint
@@ -89,10 +90,11 @@ def run_bootstrap(
     open_snapshot: Callable[[str], Checkpoint],
     frames: Mapping[tuple[str, str], DataFrame] | None = None,
 ) -> Outcome:
-    """Write the savepoint. ``frames``: by (uid, state), in place of what the file says of ``rows``.
+    """Write the savepoint that ``bootstrap`` describes to ``place``. ``open_snapshot``: opens the snapshot of a URI.
+    ``frames``: DataFrames by (uid, state), in place of the ``rows`` in the file.
 
-    Raises what reading and encoding the rows raises, InvalidRequestError (``duplicate-key``), ConflictError
-    (``location-taken``); then nothing of it is left."""
+    Raises InvalidRequestError (``duplicate-key``), NotFoundError (``no-source``), ConflictError (``location-taken``),
+    and the errors of reading and encoding rows. After an error, everything that was written is removed."""
     with place.claimed() as reference:
         job = Job(bootstrap, place, reference, new_attempt())
         return _written(spark, job, partial(_source, spark, bootstrap, open_snapshot, frames=frames or {}))
@@ -114,13 +116,14 @@ def _written(spark: SparkSession, job: Job, read: Read) -> Outcome:
 
 
 def _contents(bootstrap: Bootstrap, uid: str, read: Read) -> list[OperatorStateContent]:
-    """The operator states, which are small: each lies in this process whole, as in each subtask of the job."""
+    """Return the operator states of an operator. They are small enough to be held in memory."""
     names = bootstrap.operators[uid].operator_states
     return [operator_state_of(bootstrap, uid, name, read(uid, name).table()) for name in names]
 
 
 def _run_tasks(spark: SparkSession, job: Job, read: Read) -> list[Written]:
-    """What the tasks did; when one of them failed, what the others wrote is discarded and its error raised."""
+    """Run the tasks and return their results, in the order of the tasks. If a task failed, the files of the others are
+    discarded and its error is raised."""
     bootstrap = job.bootstrap
     tasks = bootstrap.parallelism * len(bootstrap.keyed)
     rows = _markers(spark, tasks)
@@ -147,7 +150,7 @@ def _markers(spark: SparkSession, tasks: int) -> DataFrame:
 
 @dataclass(frozen=True)
 class _Source:
-    """Rows of one state: a DataFrame, or a state of a snapshot, which no type of Spark's has touched."""
+    """The rows of one state: a DataFrame, or a state of a snapshot, whose values are not converted to Spark types."""
 
     spark: SparkSession
     frame: DataFrame | None
@@ -155,7 +158,7 @@ class _Source:
     rows: Rows
 
     def entries(self, encode: Callable[[Batches], Batches]) -> DataFrame:
-        """What each task makes of its part of them."""
+        """Return a DataFrame of the entries into which ``encode`` turns the rows, task by task."""
         if self.frame is not None:
             return self.frame.mapInArrow(encode, SCHEMA)
         opened, rows = self._snapshot(), self.rows
@@ -165,7 +168,7 @@ class _Source:
         )
 
     def table(self) -> pa.Table:
-        """All of them, here."""
+        """Return all rows as a table in the driver's memory."""
         if self.frame is not None:
             return self.frame.toArrow()
         opened = self._snapshot()
@@ -188,7 +191,7 @@ def _source(
     *,
     frames: Mapping[tuple[str, str], DataFrame],
 ) -> _Source:
-    """Given, the state's own, or its operator's."""
+    """Return the rows of a state: those in ``frames``, those of the state in the file, or those of its operator."""
     operator = bootstrap.operators[uid]
     described = operator.states[state] if state in operator.states else operator.operator_states[state]
     rows = described.rows or operator.rows or Rows()
@@ -211,15 +214,15 @@ def _parquet(spark: SparkSession, path: str) -> DataFrame:
 
 
 def _of_snapshot(opened: Checkpoint, rows: Rows, batches: Batches) -> Iterator[pa.RecordBatch]:
-    """The rows of one state in the handles whose numbers come."""
+    """Yield the rows of one state from the handles whose indices are in ``batches``."""
     schema = opened.schema()
     descriptor = schema.state(rows.state or "")
     for batch in batches:
         for number in batch.column(0).to_pylist():
             with scratch_directory(None, "read") as scratch:
-                for index, found in iter_entries(opened.sources()[number], None, f"{scratch}/copy"):
-                    if schema.states[index] == descriptor and len(found):
-                        yield from to_table(schema, descriptor, found).to_batches()
+                for index, entries in iter_entries(opened.sources()[number], None, f"{scratch}/copy"):
+                    if schema.states[index] == descriptor and len(entries):
+                        yield from to_table(schema, descriptor, entries).to_batches()
 
 
 def _encoder(bootstrap: Bootstrap, uid: str, state: str) -> Callable[[Batches], Batches]:
@@ -277,28 +280,28 @@ def _write(job: Job, task: int, attempt: AttemptId, batches: Batches) -> Written
 
 
 def _decoded(batch: pa.RecordBatch) -> Batch:
-    """Without the rows that are no entries; raises the error that a row of an encoder carries."""
+    """Return the entries of a batch, without marker rows. Raises the StatelibError in a row with ``FAILED``."""
     states = batch.column("state").to_numpy()
     for row in np.flatnonzero(states == FAILED).tolist():
         # It comes from this very job's own tasks.
         raise pickle.loads(batch.column("value")[row].as_py())  # noqa: S301
-    kept = batch.filter(pa.array(states >= 0))
-    keys, values = (as_ragged(kept.column(n).cast(pa.large_binary())) for n in ("key", "value"))
-    numbers = (kept.column(n).to_numpy() for n in ("key_group", "state"))
+    entries = batch.filter(pa.array(states >= 0))
+    keys, values = (as_ragged(entries.column(n).cast(pa.large_binary())) for n in ("key", "value"))
+    numbers = (entries.column(n).to_numpy() for n in ("key_group", "state"))
     return (*numbers, StateRows(keys, values))
 
 
 def _discard(job: Job, written: list[Written]) -> None:
-    """Remove what those tasks wrote that did not fail."""
-    for one in written:
-        if one.handle is not None:
-            job.place.streams(job.reference, one.task, attempt=one.attempt).discard(one.handle.stream)
+    """Remove the files of the tasks that did not fail."""
+    for result in written:
+        if result.handle is not None:
+            job.place.streams(job.reference, result.task, attempt=result.attempt).discard(result.handle.stream)
 
 
 def _operators(
     bootstrap: Bootstrap, written: list[Written], states: Mapping[str, list[OperatorStreamStateHandle]]
 ) -> list[OperatorState]:
-    """``states``: the handles of an operator's own states, one a subtask."""
+    """Return the operators of the savepoint. ``states``: the handles of operator state by uid, one per subtask."""
     handles = [w.handle for w in written if w.handle is not None]
     step, keyed = bootstrap.parallelism, list(bootstrap.keyed)
     made = []

@@ -1,9 +1,8 @@
-"""From a Structured Streaming state store to a state of a pipeline.
+"""The conversion of a Structured Streaming state store to a state of a pipeline.
 
-Spark's own ``statestore`` source reads the store; each row becomes one entry. What a query keeps in its store is
-its own affair (the partial results of aggregates, the fields of a user's state), so the caller says which part of
-``key`` and ``value`` is which column of the pipeline's key and which field of the state's value.
-"""
+Spark's own ``statestore`` source reads the store; each row becomes one entry. The content of a store depends on its
+query (partial results of aggregates, fields of a user's state). The caller therefore maps parts of ``key`` and
+``value`` to the columns of the pipeline's key and to the fields of the state's value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,11 +27,12 @@ USER_KEY = "__statelib_user_key"
 
 @dataclass(frozen=True)
 class StateStoreMapping:
-    """Spark SQL expressions over ``key`` and ``value``, the two structs of a store.
+    """The mapping of a store to a state, as Spark SQL expressions over the store's two structs, ``key`` and ``value``.
 
-    ``keys``: by column of the pipeline's key; one that is left out is the field of that name in ``key``.
-    ``values``: by field of the state's value, '' for a value without fields; one that is left out is the field
-    of that name in ``value``, or the only one there. ``user_key``: of map state."""
+    ``state``: the name of the state. ``keys``: the expressions by column of the pipeline's key; by default, the field
+    of the same name in ``key``. ``values``: the expressions by field of the state's value, with '' for a value without
+    fields; by default, the field of the same name in ``value``, or its only field. ``user_key``: the expression for the
+    user key of map state."""
 
     state: str
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -41,8 +41,8 @@ class StateStoreMapping:
 
 
 def read_statestore(spark: SparkSession, location: str, options: Mapping[str, str]) -> DataFrame:
-    """``key`` and ``value`` of a query's store. ``location``: its checkpoint; ``options``: those of Spark's source
-    (``batchId``, ``operatorId``, ``storeName``, ...).
+    """Return the columns ``key`` and ``value`` of a query's state store. ``location``: the checkpoint location of the
+    query. ``options``: options of Spark's source (``batchId``, ``operatorId``, ``storeName``, ...).
 
     Raises NotFoundError (``no-statestore``)."""
     try:
@@ -56,10 +56,11 @@ def read_statestore(spark: SparkSession, location: str, options: Mapping[str, st
 
 
 def entries_of(store: DataFrame, pipeline: Pipeline, mapping: StateStoreMapping) -> DataFrame:
-    """The key columns in their declared types, ``USER_KEY`` for map state, and ``VALUE``.
+    """Return the entries of the store: the key columns in their declared types, ``USER_KEY`` for map state, and
+    ``VALUE``.
 
-    Raises InvalidRequestError: ``no-mapping`` for what has neither an expression nor a field of its name,
-    ``bad-mapping`` for expressions that do not fit, or of columns and fields that there are not."""
+    Raises InvalidRequestError: ``no-mapping`` for a column or field with neither an expression nor a field of its name,
+    ``bad-mapping`` for an invalid expression, or an expression for a column or field that does not exist."""
     descriptor = importable(pipeline, mapping.state)
     _check_names(pipeline, descriptor, mapping)
     types = pipeline.column_types()
@@ -75,12 +76,13 @@ def entries_of(store: DataFrame, pipeline: Pipeline, mapping: StateStoreMapping)
         return store.select(*columns)
     except AnalysisException as error:
         raise InvalidRequestError(
-            f"{pipeline.name}: state {mapping.state!r}: {error.getMessage()}", kind="bad-mapping", hint=_there(store)
+            f"{pipeline.name}: state {mapping.state!r}: {error.getMessage()}", kind="bad-mapping", hint=_hint(store)
         ) from error
 
 
 def _check_names(pipeline: Pipeline, descriptor: StateDescriptor, mapping: StateStoreMapping) -> None:
-    """A misspelt name must not be read over."""
+    """Raise InvalidRequestError (``bad-mapping``) for an expression whose column or field does not exist, because a
+    misspelt name would otherwise be ignored."""
     fields = value_fields(descriptor) or ("",)
     unknown = [*(set(mapping.keys) - set(pipeline.key)), *(set(mapping.values) - set(fields))]
     if unknown or (mapping.user_key and descriptor.user_key_type is None):
@@ -105,14 +107,15 @@ def _value(store: DataFrame, descriptor: StateDescriptor, mapping: StateStoreMap
 
 
 def _column(store: DataFrame, struct: str, expression: str, name: str | None) -> Column:
-    """The expression; without one the field of that name, and without a name the only field."""
+    """Return the column of an expression; without an expression, the field ``name`` of ``struct``, or its only field if
+    ``name`` is None. Raises InvalidRequestError (``no-mapping``)."""
     if expression:
         return f.expr(expression)
     fields = _names(store.schema[struct].dataType)
     if name in fields or (name is None and len(fields) == 1):
         return f.col(struct).getField(name or fields[0])
     raise InvalidRequestError(
-        f"nothing says where {f'{name!r}' if name else 'the value'} comes from", kind="no-mapping", hint=_there(store)
+        f"nothing says where {f'{name!r}' if name else 'the value'} comes from", kind="no-mapping", hint=_hint(store)
     )
 
 
@@ -120,7 +123,7 @@ def _names(kind: DataType) -> list[str]:
     return kind.fieldNames() if isinstance(kind, StructType) else []
 
 
-def _there(store: DataFrame) -> str:
+def _hint(store: DataFrame) -> str:
     return f"write an expression over key {store.schema['key'].dataType.simpleString()} and value " + (
         store.schema["value"].dataType.simpleString()
     )

@@ -1,4 +1,4 @@
-"""Take a Structured Streaming state store in as the first state of a pipeline: a savepoint, to be restored."""
+"""The import of a Structured Streaming state store as a savepoint, from which a pipeline can start."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,8 @@ from statelib.wire.ragged import Ragged
 
 @dataclass(frozen=True)
 class StateStoreImport:
-    """``location``: the checkpoint of a streaming query; ``options``: those of Spark's ``statestore`` source."""
+    """A state store to import. ``location``: the checkpoint location of a streaming query. ``options``: options of
+    Spark's ``statestore`` source. ``mapping``: the mapping of the store to a state."""
 
     location: str
     options: Mapping[str, str]
@@ -51,11 +52,11 @@ class StateStoreImport:
 def import_statestore(
     spark: SparkSession, deployment: Deployment, pipeline: Pipeline, wanted: StateStoreImport, owner: str
 ) -> CheckpointRecord:
-    """A completed savepoint of the pipeline that holds the store's entries, proved as every other; the same import
-    again is the same savepoint. It becomes the pipeline's state when it is restored.
+    """Write a savepoint of the pipeline with the entries of the store, and return its completed record. The same import
+    repeated returns the same savepoint. The entries become the pipeline's state when the savepoint is restored.
 
-    Raises as :func:`begin_import`, :func:`read_statestore`, :func:`entries_of`; InvalidRequestError
-    (``duplicate-key``) where two entries of the store become one. What fails is aborted."""
+    Raises InvalidRequestError (``duplicate-key``) if two entries of the store have the same key, and the errors of
+    :func:`begin_import`, :func:`read_statestore` and :func:`entries_of`. After an error, the savepoint is aborted."""
     rows = entries_of(read_statestore(spark, wanted.location, wanted.options), pipeline, wanted.mapping)
     begun = begin_import(deployment, pipeline, str(wanted), owner)
     name = PipelineName(pipeline.name)
@@ -69,7 +70,8 @@ def import_statestore(
 
 
 def _take(deployment: Deployment, pipeline: Pipeline, state: str, rows: DataFrame, checkpoint_id: CheckpointId) -> None:
-    """The savepoint's whole story, from its tasks to the commit; nothing is left to do if an earlier try got there."""
+    """Run all steps of the savepoint, from its tasks to the commit. Steps that an earlier attempt has completed are not
+    repeated."""
     plan = plan_snapshot(deployment, pipeline, checkpoint_id)
     if plan is not None:
         with declining(deployment, plan):
@@ -82,14 +84,14 @@ def _take(deployment: Deployment, pipeline: Pipeline, state: str, rows: DataFram
 
 
 def _cause(error: Exception) -> str:
-    """One line: of what a Spark task raised, the one that names statelib's own error."""
+    """Return one line of an error: the line with the error of statelib if there is one, otherwise the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     own = [line for line in lines if line.startswith(StatelibError.__module__)]
     return (own or lines or [type(error).__name__])[0]
 
 
 def _entry_schema(pipeline: Pipeline, descriptor: StateDescriptor) -> pa.Schema:
-    """What :func:`entries_of` gives, in the types of the state."""
+    """Return the schema of the columns of :func:`entries_of`, in the types of the state."""
     keys = [event_schema(pipeline).field(name) for name in pipeline.key]
     if descriptor.user_key_type is not None:
         keys.append(pa.field(USER_KEY, codec_of(descriptor.user_key_type).arrow_type))
@@ -103,7 +105,7 @@ def _task(work: Work, state: str) -> Callable[[int, int, pa.Table], SubtaskRepor
 
 @dataclass(frozen=True)
 class PutEntries:
-    """Loads rows into an empty state, each as one entry; no time passes, and operator state stays as it is."""
+    """A change that loads each row as one entry into an empty state. It changes neither timers nor operator state."""
 
     state: str
 
@@ -123,22 +125,22 @@ class PutEntries:
         encoded = encode_keys(schema, descriptor, keys, key_groups(schema, keys), user_keys)
         order = byte_order(encoded)
         ordered = encoded.take(order)
-        _refuse_twice(pipeline, self.state, keys, order, ordered)
+        _check_distinct(pipeline, self.state, keys, order, ordered)
         values = entries[VALUE].combine_chunks().take(pa.array(order))
         backend.load(self.state, StateRows(ordered, encode_values(descriptor, values)))
         return Applied()
 
 
-def _refuse_twice(
+def _check_distinct(
     pipeline: Pipeline, state: str, keys: pa.Array, order: npt.NDArray[np.int64], ordered: Ragged
 ) -> None:
-    """Equal keys are neighbours once they are in order."""
+    """Raise InvalidRequestError (``duplicate-key``) if two of the ``ordered`` keys, which are sorted, are equal."""
     buffers = [None, pa.py_buffer(ordered.offsets), pa.py_buffer(ordered.data)]
     column = pa.Array.from_buffers(pa.large_binary(), len(ordered), buffers)
-    twice = np.flatnonzero(pc.equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False))
-    if len(twice):
+    repeats = np.flatnonzero(pc.equal(column[1:], column[:-1]).to_numpy(zero_copy_only=False))
+    if len(repeats):
         raise InvalidRequestError(
-            f"{pipeline.name}: state {state!r}: two entries of the store have the key {keys[int(order[twice[0]])]}",
+            f"{pipeline.name}: state {state!r}: two entries of the store have the key {keys[int(order[repeats[0]])]}",
             kind="duplicate-key",
             hint="map what tells them apart, a window for instance, to a key column or to the user key",
         )

@@ -1,1 +1,1 @@
-"""The Spark session, its Python workers, and what its failures mean."""
+"""The Spark session, its Python workers, and the translation of its errors."""

@@ -1,7 +1,8 @@
-"""What Spark starts instead of ``pyspark.daemon`` (``spark.python.daemon.module``), to fork Python workers from it.
+"""The daemon process from which Spark forks its Python workers, in place of ``pyspark.daemon``. It is set with
+``spark.python.daemon.module``.
 
-What it has imported, none of them imports again: a worker of a small run otherwise spends more on that than on its
-events. Prints nothing, because Spark reads the daemon's port from its output.
+The daemon imports statelib before workers are forked, so that no worker has to: in a small run the imports would take
+longer than the events. The daemon must not print anything, because Spark reads its port from its output.
 """
 
 import gc
@@ -17,5 +18,5 @@ if __name__ == "__main__":
         import_module(name)
     with suppress(ModuleNotFoundError):
         import_module("obstore.store")  # of the extra "objects"
-    gc.freeze()  # a worker collects after each task: what it shares with the others is not to be looked at
+    gc.freeze()  # excludes the shared modules from the garbage collection of a worker after each task
     runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)

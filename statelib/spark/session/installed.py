@@ -1,7 +1,7 @@
-"""PySpark as it is installed, instead of as the zip that Spark puts in front of it on Python's path.
+"""The import of the installed PySpark, in place of the zip that Spark puts at the beginning of Python's path.
 
-Python compiles what it imports from a zip each time, and reads the zip's table of contents again at the start of each
-Spark task (``importlib.invalidate_caches``); so it does with Spark's own jar, which Spark puts there as well.
+Modules from a zip are compiled at each import, and the zip's table of contents is read again at the start of each Spark
+task (``importlib.invalidate_caches``). The latter is also true for Spark's own jar, which Spark adds to the path.
 """
 
 import sys
@@ -9,7 +9,8 @@ from pathlib import Path
 
 
 def prefer_installed() -> None:
-    """Changes ``sys.path`` before anything of PySpark is imported. A zip stays where no directory has the same."""
+    """Replace Spark's zips in ``sys.path`` by directories with the same packages, and remove Spark's jar. A zip stays
+    if there is no such directory. This must be called before PySpark is imported."""
     before = set(sys.path)
     zips = [path for path in map(Path, sys.path) if path.name == "pyspark.zip" and path.parent.name == "lib"]
     for path in zips:
@@ -24,18 +25,19 @@ def prefer_installed() -> None:
 
 
 def _directory(path: Path) -> Path | None:
-    """Where the modules of ``.../python/lib/pyspark.zip`` lie as well: beside ``lib`` in a distribution of Spark, in
-    the directory that has the package ``pyspark``, of which ``python/lib`` is a part, if it came as a wheel."""
+    """Return the directory with the modules of ``.../python/lib/pyspark.zip``; None if there is none. In a distribution
+    of Spark it is ``.../python``. In an installed wheel it is the directory that contains the package ``pyspark``."""
     python = path.parent.parent
     return next((d for d in (python, python.parent.parent) if (d / "pyspark" / "daemon.py").is_file()), None)
 
 
 def _replace(path: Path, directory: Path, package: str) -> None:
-    """Only where the directory has the package; it does not come forward if it is on the path already."""
-    entry, there = str(path), str(directory)
+    """Replace the zip ``path`` in ``sys.path`` by the directory, if the directory has the package. If the directory is
+    in ``sys.path`` already, the zip is only removed."""
+    entry, replacement = str(path), str(directory)
     if entry in sys.path and (directory / package / "__init__.py").is_file():
         at = sys.path.index(entry)
-        sys.path[at : at + 1] = [] if there in sys.path else [there]
+        sys.path[at : at + 1] = [] if replacement in sys.path else [replacement]
 
 
 def _is_spark_jar(path: Path) -> bool:

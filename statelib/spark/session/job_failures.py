@@ -1,4 +1,4 @@
-"""What Spark says about a failure, in statelib's words: one error instead of a page of Java."""
+"""The translation of Spark's errors into errors of statelib: one clear message instead of a Java stack trace."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from statelib import errors
 from statelib.errors import InvalidRequestError, RetryableError, StatelibError
 
 OF_SPARK = (PySparkException, Py4JError)
-"""Everything that a call of Spark's raises: what the driver's JVM throws is often the latter."""
+"""The exceptions that a call of Spark can raise. Errors in the JVM of the driver are often Py4JError."""
 
 _FILE = re.compile(r"Encountered error while reading file (\S+?)\.?(?:\s|$)")
 _FORMAT = re.compile(r"(?:\[DATA_SOURCE_NOT_FOUND\] )?Failed to find (?:the )?data source: ([\w.-]+?)\.(?:\s|$)")
@@ -19,24 +19,27 @@ _CAUSE = re.compile(r"(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?
 _LOST = re.compile(r"(Python worker exited unexpectedly|ExecutorLostFailure|Executor heartbeat timed out)")
 _JAVA = re.compile(r"(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.*)")
 _MOST = 500
-"""Characters of what Spark says that are quoted."""
+"""The most characters of Spark's message that are quoted."""
 
 
 @contextmanager
 def naming_what_failed() -> Iterator[None]:
-    """Raise what Spark says of a file or a format as an error that names it; anything else comes through as it is."""
+    """Raise Spark's errors about a file or a format as errors that name it: RetryableError (``source-unreadable``),
+    InvalidRequestError (``unknown-format``). Other errors are not changed."""
     try:
         yield
     except OF_SPARK as error:
-        found = _of_source(str(error))
-        if found is None:
+        source_error = _of_source(str(error))
+        if source_error is None:
             raise
-        raise found from error
+        raise source_error from error
 
 
 def as_own(error: Exception) -> StatelibError | None:
-    """Return why a Spark job failed: statelib's own error if a task raised one; else what the Python worker raised, or
-    what Spark says. None for what is no error of Spark's."""
+    """Return the error of statelib for a failed Spark job; None if ``error`` is neither of Spark nor of statelib.
+
+    If a task raised an error of statelib, that error is returned. Otherwise it is an error with the exception of the
+    Python worker, or with Spark's message."""
     if isinstance(error, StatelibError):
         return error
     if not isinstance(error, OF_SPARK):
@@ -50,16 +53,16 @@ def as_own(error: Exception) -> StatelibError | None:
 
 
 def _raised(lines: list[str]) -> str | None:
-    """The exception at the end of a Python worker's traceback, if there is one in what Spark says: the line behind the
-    frames, which are indented. What the exception says in further lines, a traceback perhaps, is not looked at."""
+    """Return the exception of a Python worker from Spark's message: the first line after the indented frames of the
+    first traceback. Return None if there is no traceback. Further lines of the exception are ignored."""
     heads = (at for at, line in enumerate(lines) if line.endswith("Traceback (most recent call last):"))
     below = lines[next(heads, len(lines)) + 1 :]
     return next((line.strip() for line in below if line.strip() and not line.startswith(" ")), None)
 
 
 def _job_failure(text: str) -> StatelibError:
-    """Return the error for what Spark says of a job that failed. RetryableError: ``source-unreadable``,
-    ``worker-lost``, ``spark-failed``; InvalidRequestError (``unknown-format``)."""
+    """Return the error for Spark's message about a failed job: RetryableError (``source-unreadable``, ``worker-lost``,
+    ``spark-failed``) or InvalidRequestError (``unknown-format``)."""
     return (
         _of_source(text)
         or _of_worker(text)
@@ -71,9 +74,9 @@ def _job_failure(text: str) -> StatelibError:
 
 def _of_source(text: str) -> StatelibError | None:
     for pattern, error in _SOURCES.items():
-        found = pattern.search(text)
-        if found is not None:
-            return error(found[1], text)
+        match = pattern.search(text)
+        if match is not None:
+            return error(match[1], text)
     return None
 
 
@@ -99,11 +102,11 @@ _SOURCES: dict[re.Pattern[str], Callable[[str, str], StatelibError]] = {_FILE: _
 
 
 def _of_worker(text: str) -> StatelibError | None:
-    found = _LOST.search(text)
-    if found is None:
+    match = _LOST.search(text)
+    if match is None:
         return None
     return RetryableError(
-        f"the Spark job failed: a worker was lost: {text[found.start() :].splitlines()[0][:_MOST]}",
+        f"the Spark job failed: a worker was lost: {text[match.start() :].splitlines()[0][:_MOST]}",
         kind="worker-lost",
         hint="it was killed, or ran out of memory: look at its host, give it more memory or the pipeline more "
         "parallelism; the same call may be repeated",
@@ -111,8 +114,8 @@ def _of_worker(text: str) -> StatelibError | None:
 
 
 def _first(text: str) -> str:
-    """The first line that says something: of Java, what was thrown."""
+    """Return the message of the first Java exception in the text; without one, the first line that is not empty."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    thrown = (_JAVA.fullmatch(line) for line in lines)
-    said = next((line[1] for line in thrown if line), "")
-    return said or (lines[0] if lines else "Spark said nothing about it")
+    exceptions = (_JAVA.fullmatch(line) for line in lines)
+    message = next((match[1] for match in exceptions if match), "")
+    return message or (lines[0] if lines else "Spark said nothing about it")

@@ -1,4 +1,4 @@
-"""The Spark session of statelib's own work."""
+"""The Spark session in which statelib runs its jobs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ _DAEMON = "spark.python.daemon.module"
 
 
 def new_session(name: str, master: str | None = None) -> SparkSession:
-    """A session whose time zone is UTC. ``master`` None: spark-submit says it, as it says all resources."""
+    """Return a Spark session with the time zone UTC. ``master``: None if spark-submit sets the master."""
     builder = SparkSession.builder.appName(name)
     return (
         (builder if master is None else builder.master(master))
@@ -23,14 +23,15 @@ def new_session(name: str, master: str | None = None) -> SparkSession:
 
 
 def with_daemon(conf: SparkConf) -> SparkConf:
-    """With statelib's daemon for Python workers, unless another is set or executors get statelib with the job
-    (``spark.submit.pyFiles``): daemons start before those files are there."""
+    """Set statelib's daemon for Python workers and return ``conf``. Nothing is set if another daemon is set, or if
+    executors receive statelib with the job (``spark.submit.pyFiles``), because daemons start before these files are
+    available."""
     return conf if conf.get("spark.submit.pyFiles", "") else conf.setIfMissing(_DAEMON, "statelib.spark.session.daemon")
 
 
 @contextmanager
 def borrowed_session(name: str, master: str) -> Iterator[SparkSession]:
-    """The session that this process has already, else a new one, which ends with the block."""
+    """Yield the active session of this process, or a new session that is stopped at the end of the block."""
     running = SparkSession.getActiveSession()
     spark = new_session(name, master)
     try:

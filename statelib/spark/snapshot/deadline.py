@@ -1,4 +1,4 @@
-"""A checkpoint's deadline in the driver: when it passes, the Spark jobs of the checkpoint are cancelled."""
+"""The deadline of a checkpoint in the driver. When it passes, the Spark jobs of the checkpoint are cancelled."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -9,16 +9,17 @@ from pyspark.sql import SparkSession
 from statelib.snapshots.execution import expired
 
 AGAIN_S = 2.0
-"""How often the jobs are cancelled once the deadline is over: one more may have been submitted meanwhile."""
+"""The seconds between two cancellations after the deadline. A further job may have been submitted in between."""
 _GROUP = "spark.jobGroup.id"
 
 
 @contextmanager
 def until(spark: SparkSession, group: str, deadline_ms: int | None, clock: Callable[[], int]) -> Iterator[None]:
-    """Run the Spark jobs of this thread as the job group ``group``, none beyond ``deadline_ms`` (epoch; None: no
-    limit). Whatever ends this early cancels them too.
+    """Run the Spark jobs of this thread in the job group ``group``, and cancel them at ``deadline_ms`` (milliseconds
+    since the epoch; None: no deadline). They are also cancelled if the block is interrupted.
 
-    Raises ConflictError (``checkpoint-expired``) in place of what the cancelled job raises."""
+    ``clock``: returns the present time in milliseconds since the epoch. Raises ConflictError (``checkpoint-expired``)
+    in place of the error of the cancelled job."""
     context = spark.sparkContext
     watch = _Watch(lambda: context.cancelJobGroup(group))
     try:
@@ -27,7 +28,7 @@ def until(spark: SparkSession, group: str, deadline_ms: int | None, clock: Calla
         context.setJobGroup(group, group)
         yield
     except Exception as error:
-        # A worker that watches the clock too may have been the first to say so.
+        # A worker also checks the deadline and may have failed before this thread noticed it.
         if watch.passed or (deadline_ms is not None and clock() >= deadline_ms):
             raise expired() from error
         raise
@@ -42,12 +43,12 @@ def until(spark: SparkSession, group: str, deadline_ms: int | None, clock: Calla
 
 
 class _Watch:
-    """Calls ``cancel`` when the time is over, and again until it is stopped."""
+    """A thread that calls ``cancel`` when the time is over, and then repeatedly until it is stopped."""
 
     def __init__(self, cancel: Callable[[], object]) -> None:
         self.passed = False
         self._cancel = cancel
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, wait_s: float) -> None:
@@ -56,11 +57,11 @@ class _Watch:
         self._thread = thread
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
         if self._thread is not None:
             self._thread.join()
 
     def _watch(self, wait_s: float) -> None:
-        while not self._over.wait(min(wait_s, threading.TIMEOUT_MAX)):
+        while not self._stopped.wait(min(wait_s, threading.TIMEOUT_MAX)):
             self.passed, wait_s = True, AGAIN_S
             self._cancel()

@@ -1,9 +1,9 @@
-"""The driver's part: bring every event to the subtask that owns its key group, collect the acknowledgements.
+"""The driver's part of a checkpoint: it brings each event to the subtask that owns its key group, and collects the
+acknowledgements.
 
-Where that is cheaper, each subtask reads the source by itself (``spark.events.source_files``). Otherwise Spark moves
-the events: they cross from the JVM to Python once, at their owner; before that their keys alone may, to learn which
-subtask that is (``spark.events.owners``). A subtask without events runs as well, and acknowledges.
-"""
+If it is cheaper, each subtask reads the source itself (``spark.events.source_files``). Otherwise Spark moves the
+events, which are sent from the JVM to Python once, in the task of their owner. To compute the owner, keys may be sent
+to Python before that (``spark.events.owners``). A subtask without events also runs and acknowledges."""
 
 import logging
 import pickle
@@ -46,9 +46,9 @@ def run_snapshot(
 ) -> SnapshotPlan | None:
     """Take the snapshot that ``begin`` allocated and publish its metadata.
 
-    None if an earlier attempt had published already: then there is nothing left to do. Raises
-    ConflictError (``checkpoint-expired``) when its deadline passes: then the checkpoint is aborted.
-    """
+    Return its plan; None if an earlier attempt has published the metadata already. ``clock``: returns the present time
+    in milliseconds since the epoch. Raises ConflictError (``checkpoint-expired``) if the deadline passes; the
+    checkpoint is then aborted."""
     with bound(pipeline=pipeline.name, checkpoint_id=checkpoint_id):
         return _snapshot(spark, deployment, pipeline, checkpoint_id, clock)
 
@@ -71,7 +71,7 @@ def _snapshot(
 def _run(
     spark: SparkSession, deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan
 ) -> tuple[int, list[SubtaskReport]]:
-    """How many events the source had, and what the subtasks acknowledged."""
+    """Run the subtasks; return (number of events in the source, reports of the subtasks)."""
     work, record = Work(deployment.for_workers(), pipeline, plan), plan.record
     if record.interval is None:
         return 0, run_subtasks(spark, pipeline, record.parallelism, None, _snapshot_task(work))
@@ -87,10 +87,10 @@ def _run(
 
 
 def _observed(run: DataFrame) -> int | None:
-    """How many events passed by at the source while ``run`` was collected: more than there are where Spark ran a
-    task twice; None where its optimiser knew that there are none."""
-    found = run._jdf.queryExecution().observedMetrics().get(_READ)
-    return int(found.get().getLong(0)) if found.isDefined() else None
+    """Return the number of events that Spark read from the source to collect ``run``. It is too large if Spark ran a
+    task twice, and None if Spark's optimiser removed the reading because there are no events."""
+    metric = run._jdf.queryExecution().observedMetrics().get(_READ)
+    return int(metric.get().getLong(0)) if metric.isDefined() else None
 
 
 def run_subtasks(
@@ -102,8 +102,9 @@ def run_subtasks(
     *,
     columns: pa.Schema | None = None,
 ) -> list[SubtaskReport]:
-    """Run ``task(subtask, task attempt id, events)`` once for each subtask, in Spark. ``columns``: of ``events``,
-    those that the pipeline declares unless told otherwise; the key's columns are among them."""
+    """Run ``task(subtask, task attempt id, events)`` once per subtask in Spark, and return the reports. ``columns``:
+    the columns of ``events``, which include those of the key; None stands for the columns that the pipeline
+    declares."""
     wanted = event_schema(pipeline) if columns is None else columns
     return _subtasks(spark, pipeline, parallelism, events, _worker(wanted, task, configured()))[0]
 
@@ -111,19 +112,19 @@ def run_subtasks(
 def _subtasks(
     spark: SparkSession, pipeline: Pipeline, parallelism: int, events: DataFrame | None, worker: Worker
 ) -> tuple[list[SubtaskReport], DataFrame]:
-    """What the subtasks acknowledged, and the frame that was collected for it."""
+    """Run the subtasks; return (reports of the subtasks, DataFrame that was collected for them)."""
     run = (_one_each(spark, parallelism) if events is None else _owned(pipeline, parallelism, events)).mapInArrow(
         worker, _REPORT
     )
     rows = run.collect()
-    if not rows and events is not None:  # Spark's optimiser knew that nothing is to be moved
+    if not rows and events is not None:  # Spark's optimiser removed the tasks because there are no events
         return _subtasks(spark, pipeline, parallelism, None, worker)
     # The bytes come from this very job's own tasks, through Spark's own result channel.
     return [pickle.loads(row.report) for row in rows], run  # noqa: S301
 
 
 def _owned(pipeline: Pipeline, parallelism: int, events: DataFrame) -> DataFrame:
-    """Partition by partition the events of a subtask. Spark runs the partitions that have none, too."""
+    """Return the events with one partition per subtask. Spark also runs a task for a partition without events."""
     return events.repartitionById(parallelism, owner(pipeline, parallelism))
 
 
@@ -147,14 +148,15 @@ def _worker(wanted: pa.Schema, task: Callable[[int, int, pa.Table], SubtaskRepor
 
 
 def _events(wanted: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
-    """The batches of a subtask in the wanted types."""
+    """Return the batches of a subtask as one table in the wanted types."""
     if not batches:
         return wanted.empty_table()
     return pa.Table.from_batches(batches).combine_chunks().cast(wanted)
 
 
 def _snapshot_task(work: Work, files: SourceFiles | None = None) -> Callable[[int, int, pa.Table], SubtaskReport]:
-    """``files``: what the subtask reads by itself; None if Spark brings it its events."""
+    """Return the function that a task runs. ``files``: the files that each subtask reads itself; None if Spark moves
+    the events to the subtasks."""
 
     def task(subtask: int, attempt: int, events: pa.Table) -> SubtaskReport:
         if files is not None:

@@ -1,6 +1,7 @@
-"""Local recovery in one Spark task: restore from what lies on this host's disk, leave there what the next run needs.
+"""Local recovery in one Spark task: it restores from copies on this host's disk, and leaves copies there for the next
+run.
 
-Nothing is known beforehand of what a host holds: Spark places the task, the task looks.
+Spark chooses the host of a task. Only the task itself can see which copies its host has.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,8 +23,9 @@ from statelib.storage.local.store import LocalSnapshotDirectories, LocalStateSto
 
 @dataclass(frozen=True)
 class LocalRecovery:
-    """``layout``: what to restore; with local recovery its sources read this host's copies first.
-    ``directories``: where the strategy keeps copies, None for none."""
+    """The local recovery of one subtask. ``layout``: the state to restore; with local recovery, its sources read this
+    host's copies first. ``directories``: the directories for the copies of the new snapshot; None if no copies are
+    made."""
 
     layout: RestoreLayout
     directories: LocalSnapshotDirectories | None
@@ -31,7 +33,8 @@ class LocalRecovery:
     readers: tuple[LocalFirstReader, ...] = ()
 
     def restored_from(self, subtask: int) -> str:
-        """``empty``, ``local``, ``remote`` or ``mixed``; state inside ``_metadata`` came with the plan, remotely."""
+        """Return where the state of the subtask was read: ``empty``, ``local``, ``remote`` or ``mixed``. State inside
+        ``_metadata`` counts as remote."""
         if not self.layout.sources[subtask]:
             return "empty"
         origins = {origin for reader in self.readers for origin in reader.origins}
@@ -40,7 +43,7 @@ class LocalRecovery:
         return LOCAL if LOCAL in origins else REMOTE
 
     def complete(self, result: SnapshotResult) -> None:
-        """Keep the copies of a snapshot that is about to be acknowledged."""
+        """Complete the local copies of a snapshot, before the snapshot is acknowledged."""
         if self.directories is not None:
             self.directories.complete(self.plan.record.checkpoint_id, (*result.streams, *result.reused))
 
@@ -49,8 +52,11 @@ class LocalRecovery:
 def local_recovery(
     deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, subtask: int, attempt: AttemptId
 ) -> Iterator[LocalRecovery]:
-    """For one subtask's part of a checkpoint; what it did not complete is gone at the end. What the host no
-    longer needs is removed first. A savepoint restores locally too, but keeps nothing and removes nothing (R76)."""
+    """Yield the local recovery of one subtask. Copies that the host no longer needs are removed before, and copies that
+    were not completed are removed at the end. A savepoint is also restored locally, but makes and removes no copies
+    (R76).
+
+    Raises RetryableError (``local-copy-damaged``)."""
     store = deployment.local_states(pipeline)
     checkpoint = plan.record.kind is SnapshotKind.CHECKPOINT
     if not pipeline.checkpoint.local_recovery:
@@ -78,8 +84,10 @@ def local_recovery(
 def _without_damaged(
     store: LocalStateStore, plan: SnapshotPlan, attempt: AttemptId, readers: Iterable[LocalFirstReader]
 ) -> Iterator[None]:
-    """Copies that were not read again before they were used are removed when what uses them finds damage: the next try
-    reads remotely."""
+    """Remove this host's copies of the base if the block finds damaged state and has used copies without verifying
+    them. The next attempt then reads remotely.
+
+    Raises RetryableError (``local-copy-damaged``) in place of that CorruptStateError."""
     try:
         yield
     except CorruptStateError as error:
@@ -95,8 +103,9 @@ def _without_damaged(
 
 
 def _copies(store: LocalStateStore, plan: SnapshotPlan, subtask: int, attempt: AttemptId) -> LocalCopies:
-    """The copies of the base on this host. Where the base's log is continued, a file without a copy is fetched whole:
-    the restore reads all of it anyway, and later checkpoints go on to refer to it without writing it again."""
+    """Return the copies of the base on this host. If the changelog of the base is continued, files without a copy are
+    fetched as a whole: the restore reads all of them, and later checkpoints refer to them without writing them
+    again."""
     record = plan.record
     if record.base is None:
         return LocalCopies({})

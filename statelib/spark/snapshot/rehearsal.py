@@ -1,4 +1,4 @@
-"""Prove, with Spark and at the wanted parallelism, that a checkpoint restores; change nothing."""
+"""The rehearsal of a restore in Spark, at a chosen parallelism. It changes nothing."""
 
 from collections.abc import Callable
 
@@ -19,10 +19,11 @@ from statelib.storage.registry import new_attempt
 def rehearse(
     spark: SparkSession, deployment: Deployment, pipeline: Pipeline, checkpoint: str, parallelism: int | None
 ) -> list[SubtaskReport]:
-    """Restore every subtask's range and read all of it: counts and digests are those of the manifest.
+    """Restore the key groups of each subtask, check that all entries have the counts and digests in the manifest, and
+    return one report per subtask. ``checkpoint``: the id of the checkpoint. ``parallelism``: None stands for that of
+    the checkpoint.
 
-    Raises CorruptStateError (``restore-mismatch`` and those of the formats).
-    """
+    Raises CorruptStateError (``restore-mismatch``, and the kinds of damaged files)."""
     layout = rehearsal_layout(deployment, pipeline, checkpoint, parallelism)
     return run_subtasks(spark, pipeline, len(layout.ranges), None, _task(deployment.for_workers(), pipeline, layout))
 

@@ -1,4 +1,4 @@
-"""Which snapshot strategy a subtask runs: by what the checkpoint asks for and what the backend is."""
+"""The choice of the snapshot strategy of a subtask, by the strategy of the checkpoint and the backend."""
 
 from typing import Any
 
@@ -27,14 +27,15 @@ from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope
 
 INLINE_OPERATOR_BYTES = 1024
-"""Operator state of this size always lives in ``_metadata``; every checkpoint has some, its source position."""
+"""The bytes of operator state up to which it is stored inside ``_metadata``. Every checkpoint has operator state: its
+source position."""
 
 
 def logging_backend(
     pipeline: Pipeline, plan: SnapshotPlan, subtask: int, backend: KeyedStateBackend
 ) -> KeyedStateBackend:
-    """With the changelog strategy the backend with a log, which is not kept where no snapshot can be continued
-    with it."""
+    """Return the backend; for the changelog strategy, wrapped in a backend with a log. The log has a limit of 0 bytes
+    if no earlier changelog can be continued."""
     if plan.record.strategy != Strategy.CHANGELOG:
         return backend
     continued = plan.previous[subtask].changelog is not None
@@ -51,7 +52,8 @@ def strategy_of(
     uid: AttemptId,
     local: LocalSnapshotDirectories | None,
 ) -> SnapshotStrategy[Any]:
-    """For all state of the subtask. ``backend``: as :func:`logging_backend` gave it; ``uid``: the attempt's."""
+    """Return the strategy for all state of the subtask. ``backend``: the result of :func:`logging_backend`. ``uid``:
+    the id of the attempt. ``local``: the directories for local copies; None if no copies are made."""
     previous = plan.previous[subtask]
     keyed = _keyed(pipeline, plan.record.strategy, backend, uid=uid, previous=previous, local=local)
     return SubtaskSnapshotStrategy(keyed, OperatorStateSnapshotStrategy(operator, uid, INLINE_OPERATOR_BYTES))
@@ -60,8 +62,8 @@ def strategy_of(
 def copying_strategy(
     plan: SnapshotPlan, subtask: int, source: RestoreSource, operator: OperatorStateBackend, uid: AttemptId
 ) -> SnapshotStrategy[Any]:
-    """For all state of a subtask whose keyed state is written once more as ``source`` has it: a native snapshot of
-    RocksDB."""
+    """Return the strategy for a subtask whose keyed state is a copy of the files of ``source``, which is a native
+    snapshot of RocksDB. ``uid``: the id of the attempt."""
     assert isinstance(source.handle, IncrementalRemoteKeyedStateHandle)
     keyed = StoredRocksDBSnapshotStrategy(source.handle, source.reader, plan.previous[subtask].stored, uid)
     return SubtaskSnapshotStrategy(keyed, OperatorStateSnapshotStrategy(operator, uid, INLINE_OPERATOR_BYTES))
@@ -94,7 +96,8 @@ def _keyed(
 def _materializer(
     backend: KeyedStateBackend, uid: AttemptId, previous: PreviousSnapshot, local: LocalSnapshotDirectories | None
 ) -> SnapshotStrategy[Any]:
-    """Writes the whole state so that later checkpoints can refer to all of it."""
+    """Return the strategy that writes the whole state of a changelog backend to shared files, to which later
+    checkpoints can refer."""
     shared = CheckpointedStateScope.SHARED
     if isinstance(backend, RocksDBKeyedStateBackend):
         return RocksDBIncrementalSnapshotStrategy(backend, uid, previous, local, private_scope=shared)

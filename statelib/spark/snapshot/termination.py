@@ -1,4 +1,5 @@
-"""SIGTERM or SIGHUP unwinds the main thread, so that every ``finally`` runs, and then ends the process."""
+"""The handling of SIGTERM and SIGHUP: the main thread is unwound, so that every ``finally`` runs, and then the process
+ends."""
 
 import os
 import signal
@@ -8,16 +9,18 @@ from contextlib import contextmanager
 from types import FrameType
 
 ENDINGS = (signal.SIGTERM, signal.SIGHUP)
-"""What a driver or an executor is told to end with; what Spark's daemon tells its Python workers when their JVM has
-ended, however it did."""
+"""The signals that end a driver or an executor. Spark's daemon also sends one to its Python workers when their JVM has
+ended."""
 
 
 @contextmanager
 def unwound_by_signal() -> Iterator[None]:
-    """The first of ``ENDINGS`` raises SystemExit here; it is delivered again when all is cleaned up.
+    """Raise SystemExit in the block at the first signal of ``ENDINGS``. After the block has cleaned up, the signal is
+    sent to the process again.
 
-    A snapshot is being written by another thread then, and cancelled by the one that waits for it. What is ignored
-    (``nohup``) stays so. On other threads than the main one this changes nothing: Python does not allow it."""
+    If another thread is writing a snapshot, the main thread, which waits for it, cancels it. Signals that are ignored
+    (``nohup``) stay ignored. In a thread other than the main thread nothing is changed, because Python allows signal
+    handlers only there."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""A run from begin to register in one process: what the DAG's tasks do one by one, for the command line."""
+"""A whole run in one process for the command line: the same steps, from begin to register, as the tasks of the DAG."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ from statelib.spark.snapshot.driver import run_snapshot
 from statelib.storage.registry import new_attempt
 
 Step = Callable[[str], None]
-"""Is told the name of each step when it begins."""
+"""A function that is called with the name of each step when the step begins."""
 
 
 def run_interval(
@@ -31,9 +31,10 @@ def run_interval(
     step: Step,
     assume_ready: bool = False,
 ) -> tuple[CheckpointRecord, bool]:
-    """The completed checkpoint of one data interval, and whether it was there already.
+    """Run one data interval; return (completed checkpoint, whether it was completed before this call).
 
-    Raises as the flows do, each error of a Spark task as statelib's own; whatever fails is aborted."""
+    Raises the errors of the flows; an error in a Spark task is raised as an error of statelib. After an error, the
+    checkpoint is aborted."""
     step("begin")
     begun = begin(deployment, pipeline, interval, owner, assume_ready=assume_ready)
     return _finished(spark, deployment, pipeline, begun, step), begun.already_completed
@@ -53,7 +54,7 @@ def take_savepoint(
 ) -> CheckpointRecord:
     """Return a completed savepoint of the pipeline's present state. ``stop``: as in :func:`begin_savepoint`.
 
-    Raises as :func:`run_interval`; a pipeline that was to be stopped goes on then."""
+    Raises as :func:`run_interval` does. After an error, the pipeline is not stopped."""
     step("begin")
     key = new_attempt()
     begun = begin_savepoint(
@@ -82,8 +83,8 @@ def _finished(
         abort(deployment, pipeline.name, number, "stopped by its user", stopped)
         raise
     except Exception as error:
-        told = as_own(error)
-        abort(deployment, pipeline.name, number, str(told or error), reason)
-        if told is None or told is error:
+        own_error = as_own(error)
+        abort(deployment, pipeline.name, number, str(own_error or error), reason)
+        if own_error is None or own_error is error:
             raise
-        raise told from error
+        raise own_error from error

@@ -1,4 +1,5 @@
-"""What runs in one Spark task: restore the subtask's key groups, apply its events, snapshot, acknowledge."""
+"""The part of a checkpoint that runs in one Spark task: it restores the subtask's key groups, applies its events, takes
+the snapshot and acknowledges it."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -51,15 +52,15 @@ from statelib.telemetry.logs import bound
 log = logging.getLogger(__name__)
 
 COPIED = "copied"
-"""In the place of where a subtask restored its state from: it restored none, the storage copied it."""
+"""The value of ``restored_from`` for a subtask that restored no state, because its files were copied."""
 
 Change = Callable[[Pipeline, WrittenKeys, pa.Table, Progress, OperatorStateBackend], Applied]
-"""What the rows of a subtask do to its state, as :func:`apply_events`."""
+"""A function that changes the state of a subtask by its rows, such as :func:`apply_events`."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What every task of a snapshot is given; picklable."""
+    """The input that all tasks of a snapshot share. It can be pickled."""
 
     deployment: Deployment
     pipeline: Pipeline
@@ -75,10 +76,11 @@ def snapshot_subtask(
     *,
     change: Change | None = None,
 ) -> SubtaskReport:
-    """One subtask's whole part of a checkpoint. ``task`` tells apart two tries at the same subtask. ``change``: None
-    stands for :func:`apply_events`.
+    """Take the snapshot of one subtask and return its report. ``task``: the id of the Spark task, which is different
+    for each try of the same subtask. ``clock``: returns milliseconds since the epoch. ``change``: None stands for
+    :func:`apply_events`.
 
-    SIGTERM, SIGHUP and the deadline of the checkpoint end it at once; no file of it is left then."""
+    SIGTERM, SIGHUP and the deadline of the checkpoint end it at once; its files are then removed."""
     checkpoint_id, attempt = work.plan.record.checkpoint_id, task_attempt(work.plan.attempt, task)
     with (
         bound(pipeline=work.pipeline.name, checkpoint_id=checkpoint_id, attempt=attempt, subtask=subtask),
@@ -150,8 +152,9 @@ def _snapshot_subtask(
 
 
 def _unchanged_base(work: Work, subtask: int, events: int, change: Change) -> RestoreSource | None:
-    """What a native savepoint of RocksDB can be copied from without a restore: the base, if it has the subtask's very
-    key groups and states, and nothing happens to them."""
+    """Return the source from which a native savepoint of RocksDB can be copied without a restore; None if there is
+    none. The base is such a source if it has the same key groups and states as the subtask, and nothing changes
+    them."""
     plan = work.plan
     native = plan.record.kind is SnapshotKind.SAVEPOINT and plan.record.strategy == NATIVE
     if not native or plan.drains or events or change is not apply_events or not plan.previous[subtask].stored:
@@ -170,7 +173,8 @@ def _copied_subtask(
     clock: Callable[[], int],
     reported: ExitStack,
 ) -> SubtaskReport:
-    """The subtask's part of a native savepoint, copied as the base has it. The gate reads all of it, as always."""
+    """Copy the files of the base as the subtask's part of a native savepoint. The gate reads all of it, as for any
+    other snapshot."""
     plan, key_groups = work.plan, work.plan.layout.ranges[subtask]
     operator = _restored_operator(work, subtask)
     _finish_operator(work, subtask, operator)
@@ -199,7 +203,7 @@ def _copied_subtask(
 
 
 def task_attempt(attempt: AttemptId, task: int) -> AttemptId:
-    """The attempt's id made unique for one Spark task: the last 8 digits are the task's own."""
+    """Return the id of the attempt with its last 8 hex digits replaced by the id of a Spark task."""
     return AttemptId(f"{attempt[:24]}{task & 0xFFFFFFFF:08x}")
 
 
@@ -211,7 +215,7 @@ def _restored_operator(work: Work, subtask: int) -> OperatorStateBackend:
 
 
 def _finish_operator(work: Work, subtask: int, operator: OperatorStateBackend) -> None:
-    """Call the user's hook on the operator state to be snapshotted, and add how far the source is applied."""
+    """Call the user's hook on the operator state before its snapshot, and add the source position to it."""
     call_hook("snapshot_state", work.pipeline.hooks.snapshot_state, _context(work.plan, subtask), operator)
     _keep_position(work.plan, subtask, operator)
 
@@ -232,7 +236,7 @@ def _context(plan: SnapshotPlan, subtask: int) -> SnapshotContext:
 def _measured_backend(
     work: Work, layout: RestoreLayout, subtask: int, attempt: AttemptId, clock: Callable[[], int]
 ) -> Iterator[tuple[KeyedStateBackend, RestoreMeasure | None]]:
-    """As :func:`live_backend`, with how long it took to restore it from how many bytes."""
+    """Yield (backend of :func:`live_backend`, bytes and duration of its restore; None if nothing was restored)."""
     sources, backend = layout.sources[subtask], work.pipeline.backend
     size_bytes = bytes_to_read(layout.schema, layout.ranges[subtask], sources, backend)
     began_ms = clock()
@@ -247,7 +251,8 @@ def apply_events(
     progress: Progress,
     operator: OperatorStateBackend,
 ) -> Applied:
-    """Apply this subtask's part of the events with :func:`apply_interval`. What expires is not changed by an event."""
+    """Apply the events of this subtask with :func:`apply_interval`. Expired entries are removed before; they do not
+    count as changed by an event."""
     keys = key_array(pipeline, events)
     groups = key_groups(backend.schema, keys)
     states = without_expired(backend, pipeline.ttl(), progress)
@@ -257,14 +262,14 @@ def apply_events(
 
 
 def _written_keys(plan: SnapshotPlan, subtask: int, backend: KeyedStateBackend) -> WrittenKeys:
-    """The backend, whose written keys are counted."""
+    """Return the backend in a wrapper that counts the written keys."""
     before = plan.layout.keys[subtask]
     return WrittenKeys(backend, empty=before is not None and not before.total)
 
 
 def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:
-    """How many keys the subtask has after the interval. Where those before it are not known, they are counted if the
-    whole state is read in any case: by a restore that loads it, or by a snapshot that writes it."""
+    """Return the number of keys of the subtask after the interval; None if it is unknown. If the number before the
+    interval is unknown, the keys are counted, but only if a restore or a snapshot reads the whole state in any case."""
     layout = work.plan.layout
     counted = written.keys_after(layout.keys[subtask])
     if counted is not None:
@@ -279,7 +284,7 @@ def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:
 
 
 def _keep_position(plan: SnapshotPlan, subtask: int, operator: OperatorStateBackend) -> None:
-    """How far the source is applied, as list state of the first subtask; absent before the first interval."""
+    """Store the source position as list state of the first subtask; nothing is stored before the first interval."""
     if subtask == 0 and plan.position.interval is not None:
         operator.register(SOURCE_POSITION)
         operator.list_state(SOURCE_POSITION.name).update([element_of(plan.position)])
@@ -294,8 +299,8 @@ def _snapshot(
     clock: Callable[[], int],
     reported: ExitStack,
 ) -> tuple[Executed, int]:
-    """Also how many milliseconds of it storage took. What was written is removed again if ``reported`` is left by an
-    exception."""
+    """Take the snapshot; return (result, milliseconds that the storage needed). Its files are removed if the context
+    ``reported`` ends with an exception. Raises ConflictError (``checkpoint-expired``)."""
     plan = work.plan
     deadline_ms = plan.record.deadline_ms
     left_ms = None if deadline_ms is None else deadline_ms - clock()
@@ -320,7 +325,8 @@ def _snapshot(
 
 @contextmanager
 def _declining(attempt: AttemptId, subtask: int) -> Iterator[None]:
-    """The driver sees the text of an error only: let it say that the snapshot is what failed."""
+    """Add a note to an error of the block that the snapshot has failed, because the driver receives only the error's
+    text."""
     try:
         yield
     except Exception as error:
