@@ -23,3 +23,7 @@ class Strategy(StrEnum):
     """In RocksDB's files, of which only new ones are written."""
     CHANGELOG = "changelog"
     """As a log of changes over state that an earlier checkpoint wrote."""
+
+
+NATIVE_SAVEPOINT = Strategy.FULL
+"""The strategy of a savepoint in the backend's own form."""

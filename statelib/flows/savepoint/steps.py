@@ -6,13 +6,12 @@ from statelib.flows.checkpoint.steps import Begun
 from statelib.flows.continuation import continued_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
-from statelib.model.choices import Strategy
+from statelib.model.choices import NATIVE_SAVEPOINT, Strategy
 from statelib.model.ids import PipelineName
 from statelib.model.record import BeginRequest, CheckpointState
 from statelib.model.termination import StopMode
 
 FORMATS = ("canonical", "native")
-NATIVE = Strategy.FULL
 """The strategy of a native savepoint: each backend's own form."""
 
 
@@ -61,7 +60,7 @@ def begin_savepoint(
         pipeline=name,
         kind=SnapshotKind.SAVEPOINT,
         interval=None,
-        strategy=Strategy.CANONICAL if format == "canonical" else NATIVE,
+        strategy=Strategy.CANONICAL if format == "canonical" else NATIVE_SAVEPOINT,
         parallelism=head.parallelism or pipeline.parallelism,
         owner=owner,
         key=f"savepoint:{key}",

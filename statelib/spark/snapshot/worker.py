@@ -19,7 +19,6 @@ from statelib.definition.pipeline import Pipeline
 from statelib.flows.checkpoint.live_state import live_backend
 from statelib.flows.checkpoint.snapshot import SnapshotPlan
 from statelib.flows.restore_layout import RestoreLayout
-from statelib.flows.savepoint.steps import NATIVE
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.source_position import SOURCE_POSITION, element_of
 from statelib.functions.hooks import SnapshotContext, call_hook
@@ -27,7 +26,7 @@ from statelib.functions.interval import Applied, apply_interval
 from statelib.functions.interval import expired as without_expired
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
-from statelib.model.choices import Backend, Strategy
+from statelib.model.choices import NATIVE_SAVEPOINT, Backend, Strategy
 from statelib.model.failure import CheckpointFailureReason, decline_note
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId
@@ -156,7 +155,7 @@ def _unchanged_base(work: Work, subtask: int, events: int, change: Change) -> Re
     none. The base is such a source if it has the same key groups and states as the subtask, and nothing changes
     them."""
     plan = work.plan
-    native = plan.record.kind is SnapshotKind.SAVEPOINT and plan.record.strategy == NATIVE
+    native = plan.record.kind is SnapshotKind.SAVEPOINT and plan.record.strategy == NATIVE_SAVEPOINT
     if not native or plan.drains or events or change is not apply_events or not plan.previous[subtask].stored:
         return None
     (source,) = plan.layout.sources[subtask]
