@@ -103,8 +103,12 @@ def test_a_signal(world: World) -> None:
         world.attempt(world.plan, 1)
     world.files = world.found()
     places = random.Random(SEED)
-    for number in sorted(places.sample(range(steps.count - LEAVING_STEPS), rounds(60, 2000))):
+    numbers, ended = sorted(places.sample(range(steps.count - LEAVING_STEPS), rounds(60, 2000))), 0
+    for number in numbers:
         with suppress(SystemExit), signal_arrives(number):
             world.attempt(world.plan, 2 + number)
-            continue  # it came to its end in fewer steps
+            # It had fewer steps, or Python dropped the exception, as it does with what is raised in a finalizer.
+            world.files, ended = world.found(), ended + 1
+            continue
         world.check(f"a signal at step {number} of {steps.count}")
+    assert ended < len(numbers) / 4
