@@ -19,6 +19,7 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.volume import bytes_to_read
+from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify
@@ -244,7 +245,7 @@ def test_the_diff_of_two_checkpoints_is_what_the_log_says(here: Deployment) -> N
     run(here, 1)
     run(here, 2)
     first, second = resolve(here, "tours/1"), resolve(here, "tours/2")
-    best, _, amounts = first.diff(second, here.work_directory).states
+    best, _, amounts = Diff(first, second, here.work_directory).states
     before, after = expected(1), expected(2)
     risen = [shop for shop in before if before[shop][0] != after[shop][0]]
     longer = [shop for shop in before if before[shop][1] != after[shop][1]]

@@ -21,6 +21,7 @@ from statelib.model.ids import AttemptId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.commit_facts import commit_facts
+from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
 from statelib.storage.uris import local_path, to_uri
@@ -193,7 +194,7 @@ def test_restores_rescales_and_savepoints(here: Deployment, tmp_path: Path) -> N
         opened = resolve(here, f"tours/{saved.checkpoint_id}")
         assert not segments(opened), "a savepoint is whole by itself"
         assert content(here, opened) == expected(2)
-        assert not any(state.different for state in second.diff(opened, here.work_directory).states)
+        assert not any(state.different for state in Diff(second, opened, here.work_directory).states)
     for parallelism in (3, 2, None):
         apply_restore(here, pipeline, plan_restore(here, pipeline, "2", parallelism, ClaimMode.NO_CLAIM), "test")
         assert segments(run(here, 3))

@@ -18,6 +18,7 @@ from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
+from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.verification import verify_at
 
@@ -108,7 +109,7 @@ def test_a_fork_lives_on_without_its_source(here: Deployment, backend: str, stra
     assert (record.checkpoint_id, record.owner, record.note) == (1, Owner.SYSTEM, "fork of trunk/3")
     assert stored(here) - before == {f"{record.directory}/_metadata"}, "nothing is copied"
     assert totals(here, "branch", 1) == {3}
-    (same,) = opened(here, "trunk", 3).diff(opened(here, "branch", 1), here.work_directory).states
+    (same,) = Diff(opened(here, "trunk", 3), opened(here, "branch", 1), here.work_directory).states
     assert not same.different
     data = min(uri for uri in before if "/chk-3/" in uri and not uri.endswith("_metadata"))
     assert why(here, data).needed_by == ("branch/1", "trunk/3")
@@ -122,7 +123,7 @@ def test_a_fork_lives_on_without_its_source(here: Deployment, backend: str, stra
 
     days(here, "branch", 4, 5, amount=100)
     assert (totals(here, "branch", 3), totals(here, "trunk", 6)) == ({203}, {6})
-    (apart,) = opened(here, "trunk", 6).diff(opened(here, "branch", 3), here.work_directory).states
+    (apart,) = Diff(opened(here, "trunk", 6), opened(here, "branch", 3), here.work_directory).states
     assert apart.different
     clean(here)
     is_whole(here)
