@@ -360,12 +360,12 @@ def test_a_savepoint_reads_copies_and_leaves_them_alone(here: Deployment) -> Non
     run(here, 1)
     before = copies(here, 1)
     pipeline = here.pipeline("tours")
-    for kind in ("native", "canonical"):
+    for kind, source in (("native", "copied"), ("canonical", "local")):
         saved = begin_savepoint(here, pipeline, format=kind, target=None, note="", owner="test", key=kind)
         publish_here(here, pipeline, saved.checkpoint_id)
         manifest = resolve(here, register(here, pipeline, saved.checkpoint_id).directory).manifest
         assert manifest is not None
-        assert manifest.restored_from == ("local", "local")
+        assert manifest.restored_from == (source, source)
     assert copies(here, 1) == before
     assert kept(here) == ["chk-1"]
     restore(here, str(saved.checkpoint_id), None)

@@ -203,6 +203,7 @@ def test_gc_says_what_only_the_buckets_owner_can_do(on_s3: OnS3, tmp_path: Path)
     for command in ("gc", "orphans"):
         assert "AbortIncompleteMultipartUpload" in call(on_s3.here, command).stderr
     local = replace(on_s3.here, storage_root=str(tmp_path / "state"), catalog_url=f"sqlite:///{tmp_path}/other.db")
+    local.migrate_catalog()
     assert call(local, "gc").stderr == ""
 
 

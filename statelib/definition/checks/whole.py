@@ -77,7 +77,7 @@ def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:
 
 
 def _check_strategy(backend: Backend, checkpoint: Checkpoint) -> Iterator[Problem]:
-    allowed, strategy = STRATEGIES[backend], checkpoint.strategy
+    allowed, strategy = [each.value for each in STRATEGIES[backend]], checkpoint.strategy
     if strategy not in allowed:
         meant = did_you_mean(strategy, allowed)
         text = f"backend {backend} takes {', '.join(allowed)}, found {strategy!r}{meant}"
