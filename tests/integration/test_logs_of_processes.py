@@ -91,7 +91,7 @@ def test_a_wrong_setting_is_one_line(places: Places) -> None:
 
 
 def test_history_is_shown_and_told_to_machines(places: Places) -> None:
-    assert "no checkpoints" in run(places, ["statelib", "history"]).stderr
+    assert "there is no catalog" in run(places, ["statelib", "history"]).stderr
     here = deployment(statelib_settings(places))
     for number in (1, 2):
         checkpoint_of(here, "sales", number, pa.table({"user": ["a", "b"], "price": [1, 2]}))
