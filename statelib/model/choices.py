@@ -27,3 +27,5 @@ class Strategy(StrEnum):
 
 NATIVE_SAVEPOINT = Strategy.FULL
 """The strategy of a savepoint in the backend's own form."""
+REFERRING = (Strategy.INCREMENTAL, Strategy.CHANGELOG)
+"""The strategies whose checkpoints refer to files of earlier ones."""

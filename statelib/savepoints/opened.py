@@ -219,7 +219,7 @@ class Checkpoint:
         return self._managed_sources()
 
     def _managed_sources(self) -> tuple[RestoreSource, ...]:
-        schema, reader = self.managed_schema, self.reader()
+        schema, reader, checksums = self.managed_schema, self.reader(), self.checksums() or {}
         if schema is None:
             return ()
         return tuple(
@@ -228,17 +228,11 @@ class Checkpoint:
                 reader,
                 schema,
                 self.statistics(handle.key_group_range),
-                self._checksummed(handle),
+                _is_checksummed(handle, checksums),
                 partial=self.manifest is None,
             )
             for handle in self.handles()
         )
-
-    def _checksummed(self, handle: KeyedStateHandle) -> bool:
-        """Return whether the manifest has a checksum for every file of the handle. Streams inside ``_metadata`` need
-        none, because the metadata has a checksum of its own."""
-        checksums = self.checksums() or {}
-        return all(isinstance(s, ByteStreamStateHandle) or checksum_key(s) in checksums for s in stream_handles(handle))
 
     def position(self) -> SourcePosition | None:
         """Return the position in the source up to which events are applied; None without a manifest."""
@@ -305,6 +299,11 @@ def located(where: str) -> Iterator[None]:
         if place in error.message:
             raise
         raise type(error)(f"{where}: {error.message}", kind=error.kind, hint=error.hint) from error
+
+
+def _is_checksummed(handle: KeyedStateHandle, checksums: Mapping[str, tuple[int, int]]) -> bool:
+    """Return whether every file of the handle has a checksum. Streams inside ``_metadata`` need none of their own."""
+    return all(isinstance(s, ByteStreamStateHandle) or checksum_key(s) in checksums for s in stream_handles(handle))
 
 
 def _holds_keyed_state(operator: OperatorState) -> bool:

@@ -1,10 +1,10 @@
 """Which files of its base a subtask's snapshot need not write: it refers to them, or the storage copies them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from statelib.model.checkpoint import SnapshotKind
-from statelib.model.choices import Strategy
+from statelib.model.choices import REFERRING
 from statelib.model.handles import FileStateHandle, IncrementalRemoteKeyedStateHandle, RelativeFileStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
@@ -23,7 +23,7 @@ from statelib.snapshots.previous import (
 )
 from statelib.storage.names import SHARED_DIRECTORY
 from statelib.storage.registry import PLACES
-from statelib.storage.views import WrittenStream
+from statelib.storage.views import StateReader, WrittenStream
 
 
 def previous_files(
@@ -38,19 +38,30 @@ def previous_files(
     """Return what each subtask's snapshot may refer to or have copied. Its database must be made of those files: same
     key groups, opened as it is. Full checkpoints write everything, because their user wants them to depend on nothing.
     ``subtasks``: which key groups each restores from what."""
-    incremental = record.strategy in (Strategy.INCREMENTAL, Strategy.CHANGELOG)
+    incremental = record.strategy in REFERRING
     if base_record is None or base is None or not (incremental or record.kind is SnapshotKind.SAVEPOINT):
         return (NO_PREVIOUS,) * len(subtasks)
     # A base from elsewhere, another pipeline's too, could be restored, but not be read through one of our checkpoints.
     own = base.directory.rpartition("/")[0] == pipeline_directory
-    shared = _shared(base) if incremental and own and _may_be_shared(base_record) else None
-    return tuple(_previous(base, schema, *subtask, shared) for subtask in subtasks)
+    files = _BaseFiles(base.directory, base.reader(), base.identities())
+    shared = files.shared() if incremental and own and _may_be_shared(base_record) else None
+    return tuple(_previous(files, schema, *subtask, shared) for subtask in subtasks)
 
 
-def _shared(base: Checkpoint) -> Identities:
-    """Return what lies in a shared directory. A fork names its source's exclusive files by URI too: they are not
-    shared."""
-    return {path: found for path, found in base.identities().items() if path.split("/")[-2:-1] == [SHARED_DIRECTORY]}
+@dataclass(frozen=True)
+class _BaseFiles:
+    """The files of a base, listed once for all subtasks."""
+
+    directory: str
+    reader: StateReader
+    identities: Identities
+
+    def shared(self) -> Identities:
+        """Return the files in a shared directory. A fork names its source's exclusive files by URI too: they are not
+        shared."""
+        return {
+            path: identity for path, identity in self.identities.items() if path.split("/")[-2:-1] == [SHARED_DIRECTORY]
+        }
 
 
 def _may_be_shared(base: CheckpointRecord) -> bool:
@@ -59,7 +70,7 @@ def _may_be_shared(base: CheckpointRecord) -> bool:
 
 
 def _previous(
-    base: Checkpoint,
+    base: _BaseFiles,
     schema: KeyedStateSchema,
     key_groups: KeyGroupRange,
     sources: Sequence[RestoreSource],
@@ -77,18 +88,17 @@ def _previous(
 
 
 def _stored(
-    base: Checkpoint, handle: IncrementalRemoteKeyedStateHandle, previous: PreviousSnapshot
+    base: _BaseFiles, handle: IncrementalRemoteKeyedStateHandle, previous: PreviousSnapshot
 ) -> dict[str, CopyableFile]:
     """Return the whole files whose content is proved by checksums, without those that are referred to."""
-    identities, reader = base.identities(), base.reader()
-    found = {}
+    copyable = {}
     for name, stream in (*handle.shared, *handle.private):
         if not isinstance(stream, FileStateHandle | RelativeFileStateHandle) or name in previous.files:
             continue
-        if stream.path not in identities:
+        if stream.path not in base.identities:
             continue
-        reader.locate(stream)  # refuses what no restore would read either
-        written = WrittenStream(stream, *identities[stream.path])
+        base.reader.locate(stream)  # refuses what no restore would read either
+        written = WrittenStream(stream, *base.identities[stream.path])
         if written.xxh3 is not None:
-            found[name] = CopyableFile(written, PLACES.file_uri(base.directory, stream.path))
-    return found
+            copyable[name] = CopyableFile(written, PLACES.file_uri(base.directory, stream.path))
+    return copyable

@@ -26,7 +26,7 @@ from statelib.functions.interval import Applied, apply_interval
 from statelib.functions.interval import expired as without_expired
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
-from statelib.model.choices import NATIVE_SAVEPOINT, Backend, Strategy
+from statelib.model.choices import NATIVE_SAVEPOINT, REFERRING, Backend
 from statelib.model.failure import CheckpointFailureReason, decline_note
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId
@@ -275,11 +275,7 @@ def _keys(work: Work, subtask: int, written: WrittenKeys) -> KeyCounts | None:
         return counted
     restored = (layout.schema, layout.ranges[subtask], layout.sources[subtask])
     reuses = work.pipeline.backend == Backend.ROCKSDB and reuses_database(*restored)
-    return (
-        None
-        if reuses and work.plan.record.strategy in (Strategy.INCREMENTAL, Strategy.CHANGELOG)
-        else count_keys(written)
-    )
+    return None if reuses and work.plan.record.strategy in REFERRING else count_keys(written)
 
 
 def _keep_position(plan: SnapshotPlan, subtask: int, operator: OperatorStateBackend) -> None:
