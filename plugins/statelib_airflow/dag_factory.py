@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, TaskGroup, TriggerRule, get_parsing_context
-from airflow.sdk.definitions.callback import SyncCallback
-from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from airflow.sdk.exceptions import AirflowException
 
 from statelib.definition.durations import milliseconds
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError
 from statelib_airflow import disposing, forms, observing, restoring, tasks
+from statelib_airflow.airflow_internals import deadline_alert
 from statelib_airflow.dag_settings import DagSettings, Settings, pipelines_directory
 from statelib_airflow.links import link_checkpoint
 from statelib_airflow.notifications import StatelibNotifier
@@ -201,24 +200,23 @@ def _common(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
     own_defaults = {
         "retries": retries.count,
         "retry_delay": timedelta(seconds=retries.delay_s),
-        "on_failure_callback": [StatelibNotifier(**who) for who in _told(pipeline)],
+        "on_failure_callback": [StatelibNotifier(**who) for who in _notifiers(pipeline)],
     }
     return {"max_active_runs": 1, **settings.arguments(["statelib", pipeline.name], own_defaults)}
 
 
-def _told(pipeline: Pipeline) -> list[dict[str, Any]]:
+def _notifiers(pipeline: Pipeline) -> list[dict[str, Any]]:
     """Arguments of the notifiers of ``alerts.notify``; the log, if there are none."""
     chosen = [{"notifier": n.notifier, "arguments": dict(n.arguments)} for n in pipeline.alerts.notify]
     return [{"pipeline": pipeline.name, **who} for who in chosen or [{}]]
 
 
-def _deadline(pipeline: Pipeline) -> list[DeadlineAlert] | None:
+def _deadline(pipeline: Pipeline) -> list[Any] | None:
     """Counted from when the run was queued: intervals of a backfill lie in the past."""
     if pipeline.alerts.deadline is None:
         return None
     longest = timedelta(milliseconds=milliseconds(pipeline.alerts.deadline))
-    told = (SyncCallback(StatelibNotifier, kwargs=who) for who in _told(pipeline))
-    return [DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, longest, callback) for callback in told]
+    return [deadline_alert(longest, StatelibNotifier, arguments) for arguments in _notifiers(pipeline)]
 
 
 def _document(pipeline: Pipeline, does: str, more: str) -> str:

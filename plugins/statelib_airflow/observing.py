@@ -10,10 +10,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 from airflow.sdk.log import mask_secret
-from airflow.sdk.observability import stats
 from structlog.contextvars import bind_contextvars
 
-from statelib_airflow import lineage
+from statelib_airflow import airflow_internals, lineage
 from statelib_airflow.hooks import StatelibHook
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ class AirflowTelemetry:
     def emit(self, metric: "Metric", value: float, tags: "Tags") -> None:
         from statelib.telemetry.metrics import MetricKind
 
+        stats = airflow_internals.metrics()
         if metric.kind is MetricKind.COUNTER:
             stats.incr(metric.name, int(value), tags=dict(tags))
         elif metric.kind is MetricKind.GAUGE:

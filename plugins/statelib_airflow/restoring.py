@@ -10,12 +10,12 @@ from airflow.sdk import BaseSensorOperator, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from statelib.model.moments import epoch_ms
-from statelib_airflow import airflow_runs, steps
+from statelib_airflow import airflow_internals, steps
+from statelib_airflow.airflow_internals import PastRun
 from statelib_airflow.hooks import hook_of_run
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-    from airflow.sdk.api.datamodels._generated import DagRun
 
     from statelib.flows.restore.steps import RestorePlan
 
@@ -28,7 +28,7 @@ def plan(pipeline_file: str, checkpoint_dag: str) -> dict[str, Any]:
     """Dry run of the restore that the params ask for; returns the plan and the rehearsal's arguments."""
     context = get_current_context()
     params = context["params"]
-    if params["replay"] and airflow_runs.is_paused(checkpoint_dag):
+    if params["replay"] and airflow_internals.is_paused(checkpoint_dag):
         raise AirflowFailException(
             f"{checkpoint_dag} is paused, so nothing would be replayed: unpause it, or replay off"
         )
@@ -90,16 +90,16 @@ class ReplayOperator(BaseSensorOperator):
                 return False
         return True
 
-    def _runs(self, start_ms: int) -> Iterator["DagRun"]:
+    def _runs(self, start_ms: int) -> Iterator[PastRun]:
         """Those of intervals from there on, newest first."""
-        for run in airflow_runs.newest_first(self.checkpoint_dag):
+        for run in airflow_internals.runs_newest_first(self.checkpoint_dag):
             if run.data_interval_start is None or run.data_interval_end is None:
                 continue
             if epoch_ms(run.data_interval_start) < start_ms:
                 return
             yield run
 
-    def _is_applied(self, run: "DagRun") -> bool:
+    def _is_applied(self, run: PastRun) -> bool:
         from statelib.model.checkpoint import DataInterval
         from statelib.model.ids import PipelineName
 
@@ -108,9 +108,9 @@ class ReplayOperator(BaseSensorOperator):
         interval = DataInterval(epoch_ms(run.data_interval_start), epoch_ms(run.data_interval_end))
         return hook_of_run().deployment().catalog().applied(PipelineName(self.pipeline), interval) is not None
 
-    def _go_on(self, run: "DagRun", since: datetime) -> None:
+    def _go_on(self, run: PastRun, since: datetime) -> None:
         """Let the oldest run that is not applied run again, unless it is about to, or has failed to."""
-        if run.state not in airflow_runs.ENDED:
+        if run.state not in airflow_internals.ENDED:
             log.info("waiting for %s, which is %s (of a cancelled backfill it never runs)", run.run_id, run.state)
         elif run.start_date is not None and run.start_date >= since:
             raise AirflowFailException(
@@ -119,7 +119,7 @@ class ReplayOperator(BaseSensorOperator):
             )
         else:
             log.info("running %s again", run.run_id)
-            airflow_runs.clear(run)
+            airflow_internals.run_again(run)
 
 
 def _plan(context: "Context") -> "RestorePlan":

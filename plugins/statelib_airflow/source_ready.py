@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
-from airflow.sdk.execution_time.context import InletEventsAccessor
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from statelib.model.moments import epoch_ms, moment_of
 from statelib_airflow import runs
+from statelib_airflow.airflow_internals import asset_was_updated
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
 
@@ -75,7 +75,7 @@ class SourceReadyOperator(BaseOperator):
 
         with failing_fast():
             found = missing(rule)
-        if rule.asset is not None and not _was_updated(rule.asset, rule.end_ms):
+        if rule.asset is not None and not asset_was_updated(rule.asset, _moment(rule.end_ms)):
             found.append(f"asset {rule.asset} was not updated since {_moment(rule.end_ms)}")
         if not found:
             log.info("the events of the interval are complete")
@@ -134,12 +134,6 @@ def _answer(rule: str) -> dict[str, str] | None:
         log.info("waiting: %s", summary(found))
         return None
     return {}
-
-
-def _was_updated(uri: str, since_ms: int) -> bool:
-    """Whether an asset has an event at or after a moment. Nobody need have declared it as an inlet: one that no DAG
-    has named yet has no events."""
-    return bool(InletEventsAccessor(asset_uri=uri).after(_moment(since_ms)).limit(1))
 
 
 def _moment(epoch_ms: int) -> str:

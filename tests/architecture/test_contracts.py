@@ -1,9 +1,11 @@
 """The import contracts of pyproject.toml hold, and each of them can be broken."""
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -85,3 +87,49 @@ def test_arrows_file_systems_are_opened_in_storage_only() -> None:
         if (name + ".").startswith("pyarrow.fs.") and not path.startswith("statelib/storage/")
     ]
     assert found == []
+
+
+PUBLIC_AIRFLOW = {
+    "airflow.configuration",
+    "airflow.plugins_manager",
+    "airflow.sdk",
+    "airflow.sdk.configuration",
+    "airflow.sdk.exceptions",
+    "airflow.sdk.log",
+    "airflow.sdk.types",
+    "airflow.triggers.base",
+}
+"""Airflow's public modules that the plugin uses; the providers' modules are public, too."""
+INTERNALS = "plugins/statelib_airflow/airflow_internals.py"
+
+
+def private_airflow(tree: ast.Module) -> set[str]:
+    """Return the modules of Airflow outside its public interface that a module imports."""
+    names = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    return {
+        name
+        for name in names
+        if name.split(".")[0] == "airflow" and name not in PUBLIC_AIRFLOW and not name.startswith("airflow.providers.")
+    }
+
+
+def test_private_modules_of_airflow_are_imported_in_one_file_only() -> None:
+    importing = {path: private_airflow(tree) for path, _, tree in modules("plugins", "dags")}
+    assert importing.pop(INTERNALS)
+    assert {path: names for path, names in importing.items() if names} == {}
+
+
+def test_what_is_private_of_airflow() -> None:
+    source = "import airflow.models\nfrom airflow.sdk.execution_time import comms\nfrom airflow.sdk import DAG"
+    assert private_airflow(ast.parse(source)) == {"airflow.models", "airflow.sdk.execution_time"}
+
+
+def test_the_range_of_airflow_is_the_versions_whose_internals_are_known() -> None:
+    from statelib_airflow.airflow_internals import AIRFLOW_VERSIONS
+
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (bounds,) = (line for line in extras["airflow"] if line.startswith("apache-airflow>"))
+    minors = [int(version.split(".")[1]) for version in AIRFLOW_VERSIONS]
+    assert minors == list(range(minors[0], minors[-1] + 1))
+    assert bounds == f"apache-airflow>=3.{minors[0]},<3.{minors[-1] + 1}"

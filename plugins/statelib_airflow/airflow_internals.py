@@ -1,0 +1,144 @@
+"""The only file that uses modules of Airflow outside its public interface; it was written for Airflow 3.3.
+
+Airflow may change these modules in any minor release. Each function below hides one of them behind plain values, and
+imports it when it is called: the API server has modules that a worker lacks, and the other way round.
+``tests/architecture/test_contracts.py`` lists what counts as public.
+"""
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from airflow.sdk.exceptions import AirflowFailException
+
+if TYPE_CHECKING:
+    from fastapi import Request
+
+AIRFLOW_VERSIONS = ("3.3",)
+"""The minor releases of Airflow whose internals this file fits; ``pyproject.toml`` admits no others."""
+ENDED = ("success", "failed")
+"""States of a DAG run that has ended."""
+
+
+class PastRun(Protocol):
+    """A DAG run as Airflow describes it to a task."""
+
+    dag_id: str
+    run_id: str
+    logical_date: datetime | None
+    data_interval_start: datetime | None
+    data_interval_end: datetime | None
+    start_date: datetime | None
+    state: Any
+    conf: dict[str, Any] | None
+
+
+class AirflowUser(Protocol):
+    """A user who is signed in to Airflow."""
+
+    def get_name(self) -> str:
+        """Return the name that the user signed in with."""
+
+
+def is_paused(dag_id: str) -> bool:
+    """Return whether the DAG is paused. Works inside a task."""
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    return bool(RuntimeTaskInstance.get_dag(dag_id).is_paused)
+
+
+def runs_newest_first(dag_id: str) -> Iterator[PastRun]:
+    """Yield the runs of the DAG that have a logical date, newest first. Works inside a task."""
+    from airflow.sdk.execution_time.comms import GetPreviousDagRun, PreviousDagRunResult
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    before = datetime.max.replace(tzinfo=UTC)
+    while True:
+        answer = SUPERVISOR_COMMS.send(GetPreviousDagRun(dag_id=dag_id, logical_date=before))
+        run = answer.dag_run if isinstance(answer, PreviousDagRunResult) else None
+        if run is None or run.logical_date is None:
+            return
+        yield run
+        before = run.logical_date
+
+
+def run_again(run: PastRun) -> None:
+    """Clear all tasks of the run, so that Airflow runs them again. Works inside a task.
+
+    A task cannot clear a run directly: it triggers a run that exists already, with ``reset_dag_run``.
+    Raise AirflowFailException if Airflow refuses.
+    """
+    from airflow.sdk.execution_time.comms import ErrorResponse, TriggerDagRun
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
+
+    trigger = TriggerDagRun(
+        dag_id=run.dag_id, run_id=run.run_id, logical_date=run.logical_date, conf=run.conf, reset_dag_run=True
+    )
+    answer = SUPERVISOR_COMMS.send(trigger)
+    if isinstance(answer, ErrorResponse):
+        raise AirflowFailException(f"{run.dag_id} {run.run_id} could not be run again: {answer.error}")
+
+
+def asset_was_updated(uri: str, since: str) -> bool:
+    """Return whether the asset has an event at or after ``since`` (ISO 8601). Works inside a task.
+
+    The asset need not be an inlet of the task. An asset that no DAG has named yet has no events.
+    """
+    from airflow.sdk.execution_time.context import InletEventsAccessor
+
+    return bool(InletEventsAccessor(asset_uri=uri).after(since).limit(1))
+
+
+def metrics() -> Any:
+    """Return Airflow's own metrics client: its ``incr``, ``gauge`` and ``timing`` do nothing when metrics are off."""
+    from airflow.sdk.observability import stats
+
+    return stats
+
+
+def deadline_alert(longest: timedelta, notifier: type, arguments: dict[str, Any]) -> Any:
+    """Return an alert that calls the notifier if a DAG run has not finished ``longest`` after it was queued."""
+    from airflow.sdk.definitions.callback import SyncCallback
+    from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+
+    return DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, longest, SyncCallback(notifier, kwargs=arguments))
+
+
+async def signed_in_user(request: "Request") -> AirflowUser:
+    """Return the user of the bearer token or, without one, of Airflow's session cookie. Works in the API server.
+
+    Raise ``fastapi.HTTPException`` if neither is valid.
+    """
+    from airflow.api_fastapi.core_api.security import bearer_scheme, get_user
+
+    return await get_user(request, None, await bearer_scheme(request))
+
+
+def may_read_dags(user: AirflowUser) -> bool:
+    """Return whether the user may read any DAG at all. Works in the API server."""
+    from airflow.api_fastapi.app import get_auth_manager
+
+    return bool(get_auth_manager().is_authorized_dag(method="GET", user=user))
+
+
+def permitted_dags(user: AirflowUser, dag_ids: Collection[str], right: Literal["read", "trigger"]) -> set[str]:
+    """Return those of the DAGs that the user may read or trigger. Works in the API server.
+
+    A DAG that Airflow does not have is judged by its id alone.
+    """
+    from airflow.api_fastapi.app import get_auth_manager
+    from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
+    from airflow.models.dag import DagModel
+
+    teams = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids))
+    manager = get_auth_manager()
+    return {
+        dag_id
+        for dag_id in dag_ids
+        if manager.is_authorized_dag(
+            method="GET" if right == "read" else "POST",
+            access_entity=None if right == "read" else DagAccessEntity.RUN,
+            details=DagDetails(id=dag_id, team_name=teams.get(dag_id)),
+            user=user,
+        )
+    }
