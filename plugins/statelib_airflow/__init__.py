@@ -4,15 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from statelib_airflow.dag_factory import BrokenPipelineError, check_pipeline_dags, pipeline_dags
-    from statelib_airflow.housekeeping_dags import cleanup_dags, verify_dags
+    from statelib_airflow.dags.dag_factory import BrokenPipelineError, check_pipeline_dags, pipeline_dags
+    from statelib_airflow.dags.housekeeping_dags import cleanup_dags, verify_dags
 
 _PUBLIC = {
-    "BrokenPipelineError": "statelib_airflow.dag_factory",
-    "check_pipeline_dags": "statelib_airflow.dag_factory",
-    "cleanup_dags": "statelib_airflow.housekeeping_dags",
-    "pipeline_dags": "statelib_airflow.dag_factory",
-    "verify_dags": "statelib_airflow.housekeeping_dags",
+    "BrokenPipelineError": "statelib_airflow.dags.dag_factory",
+    "check_pipeline_dags": "statelib_airflow.dags.dag_factory",
+    "cleanup_dags": "statelib_airflow.dags.housekeeping_dags",
+    "pipeline_dags": "statelib_airflow.dags.dag_factory",
+    "verify_dags": "statelib_airflow.dags.housekeeping_dags",
 }
 
 __all__ = ["BrokenPipelineError", "check_pipeline_dags", "cleanup_dags", "pipeline_dags", "verify_dags"]

@@ -1,6 +1,6 @@
 """Operators for a team's own DAGs: a checkpoint, a savepoint, a restore, a cleanup and a verification, each one task.
 
-They go through the steps that the generated DAGs have a task each for (:mod:`statelib_airflow.steps`).
+They go through the steps that the generated DAGs have a task each for (:mod:`statelib_airflow.runtime.steps`).
 """
 
 import hashlib
@@ -14,9 +14,9 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from statelib_airflow import cleaning, runs, steps
 from statelib_airflow.hooks import StatelibHook, is_path
-from statelib_airflow.places import job
+from statelib_airflow.runtime import cleaning, runs, steps
+from statelib_airflow.runtime.jobs import job
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook

@@ -26,7 +26,7 @@ def find_checkpoint(
     from statelib.coordinator.termination import last_interval
     from statelib.model.ids import PipelineName
     from statelib_airflow.failures import failing_fast
-    from statelib_airflow.steps import contents_of
+    from statelib_airflow.runtime.steps import contents_of
 
     with failing_fast():
         catalog, name = deployment_of(settings).catalog(), PipelineName(pipeline)

@@ -11,10 +11,10 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from statelib.model.moments import epoch_ms, moment_of
-from statelib_airflow import runs
 from statelib_airflow.airflow_internals import asset_was_updated
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
+from statelib_airflow.runtime import runs
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

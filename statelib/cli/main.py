@@ -9,18 +9,15 @@ from statelib.cli.commands import (
     catalogs,
     checkpoints,
     cleanup,
-    diffs,
-    hexdumps,
     history,
     imports,
     pipelines,
     quarantine,
     restores,
     runs,
-    snapshots,
-    verifying,
     writing,
 )
+from statelib.cli.commands.reading import diffs, hexdumps, snapshots, verifying
 from statelib.cli.output import errors, line
 from statelib.flows.wiring import log_settings
 from statelib.telemetry.logs import configure

@@ -23,9 +23,9 @@ from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowException
 from airflow.settings import engine
 from fastapi.testclient import TestClient
-from statelib_airflow import forms
 from statelib_airflow.api import pages, rights
 from statelib_airflow.api.app import page_app
+from statelib_airflow.dags import forms
 
 from statelib.flows.restore.steps import plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint

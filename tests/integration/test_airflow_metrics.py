@@ -35,7 +35,7 @@ SCRIPT = """
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=False)
-from statelib_airflow import cleaning, observing
+from statelib_airflow.runtime import cleaning, observing
 from statelib_airflow.hooks import StatelibHook
 from statelib.flows.checkpoint.steps import abort, begin
 from statelib.model.quality import QualityResult, Severity

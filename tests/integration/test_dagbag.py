@@ -22,7 +22,7 @@ HEAVY = {"pyarrow", "pyspark", "great_expectations", "pandas", "rocksdict", "obs
 ENGINES = tuple("statelib." + room for room in ("catalog", "quality", "spark", "storage", "backends", "flows"))
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
-from statelib_airflow.steps import failure_of
+from statelib_airflow.runtime.steps import failure_of
 bag = DagBag(sys.argv[1])
 json.dump({
     "errors": bag.import_errors,

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import pyarrow.parquet as pq
 import typer
 
-from statelib.cli.commands.snapshots import Snapshot, open_snapshot
+from statelib.cli.commands.reading.snapshots import Snapshot, open_snapshot
 from statelib.cli.output import Column, Json, count, errors, line, note, print_json, table
 from statelib.cli.places import local_file
 from statelib.definition.bootstrap import load_bootstrap

@@ -8,7 +8,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from statelib.cli.commands.snapshots import Snapshot, State, open_snapshot
+from statelib.cli.commands.reading.snapshots import Snapshot, State, open_snapshot
 from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
 from statelib.cli.output import Column, Json, count, errors, line, note, print_json, table
 from statelib.cli.places import local_file, path_of

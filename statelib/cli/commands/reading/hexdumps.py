@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from statelib.cli.commands.snapshots import Snapshot, absolute
+from statelib.cli.commands.reading.snapshots import Snapshot, absolute
 from statelib.cli.elsewhere import Relocate, moves_of
 from statelib.cli.output import Json, errors, line, note, print_json, width
 from statelib.cli.places import path_of, taken_for_id

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
 
-from statelib_airflow import observing, runs
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
+from statelib_airflow.runtime import observing, runs
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

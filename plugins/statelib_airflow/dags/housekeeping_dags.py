@@ -7,8 +7,8 @@ from typing import Any, Unpack
 
 from airflow.sdk import DAG
 
-from statelib_airflow import cleanup_tasks, forms
-from statelib_airflow.dag_settings import DagSettings, Settings, pipelines_directory
+from statelib_airflow.dags import cleanup_tasks, forms
+from statelib_airflow.dags.dag_settings import DagSettings, Settings, pipelines_directory
 from statelib_airflow.operators import VerifyOperator
 
 _DEFAULTS = {"retries": 2, "retry_delay": timedelta(minutes=1)}

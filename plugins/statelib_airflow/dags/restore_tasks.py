@@ -10,9 +10,10 @@ from airflow.sdk import BaseSensorOperator, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from statelib.model.moments import epoch_ms
-from statelib_airflow import airflow_internals, steps
+from statelib_airflow import airflow_internals
 from statelib_airflow.airflow_internals import PastRun
 from statelib_airflow.hooks import hook_of_run
+from statelib_airflow.runtime import steps
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

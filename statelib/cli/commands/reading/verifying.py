@@ -9,7 +9,7 @@ import typer
 from rich.progress import Progress
 
 from statelib.cli import completion
-from statelib.cli.commands.snapshots import absolute
+from statelib.cli.commands.reading.snapshots import absolute
 from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
 from statelib.cli.output import Json, PipelineOption, count, err, errors, line, note, print_json, size
 from statelib.cli.places import path_of, taken_for_id

@@ -14,14 +14,15 @@ from airflow.sdk.exceptions import AirflowException
 from statelib.definition.durations import milliseconds
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError
-from statelib_airflow import disposing, forms, observing, restoring, tasks
 from statelib_airflow.airflow_internals import deadline_alert
-from statelib_airflow.dag_settings import DagSettings, Settings, pipelines_directory
+from statelib_airflow.dags import checkpoint_tasks, dispose_tasks, forms, restore_tasks
+from statelib_airflow.dags.dag_settings import DagSettings, Settings, pipelines_directory
 from statelib_airflow.links import link_checkpoint
 from statelib_airflow.notifications import StatelibNotifier
 from statelib_airflow.operators import StatelibSparkOperator
+from statelib_airflow.runtime import observing
+from statelib_airflow.runtime.steps import state_asset
 from statelib_airflow.source_ready import SourceReadyOperator
-from statelib_airflow.steps import state_asset
 
 SPARK_STARTS_AND_ENDS = timedelta(minutes=5)
 """What Airflow allows beyond ``checkpoint.timeout_s``: the job ends itself in time, and says why, if it can."""
@@ -94,7 +95,7 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
         **_common(pipeline, settings),
     )
     with dag:
-        begun = tasks.BeginOperator(task_id="begin", pipeline_file=file)
+        begun = checkpoint_tasks.BeginOperator(task_id="begin", pipeline_file=file)
         _snapshot_chain("checkpoint", pipeline, file, settings, begun=begun, outlets=[state_asset(pipeline.name)])
         if pipeline.source.ready is not None:
             SourceReadyOperator(task_id="wait_for_source", pipeline=file) >> begun
@@ -107,7 +108,7 @@ def _savepoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     params = forms.savepoint_form()
     dag = DAG(f"{pipeline.name}.savepoint", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
     with dag:
-        _snapshot_chain("savepoint", pipeline, file, settings, begun=tasks.begin_savepoint(file), outlets=[])
+        _snapshot_chain("savepoint", pipeline, file, settings, begun=checkpoint_tasks.begin_savepoint(file), outlets=[])
     return dag
 
 
@@ -119,23 +120,23 @@ def _restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
     with dag:
         checkpoint_dag_id = f"{pipeline.name}.checkpoint"
         with _group("decision", "what would happen, and whether it shall: nothing is changed yet"):
-            planned: Any = restoring.plan(file, checkpoint_dag_id)
-            approve = restoring.ApprovePlanOperator(
+            planned: Any = restore_tasks.plan(file, checkpoint_dag_id)
+            approve = restore_tasks.ApprovePlanOperator(
                 task_id="approve",
                 subject=f"Restore {pipeline.name} to " + "{{ params.checkpoint }}?",
-                body=restoring.PLAN,
+                body=restore_tasks.PLAN,
                 response_timeout=ANSWER_WITHIN,
                 retries=0,
             )
         with _group("restore", "proven to restore, then made the state that the next run builds on"):
             rehearse = _spark_job("rehearse", pipeline, settings, "rehearse_restore.py", planned["arguments"])
             rehearse.trigger_rule = TriggerRule.NONE_FAILED  # an approval that nobody asked for is skipped
-            switched = restoring.switch(file, planned["plan"])
-        replay = restoring.ReplayOperator(
+            switched = restore_tasks.switch(file, planned["plan"])
+        replay = restore_tasks.ReplayOperator(
             task_id="replay",
             pipeline=pipeline.name,
             checkpoint_dag=checkpoint_dag_id,
-            poke_interval=tasks.LOOKS_AGAIN_S,
+            poke_interval=checkpoint_tasks.LOOKS_AGAIN_S,
         )
         planned >> approve >> rehearse >> switched >> replay
     return dag
@@ -147,7 +148,7 @@ def _dispose_dag(pipeline: Pipeline, _file: str, settings: DagSettings) -> DAG:
     params = forms.dispose_form()
     dag = DAG(f"{pipeline.name}.dispose", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
     with dag:
-        disposing.preview(pipeline.name) >> disposing.dispose(pipeline.name)
+        dispose_tasks.preview(pipeline.name) >> dispose_tasks.dispose(pipeline.name)
     return dag
 
 
@@ -156,14 +157,14 @@ def _snapshot_chain(
 ) -> None:
     """begin -> [snapshot -> check_completeness -> register], and abort as a teardown: it runs however
     the others end, and does not count when Airflow decides whether the run succeeded."""
-    arguments = ["--pipeline", file, "--checkpoint-id", tasks.CHECKPOINT_ID_TEMPLATE]
+    arguments = ["--pipeline", file, "--checkpoint-id", checkpoint_tasks.CHECKPOINT_ID_TEMPLATE]
     longest = timedelta(seconds=pipeline.checkpoint.timeout_s) + SPARK_STARTS_AND_ENDS
     with _group(what, f"the {what}: written by Spark, proven complete, registered"):
         snapshot = _spark_job("snapshot", pipeline, settings, "snapshot.py", arguments, longest=longest)
-        report: Any = tasks.check_completeness(file)
-        registered = tasks.register.override(outlets=outlets)(file, report)
+        report: Any = checkpoint_tasks.check_completeness(file)
+        registered = checkpoint_tasks.register.override(outlets=outlets)(file, report)
     begun >> snapshot >> report
-    aborted: Any = tasks.abort(pipeline.name)
+    aborted: Any = checkpoint_tasks.abort(pipeline.name)
     registered >> aborted.as_teardown()
     link_checkpoint(begun, snapshot, report, registered, aborted)
 

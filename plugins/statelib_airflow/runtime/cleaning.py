@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from statelib.errors import RetryableError
-from statelib_airflow import observing
 from statelib_airflow.failures import failing_fast
 from statelib_airflow.hooks import StatelibHook
+from statelib_airflow.runtime import observing
 
 if TYPE_CHECKING:
     from statelib.flows.cleanup.troubles import Troubles

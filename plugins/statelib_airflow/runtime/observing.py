@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from airflow.sdk.log import mask_secret
 from structlog.contextvars import bind_contextvars
 
-from statelib_airflow import airflow_internals, lineage
+from statelib_airflow import airflow_internals
 from statelib_airflow.hooks import StatelibHook
+from statelib_airflow.runtime import lineage
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

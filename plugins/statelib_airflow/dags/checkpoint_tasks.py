@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from statelib_airflow import runs, steps
 from statelib_airflow.hooks import hook_of_run
+from statelib_airflow.runtime import runs, steps
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

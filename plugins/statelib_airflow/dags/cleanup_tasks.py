@@ -5,8 +5,8 @@ from typing import Any
 from airflow.sdk import TriggerRule, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 
-from statelib_airflow import cleaning
 from statelib_airflow.hooks import hook_of_run
+from statelib_airflow.runtime import cleaning
 
 
 @task(task_id="retention")

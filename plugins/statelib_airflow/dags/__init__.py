@@ -1,0 +1,1 @@
+"""The DAGs that pipeline files and housekeeping get, and the tasks that only these DAGs have."""

@@ -1,0 +1,1 @@
+"""Commands that read snapshots, also those that no catalog has."""
