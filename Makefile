@@ -16,8 +16,8 @@ unexport PYTHONPATH
 help:  ## print these verbs
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-14s %s\n", $$1, $$2}'
 
-setup:  ## make .work/venv, pinned by requirements-dev.txt, and .work/endpoint for the tests of S3
-	@PYTHON=$(PYTHON) demo/bootstrap.sh
+setup:  ## make .work/venv, pinned by requirements/dev.txt, and .work/endpoint for the tests of S3
+	@PYTHON=$(PYTHON) tools/setup.sh
 
 demo: setup java  ## seven days of real flights through Airflow and Spark, compared with a direct computation
 	@$(BIN)/python -m demo.run
@@ -42,7 +42,7 @@ pictures: setup java  ## take the documents' pictures of the State page again: a
 	@cp .work/screenshots/run-1440.png docs/airflow-grid.png
 
 test: setup java  ## all tests
-	@tests/in_memory.sh $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	@tools/in_memory.sh $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-all: setup java  ## all tests, with every combination of the matrices that make test only samples
 	@STATELIB_TEST_ALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist load $(ARGS)
@@ -74,7 +74,7 @@ check: setup  ## lint, types, layers, spelling
 	$(BIN)/codespell
 
 docs: setup  ## write docs/reference from the code
-	$(BIN)/python -m docs.generate
+	$(BIN)/python -m tools.reference
 
 format: setup  ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .
@@ -83,11 +83,9 @@ format: setup  ## let ruff rewrite the files
 wheel: setup  ## build the wheel and the source distribution into dist/, the same bytes for the same commit
 	@$(BIN)/hatchling build
 
-pins: setup  ## compile requirements*.txt from requirements*.in
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements.in -o requirements.txt
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-build.in -o requirements-build.txt
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-dev.in -o requirements-dev.txt
-	$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-endpoint.in -o requirements-endpoint.txt
+pins: setup  ## compile requirements.txt and requirements/*.txt from the *.in beside them
+	@set -e; for name in requirements requirements/build requirements/dev requirements/endpoint; do \
+		$(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 $$name.in -o $$name.txt; done
 
 bench: setup java  ## measure what takes no more than ten minutes (ARGS="--rows P1,P2 --scale 0.1")
 	@$(BIN)/python -m tests.benchmarks $(ARGS)

@@ -54,7 +54,7 @@ def test_every_document_is_in_the_index() -> None:
 
 
 def test_every_direct_dependency_has_a_reason() -> None:
-    for name in ("requirements.in", "requirements-dev.in"):
+    for name in ("requirements.in", "requirements/dev.in"):
         lines = (ROOT / name).read_text().splitlines()
         named = [line for line in lines if line and not line.startswith(("#", "-r"))]
         bare = [line for line in named if "#" not in line and not lines[lines.index(line) - 1].startswith("# ")]

@@ -10,9 +10,9 @@ import pytest
 import typer
 from repository import ROOT
 
-from docs.generate import PAGES
 from statelib.cli.main import app
 from statelib.definition.reference import DESCRIPTIONS, keys
+from tools.reference import PAGES
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 

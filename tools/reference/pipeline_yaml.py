@@ -1,7 +1,7 @@
 """docs/reference/pipeline-yaml.md, from the model of a pipeline file."""
 
-from docs.generate.markdown import NOTICE, code, table
 from statelib.definition.reference import Key, keys
+from tools.reference.markdown import NOTICE, code, table
 
 INTRODUCTION = """\
 # Pipeline file

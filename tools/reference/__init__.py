@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.generate import command_line, configuration, errors, pipeline_yaml
+from tools.reference import command_line, configuration, errors, pipeline_yaml
 
-_REFERENCE = Path(__file__).parents[1] / "reference"
+_REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PAGES: dict[Path, Callable[[], str]] = {
     _REFERENCE / "pipeline-yaml.md": pipeline_yaml.page,
     _REFERENCE / "cli.md": command_line.page,

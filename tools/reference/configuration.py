@@ -1,8 +1,8 @@
 """docs/reference/configuration.md, from the variables that the wiring and the storages read."""
 
-from docs.generate.markdown import NOTICE, code, table
 from statelib.flows.wiring import LOGGING, NETWORK, OPTIONAL, VARIABLES
 from statelib.storage.objects.uris import SCHEMES
+from tools.reference.markdown import NOTICE, code, table
 
 INTRODUCTION = """\
 # Configuration

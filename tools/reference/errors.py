@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.generate.markdown import NOTICE, code, table
 from statelib import errors
+from tools.reference.markdown import NOTICE, code, table
 
 ROOT = Path(__file__).parents[2]
 CLASSES = {

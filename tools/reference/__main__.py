@@ -1,6 +1,6 @@
-"""``python -m docs.generate``: write the pages of the reference."""
+"""``python -m tools.reference``: write the pages of the reference."""
 
-from docs.generate import PAGES
+from tools.reference import PAGES
 
 for path, text in PAGES.items():
     path.parent.mkdir(exist_ok=True)

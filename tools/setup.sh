@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make .work/venv hold exactly what requirements-dev.txt pins, and .work/endpoint what requirements-endpoint.txt
+# Make .work/venv hold exactly what requirements/dev.txt pins, and .work/endpoint what requirements/endpoint.txt
 # pins, and .work/azurite what tests/azurite pins; then install the checkout, editable. Does nothing when it is so already.
 set -eu
 
@@ -12,7 +12,7 @@ export TMPDIR="$work/tmp" UV_CACHE_DIR="${UV_CACHE_DIR:-$work/cache/uv}" UV_PYTH
 mkdir -p "$TMPDIR"
 
 checksum() {
-    cat "$root/requirements-dev.txt" "$root/demo/bootstrap.txt" "$root/demo/bootstrap.sh" "$root/requirements-endpoint.txt" "$root/tests/azurite/package-lock.json" | cksum
+    cat "$root/requirements/uv.txt" "$root/requirements/dev.txt" "$root/requirements/endpoint.txt" "$root/tools/setup.sh" "$root/tests/azurite/package-lock.json" | cksum
 }
 
 is() {  # does the file $1 hold the text $2?
@@ -52,13 +52,13 @@ echo "Setting up $venv (the first time takes some minutes and 1.2 GB) ..."
 rm -f "$ready" "$installed"
 "$python" -m venv "$venv"
 "$venv/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check \
-    --require-hashes -r "$root/demo/bootstrap.txt"
-"$venv/bin/uv" pip sync --quiet --compile-bytecode --python "$venv/bin/python" --require-hashes "$root/requirements-dev.txt"
+    --require-hashes -r "$root/requirements/uv.txt"
+"$venv/bin/uv" pip sync --quiet --compile-bytecode --python "$venv/bin/python" --require-hashes "$root/requirements/dev.txt"
 
 # The S3 endpoint of the tests, apart: what it needs does not go together with the rest.
 "$python" -m venv --without-pip "$work/endpoint"
 "$venv/bin/uv" pip sync --quiet --compile-bytecode --python "$work/endpoint/bin/python" --require-hashes \
-    "$root/requirements-endpoint.txt"
+    "$root/requirements/endpoint.txt"
 
 # Azurite, the Azure endpoint of the tests, where there is npm; where there is none, those tests skip and say why.
 if command -v npm >/dev/null 2>&1; then

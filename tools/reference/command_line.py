@@ -7,9 +7,9 @@ from typing import Any
 
 import typer
 
-from docs.generate.markdown import NOTICE, code, table
 from statelib.cli.answers import ANSWERS, ERROR
 from statelib.cli.main import app
+from tools.reference.markdown import NOTICE, code, table
 
 INTRODUCTION = """\
 # Command line
