@@ -16,7 +16,7 @@ from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 
 CHECKOUT = Path(__file__).resolve().parents[1]

@@ -16,8 +16,8 @@ from statelib.backends.keyed import KeyedStateBackend, StateScan, StateValues
 from statelib.formats.changelog.encoder import ChangedRows
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics
-from statelib.serializers.rows import NO_ROWS, StateRows
-from statelib.serializers.values import encode_values
+from statelib.serializers.entries.rows import NO_ROWS, StateRows
+from statelib.serializers.entries.values import encode_values
 from statelib.wire.ragged import Ragged, concat
 
 _NOTHING = ChangedRows(NO_ROWS, NO_ROWS.keys)

@@ -11,8 +11,8 @@ from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, no_keys
 from statelib.model.types import VOID
-from statelib.serializers.keys import prefixed_keys
-from statelib.serializers.rows import StateRows, key_groups_of
+from statelib.serializers.entries.keys import prefixed_keys
+from statelib.serializers.entries.rows import StateRows, key_groups_of
 from statelib.wire.ragged import Ragged
 
 _PENDING_BYTES = 4 << 20

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
-from statelib.serializers.rows import StateRows, key_groups_of, statistics_of
+from statelib.serializers.entries.rows import StateRows, key_groups_of, statistics_of
 from statelib.wire.ragged import Ragged
 
 SCAN_ROWS = 65536

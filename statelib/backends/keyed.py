@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateStatistics
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import Ragged
 
 
@@ -39,7 +39,7 @@ class StateScan(Protocol):
 
 class KeyedStateBackend(Protocol):
     """The live keyed state of one subtask. Keys are serialized composite keys (see
-    :class:`~statelib.serializers.rows.StateRows`), distinct within one call, in any order."""
+    :class:`~statelib.serializers.entries.rows.StateRows`), distinct within one call, in any order."""
 
     @property
     def schema(self) -> KeyedStateSchema: ...
@@ -72,9 +72,9 @@ class KeyedStateBackend(Protocol):
         """Return the number of entries per key, over all namespaces and user keys, as int64. The state must not be a
         state of timers.
 
-        ``keys``: distinct, key group and key as from :func:`~statelib.serializers.keys.prefixed_keys`. ``most``: one
-        limit per key, at which counting may stop: for a key with more entries than its limit, the result is any
-        number from the limit to the true number."""
+        ``keys``: distinct, key group and key as from :func:`~statelib.serializers.entries.keys.prefixed_keys`.
+        ``most``: one limit per key, at which counting may stop: for a key with more entries than its limit, the
+        result is any number from the limit to the true number."""
         ...
 
     def statistics(self) -> tuple[StateStatistics, ...]:

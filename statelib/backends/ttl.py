@@ -21,12 +21,12 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.model.ttl import TtlConfig, TtlUpdate
 from statelib.model.types import Ttl
+from statelib.serializers.columns.cursors import read_unsigned, require
+from statelib.serializers.columns.elements import separated
+from statelib.serializers.containers.ttl import TIMESTAMP_BYTES
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
-from statelib.serializers.rows import StateRows
-from statelib.serializers.spans import read_unsigned, require
-from statelib.serializers.ttl_type import TIMESTAMP_BYTES
-from statelib.serializers.values import value_arrow_type
-from statelib.serializers.walks import separated
 from statelib.wire.ragged import Ragged, concat
 
 Mask = npt.NDArray[np.bool_]

@@ -17,8 +17,8 @@ from statelib.backends.key_order import as_arrow, as_ragged
 from statelib.backends.keyed import KeyedStateBackend, StateScan, StateValues
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
-from statelib.serializers.keys import only_entries, prefixed_keys
-from statelib.serializers.rows import StateRows, key_groups_of
+from statelib.serializers.entries.keys import only_entries, prefixed_keys
+from statelib.serializers.entries.rows import StateRows, key_groups_of
 from statelib.wire.ragged import Ragged
 
 _PENDING_BYTES = 4 << 20

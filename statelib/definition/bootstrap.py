@@ -21,7 +21,7 @@ from statelib.model.operator_state import OperatorStateDescriptor, OperatorState
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import VOID, Opaque, Pojo, StateType
-from statelib.serializers.key_hashes import rule_types
+from statelib.serializers.entries.key_hashes import rule_types
 from statelib.serializers.registry import codec_of
 
 _MODES = {

@@ -19,11 +19,11 @@ from statelib.formats.snappy_framing import decompress_blocks
 from statelib.model.amounts import number_of
 from statelib.model.handles import OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
-from statelib.serializers.broadcast_entries import entry_spans
-from statelib.serializers.jumps import holds_opaque
+from statelib.serializers.columns.elements import counted
+from statelib.serializers.entries.broadcast import entry_spans
 from statelib.serializers.registry import codec_of
+from statelib.serializers.skippers import holds_opaque
 from statelib.serializers.snapshots import ForeignReader
-from statelib.serializers.walks import counted
 from statelib.wire.ragged import Bytes, Ragged, join
 from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer

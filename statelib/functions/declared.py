@@ -16,8 +16,8 @@ from statelib.functions.grouping import group_rows, one_array, valid_rows
 from statelib.functions.state_function import Progress
 from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor
-from statelib.serializers.keys import encode_keys
-from statelib.serializers.values import value_arrow_type
+from statelib.serializers.entries.keys import encode_keys
+from statelib.serializers.entries.values import value_arrow_type
 from statelib.wire.ragged import Ragged
 
 

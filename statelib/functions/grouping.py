@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from statelib.serializers.columns import one_nan
+from statelib.serializers.columns.arrow import one_nan
 
 Rows = npt.NDArray[np.int64]
 

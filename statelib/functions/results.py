@@ -10,8 +10,8 @@ import pyarrow as pa
 from statelib.errors import InvalidRequestError
 from statelib.functions.grouping import group_rows, one_array
 from statelib.model.amounts import number_of
-from statelib.serializers.columns import numbers
-from statelib.serializers.windows import MOMENT
+from statelib.serializers.columns.arrow import numbers
+from statelib.serializers.scalars.windows import MOMENT
 
 DOMAIN_COLUMNS = ("event_time", "processing_time")
 """The columns of a result with timers, by the number of the time domain as in ``functions.timers``."""

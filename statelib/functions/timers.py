@@ -13,9 +13,9 @@ from statelib.backends.key_order import as_arrow
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.functions.grouping import group_rows
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS
-from statelib.serializers.columns import number_array, numbers
-from statelib.serializers.keys import DecodedKeys, decode_keys, encode_keys
-from statelib.serializers.windows import MOMENT
+from statelib.serializers.columns.arrow import number_array, numbers
+from statelib.serializers.entries.keys import DecodedKeys, decode_keys, encode_keys
+from statelib.serializers.scalars.windows import MOMENT
 from statelib.wire.ragged import Ragged, concat
 
 Moments = npt.NDArray[np.int64]

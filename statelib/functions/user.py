@@ -16,10 +16,10 @@ from statelib.functions.resolve import resolve
 from statelib.functions.results import DOMAIN_COLUMNS, FunctionResult
 from statelib.functions.state_function import Progress
 from statelib.functions.timers import Timers, register, take_due
-from statelib.serializers.columns import number_array
-from statelib.serializers.keys import encode_keys
-from statelib.serializers.values import value_arrow_type
-from statelib.serializers.windows import MOMENT
+from statelib.serializers.columns.arrow import number_array
+from statelib.serializers.entries.keys import encode_keys
+from statelib.serializers.entries.values import value_arrow_type
+from statelib.serializers.scalars.windows import MOMENT
 
 MAX_ROUNDS = 100_000
 """The maximum number of timers that fire per key in one interval. More indicate a function that always sets another."""

@@ -22,10 +22,10 @@ from statelib.functions.timers import Timers, register, remove, take_due
 from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import TIME_WINDOW
-from statelib.serializers.columns import number_array, numbers
-from statelib.serializers.keys import encode_keys, split_keys
+from statelib.serializers.columns.arrow import number_array, numbers
+from statelib.serializers.entries.keys import encode_keys, split_keys
 from statelib.serializers.registry import codec_of
-from statelib.serializers.windows import MOMENT
+from statelib.serializers.scalars.windows import MOMENT
 from statelib.wire.ragged import Ragged, concat, gather
 
 Longs = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from statelib.backends.key_order import as_arrow, byte_order, find_rows
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import Ragged, concat
 
 Rows = npt.NDArray[np.int64]

@@ -14,7 +14,7 @@ from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics, empty_statistics
 from statelib.restore.plan import RestoreSource
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 
 
 class Tally:

@@ -30,7 +30,7 @@ from statelib.restore.plan import RestoreSource
 from statelib.restore.proof import ProvenStream, damage_named
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas.matching import check_same_schema
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.storage.views import StateReader
 
 WINDOW_BYTES = 32 * 1024 * 1024

@@ -9,8 +9,8 @@ from statelib.formats.text import natural_json, typed_json
 from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.savepoints.opened import Checkpoint, located
 from statelib.savepoints.operator_content import OperatorLines, export_operator_lines
-from statelib.serializers.jumps import holds_opaque
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.skippers import holds_opaque
 
 
 @dataclass(frozen=True)

@@ -29,9 +29,9 @@ from statelib.restore.entries import WINDOW_BYTES, EntryReader, windows_of
 from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas.recognised import recognised
 from statelib.restore.union_schema import union_schema
-from statelib.serializers.keys import decode_keys
-from statelib.serializers.rows import NO_ROWS, StateRows
-from statelib.serializers.values import decode_values
+from statelib.serializers.entries.keys import decode_keys
+from statelib.serializers.entries.rows import NO_ROWS, StateRows
+from statelib.serializers.entries.values import decode_values
 from statelib.storage.local.scratch import scratch_directory
 from statelib.storage.names import CHECKPOINT_PREFIX, SAVEPOINTS_DIRECTORY, savepoint_directory
 from statelib.storage.registry import PLACES

@@ -37,18 +37,18 @@ from statelib.model.types import (
     Ttl,
     Tuple,
 )
-from statelib.serializers.big_numbers import BigNumberCodec
-from statelib.serializers.codec import Codec
-from statelib.serializers.containers import BytesCodec, MapCodec, SequenceCodec
-from statelib.serializers.java_types import EitherCodec, EnumCodec, FlaggedCodec, OpaqueCodec, OwnNullCodec, PojoCodec
-from statelib.serializers.like_types import LikeCodec, OneOfCodec
-from statelib.serializers.row_type import RowCodec, TupleCodec
-from statelib.serializers.scalars import GLOBAL_WINDOWS, NUMBERS, BooleanCodec, VoidCodec
-from statelib.serializers.sql_values import sql_codec
-from statelib.serializers.strings import StringCodec
-from statelib.serializers.temporal import JAVA_TEMPORALS, TEMPORALS
-from statelib.serializers.ttl_type import TtlCodec
-from statelib.serializers.windows import TimeWindowCodec
+from statelib.serializers.columns.codec import Codec
+from statelib.serializers.containers.rows import RowCodec, TupleCodec
+from statelib.serializers.containers.sequences import BytesCodec, MapCodec, SequenceCodec
+from statelib.serializers.containers.ttl import TtlCodec
+from statelib.serializers.java.aliased_types import LikeCodec, OneOfCodec
+from statelib.serializers.java.codecs import EitherCodec, EnumCodec, FlaggedCodec, OpaqueCodec, OwnNullCodec, PojoCodec
+from statelib.serializers.scalars.big_numbers import BigNumberCodec
+from statelib.serializers.scalars.numbers import GLOBAL_WINDOWS, NUMBERS, BooleanCodec, VoidCodec
+from statelib.serializers.scalars.strings import StringCodec
+from statelib.serializers.scalars.temporal import JAVA_TEMPORALS, TEMPORALS
+from statelib.serializers.scalars.windows import TimeWindowCodec
+from statelib.serializers.sql.values import sql_codec
 
 MAX_TUPLE_FIELDS = 25
 ARRAY_ELEMENTS = (BOOLEAN, SHORT, INT, LONG, FLOAT, DOUBLE)

@@ -39,11 +39,11 @@ from statelib.model.types import (
     Ttl,
     Tuple,
 )
-from statelib.serializers import java_snapshots as java
-from statelib.serializers import like_snapshots as like
-from statelib.serializers import sql_snapshots as sql
-from statelib.serializers.logical_types import is_only_read
+from statelib.serializers.java import aliased_snapshots as like
+from statelib.serializers.java import pojos as java
 from statelib.serializers.registry import ARRAY_ELEMENTS, MAX_TUPLE_FIELDS, codec_of
+from statelib.serializers.sql import snapshots as sql
+from statelib.serializers.sql.logical_types import is_only_read
 from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
 

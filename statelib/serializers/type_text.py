@@ -30,7 +30,7 @@ from statelib.model.types import (
     Ttl,
     Tuple,
 )
-from statelib.serializers.sql_text import parse_fields, parse_logical
+from statelib.serializers.sql.text import parse_fields, parse_logical
 
 MAX_DEPTH = 64
 _WORD = re.compile(r"\s*([a-z]+)\s*")

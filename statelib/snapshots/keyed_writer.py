@@ -14,9 +14,9 @@ from statelib.model.key_groups import KeyGroupRange, subtask_range
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateStatistics
 from statelib.model.types import Opaque, Pojo
-from statelib.serializers.key_proof import prove_key_groups
-from statelib.serializers.keys import decode_keys
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.key_group_check import prove_key_groups
+from statelib.serializers.entries.keys import decode_keys
+from statelib.serializers.entries.rows import StateRows
 from statelib.snapshots.uploads import Uploads
 
 

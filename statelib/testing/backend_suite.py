@@ -13,8 +13,8 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.state import KeyedStateSchema
-from statelib.serializers.rows import StateRows, statistics_of
-from statelib.serializers.values import value_arrow_type
+from statelib.serializers.entries.rows import StateRows, statistics_of
+from statelib.serializers.entries.values import value_arrow_type
 from statelib.testing.keyed_samples import (
     TOTALS,
     all_entries,

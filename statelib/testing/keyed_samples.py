@@ -8,9 +8,9 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import DOUBLE, LONG, STRING, Field, Row
-from statelib.serializers.keys import encode_keys, key_groups
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import value_arrow_type
+from statelib.serializers.entries.keys import encode_keys, key_groups
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import value_arrow_type
 from statelib.wire.ragged import Ragged, concat
 
 TOTALS = StateDescriptor("totals", StateKind.VALUE, Row((Field("count", LONG), Field("last", STRING))))

@@ -14,8 +14,8 @@ from statelib.functions.state_function import Progress
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import all_key_groups
 from statelib.model.state import StateKind
-from statelib.serializers.keys import decode_keys, key_groups
-from statelib.serializers.values import decode_values
+from statelib.serializers.entries.keys import decode_keys, key_groups
+from statelib.serializers.entries.values import decode_values
 
 
 class LocalRun:

@@ -14,9 +14,9 @@ from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
-from statelib.serializers.keys import encode_keys, key_groups
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import encode_values
+from statelib.serializers.entries.keys import encode_keys, key_groups
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import encode_values
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry

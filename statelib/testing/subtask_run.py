@@ -19,7 +19,7 @@ from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import subtask_ranges
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy

@@ -10,7 +10,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.key_groups import subtask_of
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from tests.benchmarks.events import interval
 

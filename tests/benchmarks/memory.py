@@ -29,9 +29,9 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import BYTES, LONG
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.serializers.keys import encode_keys, key_groups
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import encode_values
+from statelib.serializers.entries.keys import encode_keys, key_groups
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import encode_values
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy

@@ -12,7 +12,7 @@ from tours import Tours, Way
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.restore.entries import iter_entries
-from statelib.serializers.keys import decode_keys, key_groups
+from statelib.serializers.entries.keys import decode_keys, key_groups
 
 FORMS = {
     "heap canonical": ("heap", "canonical"),

@@ -18,7 +18,7 @@ from statelib.model.types import LONG
 from statelib.restore.changelog.change_log import read_change_log
 from statelib.restore.plan import RestoreSource
 from statelib.restore.union_schema import union_schema
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.testing.memory_storage import MemoryReader
 from tests.fuzz.campaign import Target
 from tests.fuzz.samples import CANONICAL, ROOT, canonical_samples

@@ -23,7 +23,7 @@ from statelib.model.handles import (
 )
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
-from statelib.serializers.rows import StateRows, key_groups_of
+from statelib.serializers.entries.rows import StateRows, key_groups_of
 from statelib.wire.ragged import concat
 
 ROOT = Path(__file__).resolve().parents[1] / "golden" / "flink"

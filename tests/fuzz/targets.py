@@ -23,9 +23,9 @@ from statelib.model.handles import (
     OperatorStreamStateHandle,
 )
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.serializers.keys import decode_keys, join_keys, key_groups, split_keys
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import decode_values, encode_values
+from statelib.serializers.entries.keys import decode_keys, join_keys, key_groups, split_keys
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import decode_values, encode_values
 from statelib.wire.ragged import Ragged
 from tests.fuzz.campaign import Target
 from tests.fuzz.command_targets import COMMAND_LINE

@@ -17,9 +17,9 @@ from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStat
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import ArrayOf, ListOf, Row, Scalar, StateType, Ttl, Tuple
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.serializers.keys import decode_keys, key_groups
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import decode_values
+from statelib.serializers.entries.keys import decode_keys, key_groups
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import decode_values
 
 ROOT = Path(__file__).parent / "flink"
 _COLUMNS = {

@@ -20,7 +20,7 @@ from statelib.formats.keyed.header import KeyedHeader
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateKind
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import concat, from_list
 
 KEYED = [fixture for fixture in FIXTURES if "opstate" not in fixture and "empty" not in fixture]

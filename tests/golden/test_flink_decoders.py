@@ -22,8 +22,8 @@ from statelib.model.types import LONG, STRING, TIME_WINDOW, Field, Nullable, Opa
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
 from statelib.serializers import register_decoder
-from statelib.serializers.decoders import unregister_decoder
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.java.decoders import unregister_decoder
 from statelib.serializers.snapshots import encode_serializer_snapshot
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader

@@ -12,7 +12,7 @@ from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.tables.parquet_files import export_parquet
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.serializers.type_text import parse_type
 
 UID = "6_group-aggregate"

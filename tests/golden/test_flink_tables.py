@@ -14,7 +14,7 @@ from statelib.backends.rocksdb.table_scan import TableScan, tables_of
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, materialized_parts
 from statelib.model.state import StateKind
 from statelib.restore.rocksdb_files import materialise
-from statelib.serializers.rows import join_rows
+from statelib.serializers.entries.rows import join_rows
 
 SNAPSHOTS = [
     (about.parent, snapshot["path"])

@@ -11,7 +11,7 @@ import pytest
 from statelib.model.key_groups import assign_key_groups, subtask_ranges
 from statelib.model.state import KeyedStateSchema
 from statelib.model.types import StateType
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import parse_type
 from statelib.testing import reference_codecs as reference

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.model.key_groups import subtask_of
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.spark.events.owners import owner
 
 ROWS = 2000

@@ -19,7 +19,7 @@ from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_widt
 from statelib.model.state import KeyedStateSchema
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.serializers.rows import statistics_of
+from statelib.serializers.entries.rows import statistics_of
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy

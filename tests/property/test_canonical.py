@@ -15,7 +15,7 @@ from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
 from statelib.restore.schemas.recognised import recognised
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.testing import reference_canonical
 from statelib.testing.memory_storage import MemoryReader
 from statelib.wire.ragged import from_list

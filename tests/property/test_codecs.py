@@ -11,11 +11,11 @@ from statelib.errors import CorruptStateError, StatelibError
 from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, VOID, ListOf, StateType
-from statelib.serializers.keys import decode_keys, encode_keys, key_groups
+from statelib.serializers.entries.keys import decode_keys, encode_keys, key_groups
+from statelib.serializers.entries.values import decode_values, encode_values, value_arrow_type
 from statelib.serializers.registry import codec_of
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
 from statelib.serializers.type_text import parse_type
-from statelib.serializers.values import decode_values, encode_values, value_arrow_type
 from statelib.testing import reference_codecs as reference
 from statelib.testing.type_strategies import plain_values, state_types
 from statelib.wire.ragged import from_list

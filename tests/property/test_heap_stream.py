@@ -17,7 +17,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING, VOID, StateType
 from statelib.restore.schemas.recognised import recognised
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.testing import reference_codecs, reference_heap
 from statelib.testing.memory_storage import MemoryReader
 from statelib.testing.reference_codecs import Plain

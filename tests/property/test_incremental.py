@@ -19,7 +19,7 @@ from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.restore.keyed import restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, take_snapshot

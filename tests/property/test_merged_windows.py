@@ -15,7 +15,7 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
 from statelib.restore.changelog.change_log import ChangeLog
 from statelib.restore.changelog.state_changes import StateChanges, changes_of
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import from_list
 
 WINDOWS = st.integers(0, 5)

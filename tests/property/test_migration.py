@@ -27,8 +27,8 @@ from statelib.model.types import (
 from statelib.restore.schemas.compatibility import Compatibility, compare_states
 from statelib.restore.schemas.matching import without_field_names
 from statelib.restore.schemas.migration import migration
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import decode_values, encode_values, value_arrow_type
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import decode_values, encode_values, value_arrow_type
 from statelib.testing.reference_codecs import Plain, arrow
 from statelib.testing.type_strategies import plain_values, state_types
 from statelib.wire.ragged import from_list

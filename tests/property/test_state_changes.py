@@ -13,7 +13,7 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
 from statelib.restore.changelog.change_log import ChangeLog
 from statelib.restore.changelog.state_changes import changes_of
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import from_list
 
 KEY_GROUPS = KeyGroupRange(0, 15)

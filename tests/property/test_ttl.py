@@ -23,8 +23,8 @@ from statelib.model.ttl import TtlConfig, TtlUpdate
 from statelib.model.types import INT, LONG, STRING, Ttl
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.serializers.keys import decode_keys, encode_keys, key_groups
-from statelib.serializers.values import decode_values
+from statelib.serializers.entries.keys import decode_keys, encode_keys, key_groups
+from statelib.serializers.entries.values import decode_values
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
 from statelib.snapshots.previous import NO_PREVIOUS

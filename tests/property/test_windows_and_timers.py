@@ -21,12 +21,12 @@ from statelib.model.state import (
     timers_descriptor,
 )
 from statelib.model.types import GLOBAL_WINDOW, LONG, STRING, TIME_WINDOW, VOID, MapOf, StateType, Tuple
-from statelib.serializers.keys import decode_keys, encode_keys
+from statelib.serializers.entries.keys import decode_keys, encode_keys
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import decode_values, encode_values
 from statelib.serializers.registry import codec_of
-from statelib.serializers.rows import StateRows
+from statelib.serializers.scalars.windows import MOMENT
 from statelib.serializers.type_text import parse_type
-from statelib.serializers.values import decode_values, encode_values
-from statelib.serializers.windows import MOMENT
 from statelib.wire.ragged import concat, from_list
 
 SETTINGS = settings(deadline=None)

@@ -20,9 +20,9 @@ from statelib.backends.keyed import StateScan, StateValues
 from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
-from statelib.serializers.keys import prefixed_keys
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import decode_values, encode_values
+from statelib.serializers.entries.keys import prefixed_keys
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import decode_values, encode_values
 from statelib.wire.ragged import Ragged
 
 _COUNTED_ANEW = 4

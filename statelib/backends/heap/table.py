@@ -13,8 +13,8 @@ from statelib.backends.heap.column import Column
 from statelib.backends.key_order import as_arrow, as_ragged, byte_order, find_rows
 from statelib.errors import InvalidRequestError
 from statelib.model.state import StateDescriptor
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import encode_values, value_arrow_type
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import encode_values, value_arrow_type
 from statelib.wire.ragged import Ragged, blocks, offsets_of
 
 Rows = npt.NDArray[np.int64]

@@ -40,8 +40,8 @@ from statelib.model.handles import StreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
-from statelib.serializers.rows import StateRows, windows
-from statelib.serializers.values import decode_values, encode_values, value_arrow_type
+from statelib.serializers.entries.rows import StateRows, windows
+from statelib.serializers.entries.values import decode_values, encode_values, value_arrow_type
 from statelib.storage.local.file_identity import KnownFile
 from statelib.wire.ragged import Ragged, from_list
 

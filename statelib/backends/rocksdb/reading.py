@@ -16,8 +16,8 @@ from statelib.backends.rocksdb.scan import RocksDBScan
 from statelib.backends.rocksdb.table_scan import TableScan, tables_of
 from statelib.model.amounts import number_of
 from statelib.model.state import KeyedStateSchema
-from statelib.serializers.keys import prefixed_keys
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.keys import prefixed_keys
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import Ragged, concat
 
 SCANNED_PER_KEY = 2

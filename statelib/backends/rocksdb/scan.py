@@ -10,7 +10,7 @@ from rocksdict import Rdict, RdictIter
 
 from statelib.backends.entries import SCAN_BYTES, SCAN_ROWS
 from statelib.backends.rocksdb.database import rocksdb_errors
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import from_list
 
 

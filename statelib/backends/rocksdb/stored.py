@@ -12,7 +12,7 @@ from statelib.backends.rocksdb.database import (
 from statelib.backends.rocksdb.reading import StoredState, scan_state
 from statelib.errors import CorruptStateError
 from statelib.model.key_groups import KeyGroupRange, prefix_width
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 
 
 def scan_stored(

@@ -19,7 +19,7 @@ from statelib.backends.key_order import byte_order, equal_neighbours
 from statelib.backends.rocksdb.database import LIVE_BYTES, rocksdb_errors
 from statelib.formats.sst.sorted_table import Block, Table, open_table
 from statelib.formats.sst.table_blocks import BlockEntries, joined
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import Ragged
 
 CHUNK_BYTES = 512 * 1024

@@ -19,13 +19,13 @@ from statelib.model.key_groups import KeyGroupRange, assign_key_groups
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import Pojo, Row, StateType, Ttl, Tuple
-from statelib.serializers.columns import struct_column
-from statelib.serializers.entry_columns import encode_entries
+from statelib.serializers.columns.arrow import struct_column
+from statelib.serializers.containers.ttl import TIMESTAMP, VALUE
+from statelib.serializers.entries.encoding import encode_entries
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows
+from statelib.serializers.entries.values import encode_values, value_arrow_type
 from statelib.serializers.registry import codec_of
-from statelib.serializers.rows import NO_ROWS, StateRows, join_rows
-from statelib.serializers.ttl_type import TIMESTAMP, VALUE
-from statelib.serializers.values import encode_values, value_arrow_type
-from statelib.serializers.windows import MOMENT
+from statelib.serializers.scalars.windows import MOMENT
 
 Batch = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], StateRows]
 """Key groups, indexes of the states, entries: one of each a row."""

@@ -15,7 +15,7 @@ from statelib.formats.canonical.encoder import CanonicalStream
 from statelib.formats.keyed.header import encode_header
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateStatistics, empty_statistics
-from statelib.serializers.rows import StateRows, statistics_of
+from statelib.serializers.entries.rows import StateRows, statistics_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from statelib.formats.keyed.group_windows import WINDOW_BYTES, GroupWindows, Lar
 from statelib.formats.keyed.header import encode_header
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 
 _Piece = bytes | memoryview
 _U16 = struct.Struct(">H")

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from statelib.errors import CorruptStateError
-from statelib.serializers.rows import StateRows
-from statelib.serializers.spans import read_unsigned
+from statelib.serializers.columns.cursors import read_unsigned
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import (
     Bytes,
     Offsets,

@@ -29,7 +29,7 @@ from statelib.formats.keyed.header import KeyedHeader, decode_keyed_header
 from statelib.model.amounts import number_of
 from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
-from statelib.serializers.rows import StateRows, key_groups_of
+from statelib.serializers.entries.rows import StateRows, key_groups_of
 from statelib.wire.ragged import Bytes
 
 END_OF_GROUP = 0xFFFF

@@ -19,12 +19,12 @@ from statelib.formats.changelog.change_set import META_INFO_VERSIONS, METADATA_G
 from statelib.formats.keyed.header import MetaKind, meta_info_of, stored_value_type, write_meta_info
 from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.serializers.containers import SequenceCodec
-from statelib.serializers.heap_values import lists_to_heap
-from statelib.serializers.keys import split_keys
+from statelib.serializers.columns.cursors import fixed, spread
+from statelib.serializers.containers.sequences import SequenceCodec
+from statelib.serializers.entries.heap_values import lists_to_heap
+from statelib.serializers.entries.keys import split_keys
+from statelib.serializers.entries.rows import StateRows, key_groups_of, windows
 from statelib.serializers.registry import codec_of
-from statelib.serializers.rows import StateRows, key_groups_of, windows
-from statelib.serializers.spans import fixed, spread
 from statelib.wire.ragged import Ragged, concat, from_fixed, gather, join, offsets_of
 from statelib.wire.writer import Writer
 

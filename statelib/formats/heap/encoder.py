@@ -17,7 +17,7 @@ from statelib.formats.keyed.group_windows import WINDOW_BYTES, GroupWindows, Lar
 from statelib.formats.keyed.header import encode_header
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.serializers.rows import NO_ROWS, StateRows
+from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.wire.ragged import concat
 
 _KEY_GROUP = struct.Struct(">i")

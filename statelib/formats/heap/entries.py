@@ -13,19 +13,19 @@ from statelib.errors import CorruptStateError
 from statelib.formats.keyed.header import stored_value_type
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.serializers.codec import Cursor
-from statelib.serializers.containers import MapCodec, SequenceCodec
-from statelib.serializers.heap_values import (
+from statelib.serializers.columns.codec import Cursor
+from statelib.serializers.columns.cursors import big_endian
+from statelib.serializers.containers.sequences import MapCodec, SequenceCodec
+from statelib.serializers.entries.heap_values import (
     MapEntries,
     lists_from_heap,
     lists_to_heap,
     maps_from_heap,
     maps_to_heap,
 )
-from statelib.serializers.keys import KeyParts, join_keys, split_keys
+from statelib.serializers.entries.keys import KeyParts, join_keys, split_keys
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of
 from statelib.serializers.registry import codec_of
-from statelib.serializers.rows import NO_ROWS, StateRows, key_groups_of
-from statelib.serializers.spans import big_endian
 from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, gather, join, offsets_of
 
 

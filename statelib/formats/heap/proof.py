@@ -18,10 +18,10 @@ import pyarrow as pa
 from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.formats.heap.walk import STATE, Layout
 from statelib.model.types import VOID
-from statelib.serializers.codec import Codec
-from statelib.serializers.containers import MapCodec, SequenceCodec
-from statelib.serializers.exact import ends_by_itself
-from statelib.serializers.jumps import jump_over
+from statelib.serializers.columns.codec import Codec
+from statelib.serializers.containers.sequences import MapCodec, SequenceCodec
+from statelib.serializers.skippers import jump_over
+from statelib.serializers.typed_json import ends_by_itself
 
 MOST_BYTES = 64 * 1024
 """The size in bytes of the largest key group that is searched, because an entry may begin at each of its bytes."""

@@ -44,9 +44,9 @@ from statelib.model.handles import KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import LONG
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
+from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.registry import codec_of
-from statelib.serializers.rows import StateRows
 from statelib.wire.ragged import Bytes
 
 

@@ -18,8 +18,8 @@ from statelib.formats import snappy_framing
 from statelib.formats.heap.entries import HeapEntries
 from statelib.formats.keyed.group_spans import Buffered, GroupSpan
 from statelib.model.amounts import number_of
-from statelib.serializers.codec import Codec
-from statelib.serializers.jumps import Jump, jump_over, width_of
+from statelib.serializers.columns.codec import Codec
+from statelib.serializers.skippers import Jump, jump_over, width_of
 
 KEY_GROUP = struct.Struct(">i")
 STATE = struct.Struct(">Hi")

@@ -10,7 +10,7 @@ from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.model.amounts import number_of
 from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema
-from statelib.serializers.rows import StateRows, key_groups_of
+from statelib.serializers.entries.rows import StateRows, key_groups_of
 from statelib.wire.ragged import concat
 
 WINDOW_BYTES = 8 * 1024 * 1024

@@ -12,9 +12,9 @@ from statelib.model.handles import KeyGroupsStateHandle
 from statelib.model.key_groups import prefix_width
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS, StateDescriptor, timers_descriptor
 from statelib.model.types import StateType
-from statelib.serializers.exact import exact
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.snapshots import decode_serializer_snapshot
+from statelib.serializers.typed_json import exact
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from statelib.errors import CorruptStateError
 from statelib.formats.sst.table_blocks import TRAILING, BlockEntries, entries_of
-from statelib.serializers.spans import read_varlen
+from statelib.serializers.columns.cursors import read_varlen
 from statelib.wire.checksum import crc32c, xxh3, xxh64
 from statelib.wire.ragged import gather
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from statelib.errors import CorruptStateError
-from statelib.serializers.spans import read_varlen
+from statelib.serializers.columns.cursors import read_varlen
 from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, gather, offsets_of, spans
 
 Numbers = npt.NDArray[np.int64]

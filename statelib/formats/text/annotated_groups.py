@@ -16,8 +16,8 @@ from statelib.formats.keyed.header import KeyedHeader, stored_value_type
 from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import LONG, StateType
-from statelib.serializers.exact import Read, exact, opaque_part
-from statelib.serializers.exact_entries import exact_key, exact_members
+from statelib.serializers.entries.typed_json import exact_key, exact_members
+from statelib.serializers.typed_json import Read, exact, opaque_part
 from statelib.wire.json_text import json_text
 from statelib.wire.reader import Reader
 from statelib.wire.recording import RecordingReader, Value

@@ -10,8 +10,8 @@ from typing import Any
 
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS, KeyedStateSchema, StateDescriptor, StateKind
-from statelib.serializers.exact_entries import exact_key, exact_members, exact_operator_members
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.typed_json import exact_key, exact_members, exact_operator_members
 from statelib.wire.json_text import json_text
 from statelib.wire.reader import Reader
 

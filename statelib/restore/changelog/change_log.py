@@ -41,9 +41,9 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.restore.changelog.state_changes import StateChanges, changes_of
 from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas.matching import check_same_state
-from statelib.serializers.keys import join_keys, split_keys
-from statelib.serializers.rows import StateRows, key_groups_of, windows
-from statelib.serializers.walks import SEPARATOR
+from statelib.serializers.columns.elements import SEPARATOR
+from statelib.serializers.entries.keys import join_keys, split_keys
+from statelib.serializers.entries.rows import StateRows, key_groups_of, windows
 from statelib.storage.views import StateReader
 from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, from_list, join
 

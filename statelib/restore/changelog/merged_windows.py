@@ -16,8 +16,8 @@ import numpy as np
 from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.formats.changelog.change_set import ChangeRecords, Op
 from statelib.model.state import StateDescriptor, StateKind
+from statelib.serializers.columns.elements import SEPARATOR
 from statelib.serializers.registry import codec_of
-from statelib.serializers.walks import SEPARATOR
 from statelib.wire.ragged import Ragged, from_list
 
 MERGING = (StateKind.LIST, StateKind.REDUCING, StateKind.AGGREGATING)

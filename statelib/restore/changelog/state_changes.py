@@ -17,14 +17,14 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
 from statelib.model.types import Tuple as TupleType
 from statelib.restore.changelog.merged_windows import MERGING, Moved, MovedValue, Owner, rows_of, without_merges
-from statelib.serializers.containers import MapCodec, SequenceCodec
-from statelib.serializers.heap_values import lists_from_heap, maps_from_heap
-from statelib.serializers.keys import KeyParts, check_end, group_prefix, join_keys
+from statelib.serializers.columns.cursors import read_count
+from statelib.serializers.columns.elements import SEPARATOR, counted
+from statelib.serializers.containers.rows import TupleCodec
+from statelib.serializers.containers.sequences import MapCodec, SequenceCodec
+from statelib.serializers.entries.heap_values import lists_from_heap, maps_from_heap
+from statelib.serializers.entries.keys import KeyParts, check_end, group_prefix, join_keys
+from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.serializers.registry import codec_of
-from statelib.serializers.row_type import TupleCodec
-from statelib.serializers.rows import NO_ROWS, StateRows
-from statelib.serializers.spans import read_count
-from statelib.serializers.walks import SEPARATOR, counted
 from statelib.wire.ragged import Ragged, concat, from_fixed, from_list, gather, join, offsets_of
 
 Rows = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ from statelib.restore.plan import RestoreSource
 from statelib.restore.schemas.compatibility import ORDER, Compatibility, compare_states
 from statelib.restore.schemas.matching import check_same_keys, describe
 from statelib.restore.schemas.migration import migration
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 
 Migration = Callable[[StateRows], StateRows]
 

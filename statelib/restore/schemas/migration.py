@@ -7,10 +7,10 @@ import pyarrow as pa
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import ArrayOf, ListOf, MapOf, Row, Scalar, StateType, Tuple
 from statelib.restore.schemas.compatibility import EarlierNames, evolving, field_origins
-from statelib.serializers.columns import list_bounds, present, with_nulls
+from statelib.serializers.columns.arrow import list_bounds, present, with_nulls
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import decode_values, encode_values
 from statelib.serializers.registry import codec_of
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import decode_values, encode_values
 
 
 def migration(stored: StateDescriptor, wanted: StateDescriptor) -> Callable[[StateRows], StateRows]:

@@ -20,8 +20,8 @@ from statelib.model.state import StateDescriptor, StateKind, StateStatistics
 from statelib.restore.check import check_statistics, cut_statistics
 from statelib.restore.entries import EntryReader
 from statelib.savepoints.opened import Checkpoint, located
-from statelib.serializers.rows import StateRows, key_groups_of, statistics_of
-from statelib.serializers.spans import require
+from statelib.serializers.columns.cursors import require
+from statelib.serializers.entries.rows import StateRows, key_groups_of, statistics_of
 from statelib.storage.registry import PLACES
 from statelib.wire.ragged import Ragged, concat, gather
 

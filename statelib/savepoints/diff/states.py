@@ -18,9 +18,9 @@ from statelib.restore.changes import WORDS, Change, Changes, compare_rows
 from statelib.restore.schemas.matching import describe, without_field_names
 from statelib.savepoints.diff.side import Mask, Side
 from statelib.savepoints.opened import Checkpoint
-from statelib.serializers.keys import decode_keys
-from statelib.serializers.rows import NO_ROWS, StateRows, key_groups_of
-from statelib.serializers.values import decode_values
+from statelib.serializers.entries.keys import decode_keys
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of
+from statelib.serializers.entries.values import decode_values
 from statelib.storage.local.scratch import scratch_directory
 
 WINDOW_BYTES = 64 * 1024 * 1024

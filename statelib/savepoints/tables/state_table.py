@@ -20,9 +20,9 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.restore.entries import EntryReader
 from statelib.restore.plan import RestoreSource
 from statelib.savepoints.opened import Checkpoint, located, to_table
-from statelib.serializers.keys import key_columns
-from statelib.serializers.rows import NO_ROWS, StateRows
-from statelib.serializers.values import decode_values
+from statelib.serializers.entries.keys import key_columns
+from statelib.serializers.entries.rows import NO_ROWS, StateRows
+from statelib.serializers.entries.values import decode_values
 from statelib.storage.local.scratch import scratch_directory
 
 SPLIT_BYTES = 32 * 1024 * 1024

@@ -27,8 +27,8 @@ from statelib.model.ids import AttemptId, CheckpointId, pipeline_name
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, check_parallelism, prefix_width, subtask_ranges
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import StateDescriptor
-from statelib.serializers.entry_columns import encode_entries
-from statelib.serializers.rows import NO_ROWS, StateRows, join_rows, key_groups_of
+from statelib.serializers.entries.encoding import encode_entries
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows, key_groups_of
 from statelib.snapshots.keyed_writer import chunk_of, write_subtask
 from statelib.snapshots.operator_writer import write_operator_states
 from statelib.snapshots.uploads import Uploads

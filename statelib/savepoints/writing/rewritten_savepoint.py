@@ -30,8 +30,8 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.restore.proof import ProvenStream, prove
 from statelib.savepoints.opened import Checkpoint, located
 from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter, cut_rows
-from statelib.serializers.entry_columns import encode_entries
-from statelib.serializers.rows import NO_ROWS, StateRows, join_rows
+from statelib.serializers.entries.encoding import encode_entries
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows
 from statelib.snapshots.keyed_writer import chunk_of, write_subtask
 from statelib.storage.views import StateReader
 

@@ -9,7 +9,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
 from statelib.errors import UnsupportedError
-from statelib.serializers.columns import list_bounds, present, with_nulls
+from statelib.serializers.columns.arrow import list_bounds, present, with_nulls
 
 ROWS = 65_536
 """The most rows per batch, because the JVM holds a whole batch in memory."""

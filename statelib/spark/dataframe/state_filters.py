@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 from statelib.errors import StatelibError
 from statelib.model.state import KeyedStateSchema
 from statelib.model.types import BOOLEAN, BYTE, DATE, INT, LONG, SHORT, STRING, Row, StateType, Tuple
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.serializers.registry import codec_of
 
 EXACT = (BOOLEAN, BYTE, SHORT, INT, LONG, STRING, DATE)

@@ -2,7 +2,7 @@
 
 For keys of whole numbers and booleans, Spark's own functions compute Flink's key group in the JVM, so that these keys
 are not sent to Python before the shuffle. For all other keys, a function on Arrow batches calls
-:func:`statelib.serializers.keys.key_groups`. Source: flink-formats.md section 1.1."""
+:func:`statelib.serializers.entries.keys.key_groups`. Source: flink-formats.md section 1.1."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,7 +16,7 @@ from pyspark.sql.pandas.functions import arrow_udf
 from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.model.key_groups import subtask_of
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 
 _WORD, _SIGN = 0xFFFFFFFF, 0x80000000
 _TO_SEED_0 = -1693959553

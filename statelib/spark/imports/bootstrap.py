@@ -33,7 +33,7 @@ from statelib.savepoints.writing.new_savepoint import (
     operator_without_keys,
     with_operator_states,
 )
-from statelib.serializers.rows import NO_ROWS, StateRows, key_groups_of
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of
 from statelib.snapshots.keyed_writer import write_subtask
 from statelib.snapshots.operator_writer import write_operator_states
 from statelib.spark.snapshot.worker import task_attempt

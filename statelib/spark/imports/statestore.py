@@ -16,8 +16,8 @@ from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.savepoint.imports import importable, value_fields
 from statelib.model.state import StateDescriptor
+from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
-from statelib.serializers.values import value_arrow_type
 from statelib.spark.dataframe.arrow_types import spark_type
 from statelib.spark.events.source_types import SPARK_TYPES
 

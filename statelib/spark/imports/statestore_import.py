@@ -25,10 +25,10 @@ from statelib.model.checkpoint import SubtaskReport
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import StateDescriptor
-from statelib.serializers.keys import encode_keys, key_groups
+from statelib.serializers.entries.keys import encode_keys, key_groups
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import encode_values, value_arrow_type
 from statelib.serializers.registry import codec_of
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import encode_values, value_arrow_type
 from statelib.spark.imports.statestore import USER_KEY, VALUE, StateStoreMapping, entries_of, read_statestore
 from statelib.spark.snapshot.driver import run_subtasks
 from statelib.spark.snapshot.worker import Work, snapshot_subtask

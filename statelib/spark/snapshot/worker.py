@@ -36,7 +36,7 @@ from statelib.restore.check import count_keys, expected_statistics
 from statelib.restore.operator import restore_operator
 from statelib.restore.plan import RestoreSource
 from statelib.restore.volume import bytes_to_read
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
 from statelib.snapshots.records import file_records
 from statelib.snapshots.strategy import SnapshotStrategy

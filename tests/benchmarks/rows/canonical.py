@@ -21,9 +21,9 @@ from statelib.model.handles import FileStateHandle, KeyGroupsSavepointStateHandl
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
-from statelib.serializers.keys import decode_keys, encode_keys, key_groups
-from statelib.serializers.rows import StateRows, key_groups_of
-from statelib.serializers.values import decode_values, encode_values
+from statelib.serializers.entries.keys import decode_keys, encode_keys, key_groups
+from statelib.serializers.entries.rows import StateRows, key_groups_of
+from statelib.serializers.entries.values import decode_values, encode_values
 from statelib.testing import reference_canonical
 from tests.benchmarks.measure import Contender, Ratio, take_turns
 

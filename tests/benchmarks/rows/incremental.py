@@ -13,9 +13,9 @@ from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import BYTES, LONG
-from statelib.serializers.keys import encode_keys, key_groups
-from statelib.serializers.rows import StateRows
-from statelib.serializers.values import encode_values
+from statelib.serializers.entries.keys import encode_keys, key_groups
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import encode_values
 from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, take_snapshot

@@ -18,8 +18,8 @@ from statelib.backends.written_keys import WrittenKeys
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, no_keys
 from statelib.model.types import LONG, STRING, VOID, StateType, Tuple
-from statelib.serializers.keys import encode_keys, key_groups
-from statelib.serializers.windows import MOMENT
+from statelib.serializers.entries.keys import encode_keys, key_groups
+from statelib.serializers.scalars.windows import MOMENT
 
 GROUPS = 16
 

@@ -9,10 +9,10 @@ from statelib.definition.bootstrap import Bootstrap
 from statelib.errors import InvalidRequestError
 from statelib.flows.savepoint.bootstrap import chunks, entries_of, made_of
 from statelib.model.key_groups import KeyGroupRange
-from statelib.serializers.keys import decode_keys
-from statelib.serializers.rows import StateRows, join_rows, key_groups_of
+from statelib.serializers.entries.keys import decode_keys
+from statelib.serializers.entries.rows import StateRows, join_rows, key_groups_of
+from statelib.serializers.entries.values import decode_values
 from statelib.serializers.type_text import parse_type
-from statelib.serializers.values import decode_values
 
 ROWS = pa.table(
     {

@@ -13,7 +13,7 @@ from statelib.model.types import LONG, STRING, Field, Row
 from statelib.savepoints.diff.output import ChangeFiles
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.testing.counting_reader import counting
 from statelib.testing.keyed_samples import MEANS, PER_PLACE, TOTALS, VISITS, owned, put, sample_schema, serialized
 from statelib.testing.stored_checkpoints import Way, store_checkpoint

@@ -14,7 +14,7 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor
 from statelib.model.types import LONG, STRING
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.tables.state_table import Split, StateTable, group_bytes, state_table
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.testing.counting_reader import counting
 from statelib.testing.keyed_samples import PER_PLACE
 from statelib.testing.stored_longs import COUNTS, SCHEMA, long_columns, store_longs

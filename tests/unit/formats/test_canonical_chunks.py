@@ -15,8 +15,8 @@ from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStat
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING
-from statelib.serializers.entry_columns import encode_entries
-from statelib.serializers.rows import NO_ROWS, StateRows, key_groups_of, statistics_of
+from statelib.serializers.entries.encoding import encode_entries
+from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of, statistics_of
 
 STATES = (
     StateDescriptor("v", StateKind.VALUE, LONG),

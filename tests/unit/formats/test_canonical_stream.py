@@ -13,7 +13,7 @@ from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStat
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, StateDescriptor, StateKind, timers_descriptor
 from statelib.model.types import LONG
-from statelib.serializers.rows import StateRows
+from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import from_list
 
 SCHEMA = KeyedStateSchema(LONG, 128, tuple(StateDescriptor(n, StateKind.VALUE, LONG) for n in ("v", "w")))

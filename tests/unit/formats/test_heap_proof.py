@@ -14,7 +14,7 @@ from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, StateDescriptor, StateKind, timers_descriptor
 from statelib.model.types import LONG, Opaque
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 
 KRYO = Opaque("a.KryoSerializer", "java.util.UUID")
 SCHEMA = KeyedStateSchema(

@@ -15,7 +15,7 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.definition.pipeline import Pipeline
 from statelib.model.key_groups import all_key_groups
-from statelib.serializers.columns import one_nan
+from statelib.serializers.columns.arrow import one_nan
 from statelib.testing.local_run import LocalRun
 
 UID = "5a7b0000-0000-0000-0000-000000000000"

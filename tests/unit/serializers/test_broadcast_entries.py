@@ -14,8 +14,8 @@ from statelib.formats.text.typed_json import operator_lines
 from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.types import BOOLEAN, LONG, STRING, Enumeration, Opaque, StateType
-from statelib.serializers.broadcast_entries import MOST_BYTES, entry_spans
-from statelib.serializers.decoders import register_decoder, unregister_decoder
+from statelib.serializers.entries.broadcast import MOST_BYTES, entry_spans
+from statelib.serializers.java.decoders import register_decoder, unregister_decoder
 from statelib.serializers.snapshots import encode_serializer_snapshot
 from statelib.wire.reader import Reader
 

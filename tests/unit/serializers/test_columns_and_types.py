@@ -8,11 +8,11 @@ import pytest
 from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import BYTE, DATE, LONG, STRING, ArrayOf, Field, Row, Scalar, StateType, Tuple
-from statelib.serializers.keys import decode_keys, encode_keys, key_groups
+from statelib.serializers.entries.keys import decode_keys, encode_keys, key_groups
+from statelib.serializers.entries.values import decode_values, encode_values
 from statelib.serializers.registry import codec_of
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
 from statelib.serializers.type_text import parse_type
-from statelib.serializers.values import decode_values, encode_values
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer

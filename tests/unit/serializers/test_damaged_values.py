@@ -8,11 +8,11 @@ import pytest
 
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
 from statelib.model.types import LONG, ListOf, MapOf, Opaque, Pojo, Scalar, Sql
-from statelib.serializers.exact import exact
-from statelib.serializers.jumps import jump_over
-from statelib.serializers.logical_types import read_logical_type
 from statelib.serializers.registry import codec_of
+from statelib.serializers.skippers import jump_over
+from statelib.serializers.sql.logical_types import read_logical_type
 from statelib.serializers.type_text import parse_type
+from statelib.serializers.typed_json import exact
 from statelib.wire.java_objects import JavaClass, JavaObject, list_items, read_object
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
@@ -134,7 +134,7 @@ def _class(name: str, *fields: tuple[str, str, str]) -> JavaClass:
 
 
 def read(found: JavaObject, monkeypatch: pytest.MonkeyPatch) -> Sql:
-    monkeypatch.setattr("statelib.serializers.logical_types.read_object", lambda _: found)
+    monkeypatch.setattr("statelib.serializers.sql.logical_types.read_object", lambda _: found)
     return Sql(read_logical_type(Reader(b"", "header")))
 
 

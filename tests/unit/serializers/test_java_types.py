@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
 from statelib.model.types import Opaque, StateType
-from statelib.serializers.exact import exact
-from statelib.serializers.exact_scalars import date_text, java_text
 from statelib.serializers.registry import codec_of
+from statelib.serializers.scalars.typed_json import date_text, java_text
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
 from statelib.serializers.type_text import parse_type
+from statelib.serializers.typed_json import exact
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
 

@@ -10,7 +10,7 @@ import pytest
 from statelib.errors import StatelibError
 from statelib.model.key_groups import assign_key_groups
 from statelib.model.key_hash import FieldsHash
-from statelib.serializers.key_hashes import hash_codes
+from statelib.serializers.entries.key_hashes import hash_codes
 from statelib.serializers.plain_hashes import plain_hashes, plain_key_group
 from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import parse_type

@@ -11,11 +11,11 @@ import pytest
 from statelib.errors import UnsupportedError
 from statelib.model.sql import LogicalType
 from statelib.model.types import Sql
-from statelib.serializers.binary_rows import BinaryRowCodec
-from statelib.serializers.exact import exact
 from statelib.serializers.registry import codec_of
-from statelib.serializers.sql_snapshots import read_sql_snapshot, write_sql_snapshot
+from statelib.serializers.sql.rows import BinaryRowCodec
+from statelib.serializers.sql.snapshots import read_sql_snapshot, write_sql_snapshot
 from statelib.serializers.type_text import parse_type
+from statelib.serializers.typed_json import exact
 from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
 

@@ -7,11 +7,11 @@ import pytest
 
 from statelib.errors import UnsupportedError
 from statelib.model.types import Like, Sql
-from statelib.serializers import logical_types
-from statelib.serializers.exact import exact
-from statelib.serializers.logical_types import read_logical_type
 from statelib.serializers.registry import codec_of
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
+from statelib.serializers.sql import logical_types
+from statelib.serializers.sql.logical_types import read_logical_type
+from statelib.serializers.typed_json import exact
 from statelib.wire.java_objects import JavaClass, JavaObject
 from statelib.wire.reader import Reader
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import CorruptStateError, InvalidRequestError
-from statelib.serializers.exact import exact
 from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import parse_type
+from statelib.serializers.typed_json import exact
 from statelib.wire.reader import Reader
 
 LONG = {"type": "long", "v": 5}

@@ -13,11 +13,11 @@ from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
-from statelib.serializers.entry_columns import encode_entries
-from statelib.serializers.keys import encode_keys
-from statelib.serializers.rows import NO_ROWS, StateRows
+from statelib.serializers.entries.encoding import encode_entries
+from statelib.serializers.entries.keys import encode_keys
+from statelib.serializers.entries.rows import NO_ROWS, StateRows
+from statelib.serializers.entries.values import encode_values
 from statelib.serializers.type_text import parse_type
-from statelib.serializers.values import encode_values
 from statelib.snapshots.keyed_writer import chunk_of, write_subtask
 
 VALUE = StateDescriptor("v", StateKind.VALUE, LONG)

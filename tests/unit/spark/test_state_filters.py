@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 
 from statelib.model.state import KeyedStateSchema
 from statelib.model.types import BYTES, DATE, DOUBLE, INSTANT, INT, LONG, STRING, Field, Row, StateType, Tuple
-from statelib.serializers.keys import key_groups
+from statelib.serializers.entries.keys import key_groups
 from statelib.serializers.registry import codec_of
 from statelib.spark.dataframe.state_filters import wanted_key_groups
 

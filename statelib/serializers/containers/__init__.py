@@ -1,0 +1,1 @@
+"""Types with parts that any Java program has: arrays, lists, maps, tuples, rows."""

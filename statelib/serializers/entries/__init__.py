@@ -1,0 +1,1 @@
+"""Entries of state: composite keys, values, timers, and their columns."""

@@ -1,0 +1,79 @@
+"""From columns to serialized entries: the inverse of what reading a state gives."""
+
+import numpy as np
+import pyarrow as pa
+
+from statelib.errors import InvalidRequestError
+from statelib.model.amounts import number_of
+from statelib.model.key_groups import assign_key_groups
+from statelib.model.key_hash import FieldsHash
+from statelib.model.state import KeyedStateSchema, StateDescriptor
+from statelib.model.types import Opaque, Pojo
+from statelib.serializers.columns.arrow import struct_column
+from statelib.serializers.entries.key_hashes import hash_codes
+from statelib.serializers.entries.keys import KeyGroups, encode_keys
+from statelib.serializers.entries.rows import StateRows
+from statelib.serializers.entries.values import encode_values, value_arrow_type
+from statelib.serializers.registry import codec_of
+
+_PARTS = {"user_key": "user_keys", "namespace": "namespaces", "timestamp": "timestamps"}
+"""Columns besides key and value, and how ``encode_keys`` calls them."""
+
+
+def encode_entries(
+    schema: KeyedStateSchema, descriptor: StateDescriptor, table: pa.Table, rule: FieldsHash | None = None
+) -> StateRows:
+    """``key[, namespace][, user_key], value`` (timers: ``timestamp`` in place of the value) to entries, in the order
+    of the rows. ``key_group``: used where neither the key's type nor a ``rule`` tells it, else left aside.
+
+    Raises InvalidRequestError (``null-key``, ``bad-column``, ``bad-key-group``, and the codecs' kinds),
+    UnsupportedError (``no-key-hash``)."""
+    unknown = sorted(set(table.column_names) - {"key_group", "key", "value", *_PARTS})
+    key_arrow = codec_of(schema.key_type).arrow_type
+    if "key" not in table.column_names and key_arrow == pa.struct([]):  # it says nothing, and Parquet cannot hold it
+        table = table.append_column("key", struct_column([], key_arrow, len(table)))
+    if unknown or "key" not in table.column_names:
+        raise InvalidRequestError(
+            f"state {descriptor.name!r}: columns {table.column_names}: expected key, value and what its kind needs",
+            kind="bad-column",
+        )
+    keys = _column(table, "key", key_arrow)
+    types = {"user_key": descriptor.user_key_type, "namespace": descriptor.namespace_type}
+    parts = {}
+    for name, argument in _PARTS.items():
+        if name in table.column_names:
+            type_ = types.get(name)
+            parts[argument] = _column(table, name, codec_of(type_).arrow_type if type_ else table[name].type)
+    groups = _groups(schema, table, keys, rule)
+    values = _column(table, "value", value_arrow_type(descriptor)) if "value" in table.column_names else keys
+    return StateRows(encode_keys(schema, descriptor, keys, groups, **parts), encode_values(descriptor, values))
+
+
+def _groups(schema: KeyedStateSchema, table: pa.Table, keys: pa.Array, rule: FieldsHash | None) -> KeyGroups:
+    if keys.null_count:
+        raise InvalidRequestError(f"{keys.null_count} of {number_of(len(keys), 'key')} are null", kind="null-key")
+    if rule is None and "key_group" in table.column_names and _is_user_class(schema):
+        groups = np.asarray(table["key_group"].to_numpy(), np.int32)
+        if len(groups) and not (int(groups.min()) >= 0 and int(groups.max()) < schema.max_parallelism):
+            raise InvalidRequestError(
+                f"key groups {groups.min()} to {groups.max()}: expected 0 to {schema.max_parallelism - 1}",
+                kind="bad-key-group",
+            )
+        return groups
+    return assign_key_groups(hash_codes(schema.key_type, keys, rule), schema.max_parallelism)
+
+
+def _is_user_class(schema: KeyedStateSchema) -> bool:
+    """Whether only the user's code knows the hash of a key."""
+    return isinstance(schema.key_type, Pojo | Opaque)
+
+
+def _column(table: pa.Table, name: str, wanted: pa.DataType) -> pa.Array:
+    column = table[name]
+    try:
+        column = column.cast(wanted) if column.type != wanted else column
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequestError(
+            f"column {name!r} is of type {column.type}, expected {wanted}: {error}", kind="bad-value-type"
+        ) from error
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)

@@ -1,0 +1,51 @@
+"""The hash codes of keys, those of users' classes included. Source: flink-formats.md section 1.2."""
+
+import numpy as np
+import pyarrow as pa
+
+from statelib.errors import InvalidRequestError, UnsupportedError
+from statelib.model.key_hash import FieldsHash
+from statelib.model.types import Pojo, StateType
+from statelib.serializers.columns.codec import Hashes
+from statelib.serializers.columns.java_hashes import nulls_to_zero, signed
+from statelib.serializers.registry import codec_of
+
+_MASK = 0xFFFFFFFF
+
+
+def hash_codes(key_type: StateType, keys: pa.Array, rule: FieldsHash | None = None) -> Hashes:
+    """``hashCode()`` of each key; ``rule`` for users' classes, and only there.
+
+    Raises UnsupportedError (``no-key-hash``) for a class without one, InvalidRequestError (``bad-key-hash``)."""
+    if isinstance(key_type, Pojo) and rule is None:
+        raise UnsupportedError(
+            f"keys of class {key_type.java_class}: their key group comes from the class's own hashCode",
+            kind="no-key-hash",
+            hint="say how it combines the fields, such as hash: {of: [id, name], start: 0}, or give a column of hashes",
+        )
+    if rule is None:
+        return codec_of(key_type).java_hash(keys)
+    types = rule_types(key_type, rule)
+    words = np.full(len(keys), rule.start & _MASK, np.uint32)
+    for name, type_ in types:
+        column = keys.field(name)
+        if keys.offset or keys.null_count:
+            column = pa.StructArray.flatten(keys)[keys.type.get_field_index(name)]
+        words = words * np.uint32(rule.times & _MASK) + nulls_to_zero(codec_of(type_).java_hash, column)
+    return signed(words)
+
+
+def rule_types(key_type: StateType, rule: FieldsHash) -> list[tuple[str, StateType]]:
+    """The fields that a rule reads; InvalidRequestError (``bad-key-hash``) where it does not fit the type."""
+    if not isinstance(key_type, Pojo):
+        raise InvalidRequestError(
+            f"a rule of hashing for keys of type {key_type}: Flink defines their hash", kind="bad-key-hash"
+        )
+    types = {field.name: field.type for field in key_type.fields}
+    unknown = [name for name in rule.fields if name not in types]
+    if unknown or not rule.fields:
+        raise InvalidRequestError(
+            f"hash of {key_type.java_class} from fields {list(rule.fields)}: its fields are {', '.join(types)}",
+            kind="bad-key-hash",
+        )
+    return [(name, types[name]) for name in rule.fields]

@@ -1,0 +1,245 @@
+"""Composite keys: key group, key, namespace[, user key], the same bytes in every backend and format.
+
+Source: flink-formats.md sections 1 and 2.1 (CompositeKeySerializationUtils).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.model.key_groups import assign_key_groups, prefix_width
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import VOID, StateType
+from statelib.serializers.columns.arrow import one_nan
+from statelib.serializers.columns.codec import Cursor
+from statelib.serializers.columns.cursors import big_endian, encode_varlen, require
+from statelib.serializers.entries.rows import key_groups_of
+from statelib.serializers.entries.timers import MOMENT_BYTES, decode_moments, encode_moments
+from statelib.serializers.registry import codec_of
+from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join
+
+KeyGroups = npt.NDArray[np.int32]
+KEY_COLUMNS = ("key_group", "key", "namespace", "user_key", "timestamp")
+"""In the order in which readers see them."""
+
+
+@dataclass(frozen=True)
+class DecodedKeys:
+    """The parts of composite keys, row by row. ``user_keys`` is set for map state,
+    ``namespaces`` for states whose namespace is not void, ``timestamps`` for timers."""
+
+    key_groups: KeyGroups
+    keys: pa.Array
+    user_keys: pa.Array | None
+    namespaces: pa.Array | None = None
+    timestamps: pa.Array | None = None
+
+    def columns(self) -> dict[str, pa.Array]:
+        """``key_group, key[, namespace][, user_key][, timestamp]``: those that there are, as a reader sees them."""
+        columns = (pa.array(self.key_groups), self.keys, self.namespaces, self.user_keys, self.timestamps)
+        return {name: column for name, column in zip(KEY_COLUMNS, columns, strict=True) if column is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class KeyParts:
+    """The parts of composite keys, still serialized, row by row; lengths between them left out."""
+
+    key_groups: KeyGroups
+    keys: Ragged
+    namespaces: Ragged
+    user_keys: Ragged | None = None
+
+
+def key_groups(schema: KeyedStateSchema, keys: pa.Array) -> KeyGroups:
+    """Key group of each key: Flink's, from the hash code of the key's Java object.
+
+    Raises InvalidRequestError (``null-key``), UnsupportedError (``no-key-hash``)."""
+    if keys.null_count:
+        raise InvalidRequestError(
+            f"key column of type {schema.key_type}: expected no null, found {keys.null_count} of {len(keys)}",
+            kind="null-key",
+            hint="set on_null_key: drop to leave such events out",
+        )
+    return assign_key_groups(codec_of(schema.key_type).java_hash(keys), schema.max_parallelism)
+
+
+def encode_keys(
+    schema: KeyedStateSchema,
+    descriptor: StateDescriptor,
+    keys: pa.Array,
+    groups: KeyGroups,
+    user_keys: pa.Array | None = None,
+    *,
+    namespaces: pa.Array | None = None,
+    timestamps: pa.Array | None = None,
+) -> Ragged:
+    """Composite key of each row; all arguments have one element a row.
+
+    ``groups``: what :func:`key_groups` gives. ``user_keys``: map state, and only there.
+    ``namespaces``: states with a namespace other than void, and only there. ``timestamps``: timers,
+    and only there."""
+    _check_parts(descriptor, user_keys, namespaces, timestamps)
+    spaces = pa.nulls(len(keys)) if namespaces is None else namespaces
+    user_type = descriptor.user_key_type
+    parts = KeyParts(
+        groups,
+        codec_of(schema.key_type).encode(one_nan(keys)),
+        codec_of(descriptor.namespace_type).encode(spaces),
+        None if user_type is None else codec_of(user_type).encode(one_nan(user_keys)),
+    )
+    if timestamps is not None:
+        return join([group_prefix(schema, groups), encode_moments(timestamps), parts.keys, parts.namespaces])
+    return join_keys(schema, descriptor, parts)
+
+
+def join_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, parts: KeyParts) -> Ragged:
+    """Composite keys from their serialized parts."""
+    ambiguous = has_lengths(schema.key_type, descriptor.namespace_type)
+    joined = [group_prefix(schema, parts.key_groups)]
+    joined += _delimited(parts.keys, ambiguous)
+    joined += _delimited(parts.namespaces, ambiguous)
+    return join(joined if parts.user_keys is None else [*joined, parts.user_keys])
+
+
+def split_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> KeyParts:
+    """The inverse of :func:`join_keys`; of a user key no more is checked than where it begins.
+
+    Raises CorruptStateError as :func:`decode_keys` does."""
+    key, namespace = codec_of(schema.key_type), codec_of(descriptor.namespace_type)
+    width = prefix_width(schema.max_parallelism)
+    ambiguous = has_lengths(schema.key_type, descriptor.namespace_type)
+    data, limit = keys.data, keys.offsets[1:]
+    require(keys.starts, width, limit, "key group")
+    start = keys.starts + width
+    end = key.skip(data, start, limit)
+    serialized = gather(data, start, end - start)
+    start = _after_length(data, start, end, limit, ambiguous)
+    end = namespace.skip(data, start, limit)
+    namespaces = gather(data, start, end - start)
+    end = _after_length(data, start, end, limit, ambiguous)
+    user_keys = None
+    if descriptor.user_key_type is None:
+        check_end(end, limit, f"key of state {descriptor.name!r}")
+    else:
+        user_keys = gather(data, end, limit - end)
+    return KeyParts(key_groups_of(keys, width), serialized, namespaces, user_keys)
+
+
+def decode_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> DecodedKeys:
+    """The inverse of :func:`encode_keys`.
+
+    Raises CorruptStateError (``truncated-value``, ``trailing-bytes``, ``bad-key-length`` and the kinds
+    of the codecs)."""
+    found = key_columns(schema, descriptor, keys, KEY_COLUMNS)
+    groups = key_groups_of(keys, prefix_width(schema.max_parallelism))
+    return DecodedKeys(
+        groups, found["key"], found.get("user_key"), found.get("namespace"), timestamps=found.get("timestamp")
+    )
+
+
+def key_columns(
+    schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged, wanted: Collection[str]
+) -> dict[str, pa.Array]:
+    """Of :data:`KEY_COLUMNS` those that are wanted and there. What lies before one of them is passed over, and
+    what lies behind the last one is not looked at. Raises as :func:`decode_keys`."""
+    width = prefix_width(schema.max_parallelism)
+    timers, data, limit = descriptor.kind is StateKind.TIMERS, keys.data, keys.offsets[1:]
+    ambiguous = not timers and has_lengths(schema.key_type, descriptor.namespace_type)
+    require(keys.starts, width, limit, "key group")
+    found, cursor = {}, keys.starts + width
+    if "key_group" in wanted:
+        found["key_group"] = pa.array(key_groups_of(keys, width))
+    if timers:
+        timestamps, cursor = decode_moments(data, cursor, limit)
+        found |= {"timestamp": timestamps} if "timestamp" in wanted else {}
+    parts = {"key": schema.key_type, "namespace": descriptor.namespace_type, "user_key": descriptor.user_key_type}
+    types = [(name, type_) for name, type_ in parts.items() if type_ is not None]
+    behind = 1 + max((i for i, (name, _) in enumerate(types) if name in wanted), default=-1)
+    for name, type_ in types[:behind]:
+        start, codec = cursor, codec_of(type_)
+        if name in wanted and (type_ != VOID or name != "namespace"):
+            found[name], cursor = codec.decode(data, start, limit)
+        else:
+            cursor = codec.skip(data, start, limit)
+        if name != "user_key":
+            cursor = _after_length(data, start, cursor, limit, ambiguous)
+    if behind == len(types):
+        check_end(cursor, limit, f"key of state {descriptor.name!r}")
+    return found
+
+
+def prefixed_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> Ragged:
+    """Key group and key as they are stored, row by row: equal bytes are equal keys, also of different states. The
+    entries of a key, other than timers, are those whose composite keys begin with these bytes.
+
+    Raises CorruptStateError (``truncated-value``)."""
+    width, data, limit = prefix_width(schema.max_parallelism), keys.data, keys.offsets[1:]
+    require(keys.starts, width, limit, "key group")
+    timers = descriptor.kind is StateKind.TIMERS
+    start = keys.starts + (width + MOMENT_BYTES if timers else width)
+    end = codec_of(schema.key_type).skip(data, start, limit)
+    if not timers:
+        return gather(data, keys.starts, end - keys.starts)
+    groups = gather(data, keys.starts, np.full(len(keys), width, np.int64))
+    return join([groups, gather(data, start, end - start)])
+
+
+def only_entries(descriptor: StateDescriptor, prefixed: Ragged) -> Ragged:
+    """The composite keys of a state that has one entry per key, from what :func:`prefixed_keys` gives."""
+    return join([prefixed, codec_of(descriptor.namespace_type).encode(pa.nulls(len(prefixed)))])
+
+
+def check_end(cursor: Cursor, limit: Cursor, what: str) -> None:
+    """Raise CorruptStateError (``trailing-bytes``) unless each row was read to its end."""
+    rows = np.flatnonzero(cursor != limit)
+    if len(rows):
+        row = int(rows[0])
+        raise CorruptStateError(
+            f"{what} in row {row}: expected the end at offset {cursor[row]}, found {limit[row] - cursor[row]} more",
+            kind="trailing-bytes",
+            hint="the state was written with another type",
+        )
+
+
+def _check_parts(descriptor: StateDescriptor, *parts: pa.Array | None) -> None:
+    timers = descriptor.kind is StateKind.TIMERS
+    expected = [descriptor.user_key_type is not None, descriptor.namespace_type != VOID, timers]
+    if expected != [part is not None for part in parts]:
+        raise InvalidRequestError(
+            f"keys of state {descriptor.name!r} of kind {descriptor.kind}: expected user keys for map state only, "
+            "namespaces for states with a namespace only, and timestamps for timers only",
+            kind="bad-key-parts",
+        )
+
+
+def group_prefix(schema: KeyedStateSchema, groups: KeyGroups) -> Ragged:
+    return from_fixed(big_endian(groups.astype(f"u{prefix_width(schema.max_parallelism)}")))
+
+
+def has_lengths(key: StateType, namespace: StateType) -> bool:
+    """Whether Flink writes lengths behind key and namespace; void reports 0, so plain state has none."""
+    return codec_of(key).reported_length < 0 and codec_of(namespace).reported_length < 0
+
+
+def _delimited(rows: Ragged, ambiguous: bool) -> list[Ragged]:
+    return [rows, encode_varlen(rows.lengths, 8, 0)] if ambiguous else [rows]
+
+
+def _after_length(data: Bytes, start: Cursor, end: Cursor, limit: Cursor, ambiguous: bool) -> Cursor:
+    """The cursor behind the length that follows ``start..end``, which must be that of the bytes."""
+    if not ambiguous:
+        return end
+    expected = encode_varlen(end - start, 8, 0)
+    require(end, expected.lengths, limit, "length of key or namespace")
+    found = gather(data, end, expected.lengths)
+    if not np.array_equal(found.data, expected.data):
+        where = int(end[np.searchsorted(found.offsets, np.argmax(found.data != expected.data), "right") - 1])
+        raise CorruptStateError(
+            f"key or namespace that ends at offset {where}: the length behind it is not its length",
+            kind="bad-key-length",
+        )
+    return end + expected.lengths

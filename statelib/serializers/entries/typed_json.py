@@ -1,0 +1,180 @@
+"""Whole entries of keyed state, one at a time and without loss: serialized keys and values to typed JSON.
+
+Source: flink-formats.md sections 2 (keys and values), 2.2 (lists) and 7.1 (timers).
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.model.key_groups import prefix_width
+from statelib.model.operator_state import OperatorStateDescriptor
+from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
+from statelib.model.types import GLOBAL_WINDOW, TIME_WINDOW, VOID, Opaque, StateType
+from statelib.serializers.entries.broadcast import entry_spans
+from statelib.serializers.entries.keys import has_lengths
+from statelib.serializers.typed_json import Json, Read, exact, opaque_part
+from statelib.wire.reader import Reader
+
+Members = dict[str, Any]
+ReadMembers = Callable[[Reader], Iterator[Members]]
+
+_SEPARATOR = 0x2C
+_COUNT_BYTES = 4
+_SIGN = 1 << 63
+_NAMESPACE_BYTES: dict[StateType, int] = {VOID: 1, GLOBAL_WINDOW: 1, TIME_WINDOW: 16}
+_UNNUMBERED = ("merging-window-set",)
+"""Lists of Flink's own in which the place of an element means nothing."""
+
+
+def exact_key(schema: KeyedStateSchema, descriptor: StateDescriptor) -> Callable[[Reader], Members]:
+    """The function that reads a serialized key: ``key``, ``kg``, ``ns``, and ``uk`` of a map, ``ts`` of a timer.
+
+    Raises CorruptStateError as :func:`statelib.serializers.entries.keys.decode_keys` does."""
+    width, namespace = prefix_width(schema.max_parallelism), _namespace(descriptor)
+    opaque = opaque_part(schema.key_type)
+    key = exact(schema.key_type) if opaque is None else _opaque_key(schema.key_type, opaque, descriptor)
+    timers = descriptor.kind is StateKind.TIMERS
+    delimited = not timers and has_lengths(schema.key_type, descriptor.namespace_type)
+    user_key = None if descriptor.user_key_type is None else exact(descriptor.user_key_type)
+
+    def read(reader: Reader) -> Members:
+        group = int.from_bytes(reader.take(width), "big")
+        moment = (reader.u64() ^ _SIGN) if timers else 0
+        found = {"key": _part(key, delimited, reader), "kg": group, "ns": _part(namespace, delimited, reader)}
+        if user_key is not None:
+            found["uk"] = user_key(reader)
+        if timers:
+            found["ts"] = moment - (1 << 64) if moment & _SIGN else moment
+        _check_end(reader)
+        return found
+
+    return read
+
+
+def exact_members(descriptor: StateDescriptor) -> ReadMembers:
+    """The function that reads a serialized value: ``value``, and ``idx`` of each element of a list; of a timer,
+    nothing. A value that expires is shown without the moment of its last access."""
+    if descriptor.kind is StateKind.TIMERS:
+        return _nothing
+    value = exact(descriptor.value_type)
+    if descriptor.kind is StateKind.LIST:
+        return partial(_elements, value, descriptor.name not in _UNNUMBERED)
+    return partial(_value, value, descriptor.kind is StateKind.MAP)
+
+
+def exact_operator_members(descriptor: OperatorStateDescriptor) -> ReadMembers:
+    """The function that reads a serialized part of operator state: the ``value`` of an element, or of broadcast
+    state ``uk`` and ``value`` of each entry. A map of which nothing says where its entries end is one ``value``, all of
+    its bytes, without ``uk``."""
+    value = exact(descriptor.value_type)
+    if descriptor.key_type is None:
+        return lambda reader: iter([{"value": value(reader)}])
+    return partial(_entries, descriptor, exact(descriptor.key_type), value)
+
+
+def _entries(descriptor: OperatorStateDescriptor, key: Read, value: Read, reader: Reader) -> Iterator[Members]:
+    part = bytes(reader.take(reader.remaining))
+    spans = entry_spans(descriptor, part, reader.what)
+    if spans is None:
+        yield {"value": _undivided(descriptor, part)}
+        return
+    for begin, middle, end in spans:
+        uk = key(Reader(part[begin:middle], reader.what))
+        yield {"uk": uk, "value": value(Reader(part[middle:end], reader.what))}
+
+
+def _undivided(descriptor: OperatorStateDescriptor, part: bytes) -> Json:
+    """A whole map; ``hex`` is what stands behind its count."""
+    kinds = (descriptor.key_type, descriptor.value_type)
+    opaque = next(found for kind in kinds if kind is not None and (found := opaque_part(kind)) is not None)
+    return {
+        "type": "opaque",
+        "serializer": opaque.serializer,
+        "class": opaque.java_class,
+        "entries": int.from_bytes(part[:_COUNT_BYTES], "big"),
+        "types": [str(kind) for kind in kinds],
+        "note": "only the class of the serializer knows where these entries end: statelib.serializers.register_decoder",
+        "hex": part[_COUNT_BYTES:].hex(),
+    }
+
+
+def _opaque_key(key: StateType, opaque: Opaque, descriptor: StateDescriptor) -> Read:
+    """Nothing says where such a key ends, but where the namespace has one length and nothing follows, so has the rest.
+
+    Raises UnsupportedError (``opaque-key``) elsewhere."""
+    behind = _NAMESPACE_BYTES.get(descriptor.namespace_type)
+    if behind is None or descriptor.user_key_type is not None:
+        raise UnsupportedError(
+            f"state {descriptor.name!r}: where keys of {opaque.serializer} end, only that serializer knows",
+            kind="opaque-key",
+            hint="states of other kinds than map can be exported: name one of them",
+        )
+    read = exact(key)
+    return lambda reader: read(Reader(reader.take(reader.remaining - behind), reader.what))
+
+
+def _namespace(descriptor: StateDescriptor) -> Callable[[Reader], Json | None]:
+    read = exact(descriptor.namespace_type)
+    if descriptor.namespace_type != VOID:
+        return read
+
+    def void(reader: Reader) -> None:
+        read(reader)
+
+    return void
+
+
+def _part(read: Callable[[Reader], Json | None], delimited: bool, reader: Reader) -> Json | None:
+    """Key or namespace; where only its length tells where it ends, that stands behind it."""
+    start = reader.offset
+    value = read(reader)
+    size = reader.offset - start
+    if delimited:
+        expected = size.to_bytes(max(1, (size.bit_length() + 7) // 8), "little")
+        if reader.take(len(expected)) != expected:
+            raise CorruptStateError(
+                f"{reader.what}: the length behind offset {start + size} is not {size}", kind="bad-key-length"
+            )
+    return value
+
+
+def _nothing(reader: Reader) -> Iterator[Members]:
+    _check_end(reader)
+    yield {}
+
+
+def _value(read: Read, flagged: bool, reader: Reader) -> Iterator[Members]:
+    """``flagged``: in a map, a byte in front says whether the value is null; what stands behind it then is unused."""
+    if flagged and reader.bool():
+        yield {"value": {"type": "null"}}
+        return
+    value = read(reader)
+    _check_end(reader)
+    yield {"value": value}
+
+
+def _elements(read: Read, numbered: bool, reader: Reader) -> Iterator[Members]:
+    index = 0
+    while True:
+        element = read(reader)
+        yield {"idx": index, "value": element} if numbered else {"value": element}
+        if not reader.remaining:
+            return
+        at, separator = reader.offset, reader.u8()
+        if separator != _SEPARATOR:
+            raise CorruptStateError(
+                f"{reader.what}: expected a separator, byte {_SEPARATOR:#04x}, at offset {at}, found {separator:#04x}",
+                kind="bad-separator",
+            )
+        index += 1
+
+
+def _check_end(reader: Reader) -> None:
+    if reader.remaining:
+        raise CorruptStateError(
+            f"{reader.what}: expected the end at offset {reader.offset}, found {reader.remaining} bytes more",
+            kind="trailing-bytes",
+            hint="the state was written with another type",
+        )

@@ -1,0 +1,1 @@
+"""Types that Flink jobs bring along: enums, POJOs, foreign serializers."""

@@ -1,0 +1,1 @@
+"""Types without parts: numbers, strings, dates and times, windows."""

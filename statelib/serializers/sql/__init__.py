@@ -1,0 +1,1 @@
+"""Internal values of Flink SQL."""
