@@ -1,7 +1,7 @@
 """A keyed backend that keeps a log of the writes since the last checkpoint.
 
-Source: requirements R65 to R67; the role of Flink's ChangelogKeyedStateBackend. The log keeps writes as the Arrow
-columns in which they arrive; only the last change per key is serialized.
+Source: docs/spec/requirements.md R65 to R67; the role of Flink's ChangelogKeyedStateBackend. The log keeps writes as
+the Arrow columns in which they arrive; only the last change per key is serialized.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """The live operator state of one subtask, which user code reads and changes, and frozen copies of it.
 
-Source: requirements R116 to R118 (DefaultOperatorStateBackend). Operator state is small and used by user code,
-so it is held as Python objects; only its snapshots are columns.
+Source: docs/spec/requirements.md R116 to R118 (DefaultOperatorStateBackend). Operator state is small and used by user
+code, so it is held as Python objects; only its snapshots are columns.
 """
 
 from collections.abc import Iterable, Iterator

@@ -3,7 +3,8 @@
 Within a checkpoint the time is constant (it is the end of the data interval). Therefore expired values are removed
 once, before the first event is applied; after that no value in the backend has expired.
 
-Source: Flink's StateTtlConfig, TtlUtils.expired (a value expires when its age reaches the duration).
+Source: docs/spec/formats.md#time-to-live; Flink's StateTtlConfig, TtlUtils.expired (a value expires when its age
+reaches the duration).
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The assignment of operator state to new subtasks when a checkpoint is restored, perhaps at another parallelism.
 
-Source: Flink's RoundRobinOperatorStateRepartitioner.
+Source: docs/spec/formats.md#operator-state (RoundRobinOperatorStateRepartitioner of Flink).
 """
 
 from collections.abc import Sequence

@@ -5,7 +5,7 @@ result may reach the driver late. The first acknowledgement of a subtask is acce
 is deleted here: the result of a rejected acknowledgement lists the files that no other one refers to, and the caller
 discards them.
 
-Source: requirements R147, R150; PendingCheckpoint and TaskAcknowledgeResult of Flink.
+Source: docs/spec/requirements.md R147, R150; PendingCheckpoint and TaskAcknowledgeResult of Flink.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The assignment of keyed state to new subtasks when a checkpoint is restored, perhaps at another parallelism.
 
-Source: Flink's StateAssignmentOperation (keyed state: intersect old ranges with new ones).
+Source: docs/spec/formats.md#key-groups, #restoring-rocksdb-state (StateAssignmentOperation of Flink).
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,7 +1,7 @@
 """The check that Flink restores all state of a canonical savepoint. Flink drops some kinds of state without an error;
 savepoints with such state are rejected here.
 
-Source: flink-acceptance.md section 2 (T11, T25 to T29, T40); flink-formats.md section 11.
+Source: docs/spec/formats.md#writing-a-savepoint.
 """
 
 from collections.abc import Collection, Sequence

@@ -2,8 +2,8 @@
 
 After the header, the stream has no structure of its own: the offsets in its handle give the start of each element.
 
-Source: flink-formats.md section 7.2 (OperatorBackendSerializationProxy, PartitionableListState, HeapBroadcastState).
-Version 5 is written because every Flink since 1.17 reads it.
+Source: docs/spec/formats.md#operator-state (OperatorBackendSerializationProxy, PartitionableListState,
+HeapBroadcastState). Version 5 is written because every Flink since 1.17 reads it.
 """
 
 from collections.abc import Iterable, Sequence

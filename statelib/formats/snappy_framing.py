@@ -1,7 +1,7 @@
 """Snappy's framing format, in which Flink compresses each key group of a canonical stream.
 
 A stream is an identifier, then chunks of ``u8 type, u24 LE length, data``. Unlike Flink's own reader, this one checks
-the checksum of every chunk. Source: flink-formats.md section 3.1.
+the checksum of every chunk. Source: docs/spec/formats.md#snappy-framing.
 """
 
 import struct

@@ -1,6 +1,6 @@
 """Hooks: user code that runs after the operator state of a subtask is restored and before it is snapshotted.
 
-Source: CheckpointedFunction of Flink (initializeState, snapshotState).
+Source: docs/spec/requirements.md R116, R117; CheckpointedFunction of Flink (initializeState, snapshotState).
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The reasons why a checkpoint did not complete, under Flink's names, and the consequences of each, as a table.
 
-Source: CheckpointFailureReason and CheckpointFailureManager of Flink.
+Source: docs/spec/protocol.md#states-of-a-checkpoint; CheckpointFailureReason and CheckpointFailureManager of Flink.
 """
 
 import re

@@ -1,6 +1,6 @@
 """State handles: values that describe where state is stored and in which format. They do no I/O.
 
-Source: flink-formats.md sections 4.3 to 4.5; the class names are Flink's.
+Source: docs/spec/formats.md#stream-handles, #keyed-handles, #handles-of-operator-state; the class names are Flink's.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Key groups: the units in which keyed state is distributed over subtasks and moved between them.
 
-Source: flink-formats.md section 1.1 (KeyGroupRangeAssignment, MathUtils).
+Source: docs/spec/formats.md#key-groups (KeyGroupRangeAssignment, MathUtils).
 """
 
 from collections.abc import Iterator

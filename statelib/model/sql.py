@@ -1,6 +1,6 @@
 """The logical types of Flink SQL, which are the types of the fields of an internal row.
 
-Source: flink-formats.md section 6.7; the names are those of Flink's ``LogicalTypeRoot``.
+Source: docs/spec/formats.md#sql-types; the names are those of Flink's ``LogicalTypeRoot``.
 """
 
 from dataclasses import dataclass

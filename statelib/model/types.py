@@ -2,7 +2,7 @@
 
 The manifest of a checkpoint, the catalog and ``inspect`` show the text form, for example
 ``row<flights: long, last_dest: string>``. Each type stands for exactly one Flink serializer
-(flink-formats.md section 6), so the same type always has the same bytes.
+(docs/spec/formats.md#serializer-snapshots), so the same type always has the same bytes.
 """
 
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,7 @@
 """The choice of the old RocksDB database that a backend continues with. Other sources only add entries to it.
 
-Source: flink-formats.md section 8.3 (RocksDBIncrementalCheckpointUtils.chooseTheBestStateHandleForInitial).
+Source: docs/spec/formats.md#restoring-rocksdb-state
+(RocksDBIncrementalCheckpointUtils.chooseTheBestStateHandleForInitial).
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Reading the entries of a handle of any format. Restore, export, diff and verify use it.
 
-Source: requirements R25 to R29 (the handle's type says which reader reads it).
+Source: docs/spec/requirements.md R25 to R29 (the handle's type says which reader reads it).
 """
 
 import shutil

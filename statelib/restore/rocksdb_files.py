@@ -42,8 +42,8 @@ def files_to_copy(
 def rocksdb_files(handle: IncrementalRemoteKeyedStateHandle) -> tuple[tuple[str, StreamStateHandle], ...]:
     """Return the shared and the private files together, as pairs (RocksDB's file name, handle of its bytes).
 
-    A file of any type may be in either list. Raise CorruptStateError (``bad-file-name``). Source: flink-formats.md
-    section 8.1."""
+    A file of any type may be in either list. Raise CorruptStateError (``bad-file-name``). Source:
+    docs/spec/formats.md#rocksdb-handles."""
     files = handle.shared + handle.private
     names = [name for name, _ in files]
     bad = [name for name in names if not FILE_NAME.fullmatch(name)]

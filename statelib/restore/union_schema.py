@@ -1,7 +1,7 @@
 """The schema of an operator that Flink wrote: the union of the states in the headers of all its handles.
 
-Flink registers a state when its code first uses it, so the headers of an operator's subtasks may differ. A stream
-whose header does not name a state has no entries of it. Source: flink-formats.md sections 3.3 and 9.
+Flink registers a state when its code first uses it, so the headers of an operator's subtasks may differ. A stream whose
+header does not name a state has no entries of it. Source: docs/spec/formats.md#header-of-a-keyed-stream, #change-log.
 """
 
 from collections.abc import Mapping

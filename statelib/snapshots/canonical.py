@@ -1,6 +1,6 @@
 """The canonical snapshot of a keyed backend of any kind: one stream that all backends and Flink can restore.
 
-Source: requirements R20 to R32; flink-formats.md section 3.1.
+Source: docs/spec/requirements.md R20 to R32; docs/spec/formats.md#canonical-stream.
 """
 
 from collections.abc import Sequence

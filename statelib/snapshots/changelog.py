@@ -3,7 +3,7 @@
 A snapshot writes only the changes of its interval. If the log has become too long, the snapshot materialises the state
 anew (a batch job has no time for it between checkpoints), and the log begins empty.
 
-Source: requirements R65 to R67; flink-formats.md section 9 (ChangelogKeyedStateBackend).
+Source: docs/spec/requirements.md R65 to R67; docs/spec/formats.md#change-log (ChangelogKeyedStateBackend).
 """
 
 from dataclasses import dataclass

@@ -4,7 +4,7 @@ The caller's thread only waits for that thread, whatever the execution type is. 
 on the main thread, between any two of its steps; so it never interrupts a step that creates a file. The first call that
 moves the snapshot out of the state RUNNING decides its outcome: its result is returned, or all it wrote is discarded.
 
-Source: requirements R15, R138, R139, R143 to R146; AsyncSnapshotCallable, SnapshotExecutionType of Flink.
+Source: docs/spec/requirements.md R15, R138, R139, R143 to R146; AsyncSnapshotCallable, SnapshotExecutionType of Flink.
 """
 
 import contextvars

@@ -1,6 +1,6 @@
 """The native snapshot of the heap backend: a stream in the format of Flink's heap backend, which restores it directly.
 
-Source: requirements R26 to R32; flink-formats.md section 3.2 (HeapSnapshotStrategy).
+Source: docs/spec/requirements.md R26 to R32; docs/spec/formats.md#heap-stream (HeapSnapshotStrategy).
 """
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend

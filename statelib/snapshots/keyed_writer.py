@@ -1,7 +1,6 @@
 """The writer of the keyed state of one subtask of a Flink operator. It checks each entry before it writes it.
 
-Source: flink-formats.md section 11; flink-acceptance.md section 2 (faulty state that Flink accepts without an error,
-and loses).
+Source: docs/spec/formats.md#writing-a-savepoint (faulty state that Flink accepts without an error, and loses).
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,6 +1,7 @@
 """The snapshot of operator state: a copy in the synchronous part, one stream in the asynchronous part.
 
-Source: requirements R116 to R121; flink-formats.md section 7.2 (DefaultOperatorStateBackendSnapshotStrategy).
+Source: docs/spec/requirements.md R116 to R121; docs/spec/formats.md#operator-state
+(DefaultOperatorStateBackendSnapshotStrategy).
 """
 
 from dataclasses import dataclass

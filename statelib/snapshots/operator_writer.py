@@ -1,7 +1,7 @@
 """The writer of operator state for a savepoint that no job took. The state is distributed to subtasks as in Flink.
 
-Source: flink-formats.md section 7.2 (list and union state are the concatenation of the elements of all subtasks; each
-subtask has a copy of the broadcast state).
+Source: docs/spec/formats.md#operator-state (list and union state are the concatenation of the elements of all subtasks;
+each subtask has a copy of the broadcast state).
 """
 
 from collections.abc import Sequence

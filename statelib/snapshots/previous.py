@@ -1,6 +1,6 @@
 """The files of earlier snapshots that an incremental snapshot may refer to instead of writing them again.
 
-Source: requirements R52 to R57, R69 (PreviousSnapshot of Flink).
+Source: docs/spec/requirements.md R52 to R57, R69 (PreviousSnapshot of Flink).
 """
 
 import threading

@@ -1,6 +1,6 @@
 """The full snapshot of RocksDB: its own files, uploaded without a scan and unchanged.
 
-Source: requirements R33 to R51; flink-formats.md section 8.1 (RocksNativeFullSnapshotStrategy).
+Source: docs/spec/requirements.md R33 to R51; docs/spec/formats.md#rocksdb-handles (RocksNativeFullSnapshotStrategy).
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,8 @@
 
 SST files never change, so they need not be written again.
 
-Source: requirements R52 to R67, R69; flink-formats.md section 8.1 (RocksIncrementalSnapshotStrategy).
+Source: docs/spec/requirements.md R52 to R67, R69; docs/spec/formats.md#rocksdb-handles
+(RocksIncrementalSnapshotStrategy).
 """
 
 import os

@@ -1,7 +1,7 @@
 """The steps that all native snapshots of RocksDB share: freeze the database, then upload its files unchanged.
 
-The strategies decide which files are uploaded, and whether they are shared.
-Source: requirements R33 to R49, R169, R170; flink-formats.md section 8.1.
+The strategies decide which files are uploaded, and whether they are shared. Source: docs/spec/requirements.md R33 to
+R49, R169, R170; docs/spec/formats.md#rocksdb-handles.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,6 +1,6 @@
 """The snapshot of state that has not changed: the storage copies the files of an earlier snapshot, without a restore.
 
-Source: requirement R93; FLINK-25744, FLINK-25322 (fast duplication).
+Source: docs/spec/requirements.md R93; FLINK-25744, FLINK-25322 (fast duplication).
 """
 
 from collections.abc import Iterator, Mapping

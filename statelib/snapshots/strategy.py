@@ -3,7 +3,7 @@
 ``prepare`` is synchronous and short: it freezes the state of one moment. ``run`` does all I/O. It may run on any
 thread, closing the registry cancels it, and after an error it has removed everything it wrote.
 
-Source: requirements R1 to R19.
+Source: docs/spec/requirements.md R1 to R19.
 """
 
 import logging
@@ -44,7 +44,7 @@ EMPTY = SnapshotResult(None, ())
 def empty_snapshot(description: str) -> SnapshotResult:
     """Return :data:`EMPTY`, and log that the strategy with this ``description`` wrote nothing.
 
-    Source: requirement R8."""
+    Source: docs/spec/requirements.md R8."""
     log.info("%s: no state is registered, nothing is written", description)
     return EMPTY
 
@@ -64,8 +64,7 @@ class CheckpointListener:
     """The notifications that a strategy receives between snapshots. They do nothing unless overridden.
 
     They matter to a strategy that takes several snapshots. A run of a pipeline takes only one snapshot per strategy,
-    and sends no notifications.
-    Source: requirement R18; CheckpointListener of Flink."""
+    and sends no notifications. Source: docs/spec/requirements.md R18; CheckpointListener of Flink."""
 
     def notify_checkpoint_complete(self, checkpoint_id: CheckpointId) -> None:
         """Handle that the checkpoint is committed: later snapshots may refer to its files."""

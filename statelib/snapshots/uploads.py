@@ -1,6 +1,6 @@
 """The streams of one snapshot. Either all of them become handles, or all of them are removed.
 
-Source: requirements R14, R43, R44, R103 to R107, R115.
+Source: docs/spec/requirements.md R14, R43, R44, R103 to R107, R115.
 """
 
 import logging

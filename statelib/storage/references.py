@@ -1,6 +1,7 @@
 """References to storage locations as opaque bytes. A trigger ships them to the workers (R86 to R88).
 
-Source: CheckpointStorageLocationReference, AbstractFsCheckpointStorageAccess.encodePathAsReference.
+Source: docs/spec/requirements.md R85 to R87; CheckpointStorageLocationReference,
+AbstractFsCheckpointStorageAccess.encodePathAsReference.
 """
 
 from statelib.errors import InvalidRequestError

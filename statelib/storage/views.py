@@ -4,7 +4,7 @@ Each method names the errors that its callers handle. Besides those, every metho
 (``storage-io``, ``storage-full``) while the storage is in trouble, and InvalidRequestError (``storage-denied``) where
 access is refused.
 
-Source: CheckpointStorageCoordinatorView / CheckpointStorageWorkerView, requirements R84 to R101.
+Source: CheckpointStorageCoordinatorView / CheckpointStorageWorkerView, docs/spec/requirements.md R84 to R101.
 """
 
 from collections.abc import Collection, Mapping, Sequence

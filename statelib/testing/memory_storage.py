@@ -1,7 +1,7 @@
 """Checkpoint storage in the memory of one process: for tests (R97).
 
-Streams become inline handles, so all state of a checkpoint travels inside its metadata.
-Source: MemoryBackendCheckpointStorageAccess, MemCheckpointStreamFactory.
+Streams become inline handles, so all state of a checkpoint travels inside its metadata. Source:
+docs/spec/requirements.md R84 to R101; MemoryBackendCheckpointStorageAccess, MemCheckpointStreamFactory.
 """
 
 import itertools

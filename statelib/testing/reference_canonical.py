@@ -1,7 +1,7 @@
 """The canonical stream's key groups, encoded and decoded one entry at a time.
 
-Slow and obvious on purpose: property tests hold the vectorised codec equal to it.
-Source: flink-formats.md section 3.1.
+Slow and obvious on purpose: property tests hold the vectorised codec equal to it. Source:
+docs/spec/formats.md#canonical-stream.
 """
 
 from statelib.formats import snappy_framing

@@ -6,7 +6,7 @@ Values are *plain*: int, float, bool, str, bytes, None; a list for arrays, lists
 a list of (key, value) pairs for maps. Times are the integers that Arrow holds: days for ``date``,
 nanoseconds of the day for ``time``, nanoseconds since 1970 for ``datetime`` and ``instant``.
 
-Source: flink-formats.md sections 1, 2 and 6.
+Source: docs/spec/formats.md#key-groups, #composite-keys, #serializer-snapshots.
 """
 
 import datetime

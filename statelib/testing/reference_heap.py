@@ -1,8 +1,8 @@
 """The heap stream's key groups, encoded and decoded one value at a time.
 
-Slow and obvious on purpose: property tests hold the vectorised codec equal to it. Values are the
-plain ones of ``reference_codecs``: (key, namespace, value), with a whole list or map as value.
-Source: flink-formats.md section 3.2.
+Slow and obvious on purpose: property tests hold the vectorised codec equal to it. Values are the plain ones of
+``reference_codecs``: (key, namespace, value), with a whole list or map as value. Source:
+docs/spec/formats.md#heap-stream.
 """
 
 import struct

@@ -2,7 +2,7 @@
 
 No class is loaded and no code is run: an object is the name of its class and the values of its fields.
 
-Source: the Java Object Serialization Specification, chapter 6; flink-formats.md section 6.7.
+Source: the Java Object Serialization Specification, chapter 6; docs/spec/formats.md#sql-types.
 """
 
 from collections.abc import Callable

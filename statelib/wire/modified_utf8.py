@@ -3,7 +3,7 @@
 U+0000 is ``C0 80``, a character beyond U+FFFF is its two surrogates of three bytes each, and lone surrogates are legal.
 A UTF-8 decoder would therefore fail.
 
-Source: flink-formats.md, conventions.
+Source: docs/spec/formats.md#conventions.
 """
 
 from statelib.errors import CorruptStateError

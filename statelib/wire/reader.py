@@ -1,6 +1,6 @@
 """The bounded, big-endian reader of headers and metadata. Bulk data is read as arrays instead.
 
-Source: flink-formats.md, conventions (Java's ``DataInput``).
+Source: docs/spec/formats.md#conventions (Java's ``DataInput``).
 """
 
 import struct

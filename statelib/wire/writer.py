@@ -1,6 +1,6 @@
 """The writer of big-endian headers and metadata, the counterpart of :class:`statelib.wire.reader.Reader`.
 
-Source: flink-formats.md, conventions (Java's ``DataOutput``).
+Source: docs/spec/formats.md#conventions (Java's ``DataOutput``).
 """
 
 import struct

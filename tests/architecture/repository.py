@@ -1,6 +1,7 @@
 """The files of this repository, as the architecture tests see them."""
 
 import ast
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,12 @@ def modules(*rooms: str) -> Iterator[tuple[str, str, ast.Module]]:
     for path in sorted(found):
         text = path.read_text()
         yield str(path.relative_to(ROOT)), text, ast.parse(text)
+
+
+def anchors(document: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def dotted_names(tree: ast.Module) -> Iterator[tuple[int, str]]:

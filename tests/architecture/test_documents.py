@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from repository import ROOT
+from repository import ROOT, anchors
 
 import statelib
 
@@ -38,12 +38,6 @@ def test_links_lead_to_files_and_headings(document: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             dead.append(f"{place}#{anchor}")
     assert dead == []
-
-
-def anchors(document: Path) -> set[str]:
-    """Of the headings, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.+)$", document.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_every_document_is_in_the_index() -> None:

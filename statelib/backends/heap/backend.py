@@ -1,6 +1,6 @@
 """The keyed state backend in memory. State is held in columns; Arrow kernels look keys up and write them.
 
-Source: requirements R3, R5, R29; the role of Flink's HashMapStateBackend.
+Source: docs/spec/requirements.md R3, R5, R29; the role of Flink's HashMapStateBackend.
 """
 
 from collections.abc import Generator, Mapping

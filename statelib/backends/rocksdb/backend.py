@@ -1,8 +1,8 @@
 """The keyed state backend on the local disk, in RocksDB, for state that is larger than memory.
 
-Source: requirements R37 to R49; flink-formats.md section 2.4 (one column family per state, with the name
-of the state; no write-ahead log). The RocksDB library only accepts lists of bytes, so this is the only
-place with Python objects per entry. The lists are always in key order.
+Source: docs/spec/requirements.md R37 to R49; docs/spec/formats.md#column-families (one column family per state, with
+the name of the state; no write-ahead log). The RocksDB library only accepts lists of bytes, so this is the only place
+with Python objects per entry. The lists are always in key order.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Preparing a copied RocksDB database for a new subtask: foreign key groups are removed, states added and dropped.
 
-The remaining entries are not read. Source: flink-formats.md section 8.3
+The remaining entries are not read. Source: docs/spec/formats.md#restoring-rocksdb-state
 (RocksDBIncrementalCheckpointUtils.clipDBWithKeyGroupRange).
 """
 

@@ -2,7 +2,7 @@
 
 :class:`~statelib.formats.canonical.encoder.CanonicalStream` reads one sorted sequence of entries per state. Here the
 entries of all states arrive together, sorted by key group, and the header may be copied from another stream. Source:
-flink-formats.md section 3.1.
+docs/spec/formats.md#canonical-stream.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,7 @@
 """The framing of entries in the canonical stream: ``i32 keyLen, key, i32 valueLen, value``.
 
 Both directions move whole arrays; only finding the boundaries of entries of different lengths takes a loop, over
-integers. Source: flink-formats.md section 3.1.
+integers. Source: docs/spec/formats.md#canonical-stream.
 """
 
 import struct

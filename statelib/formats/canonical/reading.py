@@ -1,8 +1,8 @@
 """The reader of the canonical savepoint stream: a keyed header, then one block of entries per key group.
 
 A key group is ``u16 stateId, entry+``. The first bit of a key means that another state id follows the entry; the id
-0xFFFF ends the key group. Source: flink-formats.md section 3.1 (FullSnapshotAsyncWriter, FullSnapshotRestoreOperation).
-The writer is ``formats.canonical.encoder``.
+0xFFFF ends the key group. Source: docs/spec/formats.md#canonical-stream (FullSnapshotAsyncWriter,
+FullSnapshotRestoreOperation). The writer is ``formats.canonical.encoder``.
 """
 
 import struct

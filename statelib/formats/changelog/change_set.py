@@ -5,7 +5,7 @@ decompressed bytes after the first byte of the stream. A change set is ``i32 gro
 key group`` and the changes, each ``i32 length, bytes``; key group -1 holds metadata and comes first. Finding the
 boundaries of changes takes a loop over integers; everything else moves columns.
 
-Source: flink-formats.md section 9 (StateChangeFormat).
+Source: docs/spec/formats.md#change-log (StateChangeFormat).
 """
 
 import struct

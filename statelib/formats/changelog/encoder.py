@@ -4,7 +4,7 @@ records.
 A changed map entry is one record, so that unchanged entries of the map are not written. Flink's record of a single map
 entry cannot hold null; a null is therefore written as a map with that one entry.
 
-Source: flink-formats.md section 9 (StateChangeFormat, KvStateChangeLoggerImpl).
+Source: docs/spec/formats.md#change-log (StateChangeFormat, KvStateChangeLoggerImpl).
 """
 
 import struct

@@ -1,6 +1,6 @@
 """The conversion between entries of the heap stream (namespace, key, whole value) and StateRows, column by column.
 
-Source: flink-formats.md sections 2.1, 2.2 and 3.2.
+Source: docs/spec/formats.md#composite-keys, #values, #heap-stream.
 """
 
 from collections.abc import Iterable

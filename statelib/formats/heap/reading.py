@@ -4,7 +4,7 @@ A key group is ``i32 keyGroup``, then per state ``u16 stateId, i32 count, count 
 x timer``. If the header says so, each state of a key group is a Snappy-framed stream of its own. Entries have no
 lengths, so the stream is walked entry by entry; everything else moves columns.
 
-Source: flink-formats.md section 3.2 (HeapSnapshotStrategy, HeapRestoreOperation). The writer is
+Source: docs/spec/formats.md#heap-stream (HeapSnapshotStrategy, HeapRestoreOperation). The writer is
 ``formats.heap.encoder``.
 """
 

@@ -1,6 +1,6 @@
 """The codec of the header of keyed streams: the key type, the registered states, and whether key groups are compressed.
 
-Source: flink-formats.md section 3.3 (KeyedBackendSerializationProxy, StateMetaInfoSnapshot), version 6.
+Source: docs/spec/formats.md#header-of-a-keyed-stream (KeyedBackendSerializationProxy, StateMetaInfoSnapshot).
 """
 
 from dataclasses import dataclass
@@ -252,7 +252,7 @@ def _write_timer_snapshot(writer: Writer, key: StateType, namespace: StateType) 
 
 
 def _read_timer_snapshot(reader: Reader) -> dict[str, StateType]:
-    """Read the snapshot of a TimerSerializer: a composite of the key's and the namespace's serializer (section 6.1)."""
+    """Read the snapshot of a TimerSerializer: a composite of the key's and the namespace's serializer."""
     _expect(reader, _FRAME_VERSION, "framing version")
     at, name = reader.offset, reader.utf("class")
     if name != _TIMER:

@@ -1,7 +1,7 @@
 """A keyed header in parts, as bytes, so that a rewritten stream can repeat the parts that did not change.
 
 A type holds all that statelib needs of a serializer, but a serializer snapshot may hold more. Unchanged parts are
-therefore copied byte for byte. Source: flink-formats.md section 3.3.
+therefore copied byte for byte. Source: docs/spec/formats.md#header-of-a-keyed-stream.
 """
 
 from collections.abc import Sequence

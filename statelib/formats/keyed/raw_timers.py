@@ -1,7 +1,7 @@
 """The timers in raw keyed state, where RocksDB and ForSt checkpoint the timers that they keep on the Java heap.
 
 They are read as ordinary entries: one state per timer service and time domain, with keys and without values. Source:
-flink-formats.md section 7.1 (InternalTimerServiceSerializationProxy, version 2).
+docs/spec/formats.md#timers (InternalTimerServiceSerializationProxy, version 2).
 """
 
 from collections.abc import Callable, Iterator

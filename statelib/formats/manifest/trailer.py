@@ -11,7 +11,7 @@ Layout, big-endian; E is the offset where Flink's version-3 part ends::
         8 bytes  "BILETATS"
 
 Every damaged bit and every cut is detected: the CRC covers all but the last 12 bytes, and those must lead back to E.
-Source: acceptance experiment T08 (Flink accepts trailing bytes).
+Source: docs/spec/formats.md#manifest (Flink ignores bytes after its part).
 """
 
 import json

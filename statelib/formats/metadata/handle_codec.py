@@ -1,6 +1,7 @@
 """The codec of the state handles inside ``_metadata``: one reader per tag byte, one writer per class of handle.
 
-Source: flink-formats.md sections 4.3 to 4.6 and 10 (MetadataV2V3SerializerBase).
+Source: docs/spec/formats.md#stream-handles, #keyed-handles, #handles-of-operator-state, #handles-of-in-flight-buffers,
+#file-merging (MetadataV2V3SerializerBase).
 """
 
 import struct

@@ -1,6 +1,6 @@
 """The codec of the keyed state handles inside ``_metadata``: materialised state, alone or with a change log on top.
 
-Source: flink-formats.md section 4.4, tags 8 to 10, 13 and 14 (ChangelogStateBackendHandleImpl).
+Source: docs/spec/formats.md#keyed-handles, tags 8 to 10, 13 and 14 (ChangelogStateBackendHandleImpl).
 """
 
 from statelib.errors import CorruptStateError

@@ -4,7 +4,7 @@ savepoint.
 Version 3 is written because every Flink since 1.17 reads it and because it ends without a Java-serialized trailer, so
 that statelib's own manifest can follow (``formats.manifest.trailer``).
 
-Source: flink-formats.md sections 4.1 and 4.2 (Checkpoints, MetadataSerializers).
+Source: docs/spec/formats.md#metadata-file, #operators (Checkpoints, MetadataSerializers).
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Operator ids: the 16 bytes that link state in ``_metadata`` to an operator of a Flink job.
 
-Source: flink-formats.md section 5 (StreamGraphHasherV2; MurmurHash3 x64 128, seed 0).
+Source: docs/spec/formats.md#operator-ids (StreamGraphHasherV2; MurmurHash3 x64 128, seed 0).
 """
 
 _MASK = (1 << 64) - 1

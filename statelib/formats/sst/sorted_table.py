@@ -1,7 +1,7 @@
 """The reader of RocksDB's sorted files (SST, the block-based table), which moves columns: no object per entry.
 
 It reads the tables that Flink and statelib write with default settings. Any other table is recognised as unreadable
-before an entry is read. Source: flink-formats.md section 8.2; RocksDB's documentation of the block-based table.
+before an entry is read. Source: docs/spec/formats.md#rocksdb-tables; RocksDB's documentation of the block-based table.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -2,7 +2,7 @@
 
 An entry repeats the first bytes of the key before it by their number only; at each restart of a block, keys begin anew.
 The stretches between restarts are therefore independent: one step decodes one entry of each stretch. Source:
-flink-formats.md section 8.2.
+docs/spec/formats.md#rocksdb-tables.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The entries within the key groups of a canonical or heap stream: their framing, and the values that their bytes hold.
 
-Source: flink-formats.md sections 2, 3.1 and 3.2.
+Source: docs/spec/formats.md#composite-keys, #canonical-stream, #heap-stream.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 Only the log is held in memory, and the snapshot strategy bounds its size. The materialised entries are read in batches,
 and each batch is compared only with the changes of its own key groups. "Below" means: in the materialised state.
-Source: requirements R65 to R67; flink-formats.md section 9.
+Source: docs/spec/requirements.md R65 to R67; docs/spec/formats.md#change-log.
 """
 
 from collections.abc import Iterator, Mapping

@@ -4,8 +4,7 @@ Flink's merging windows store their contents under the namespace of one of the w
 other windows to it and clears them. For lists this is enough, even if some of the contents are materialised below the
 log: the target's list is then described by its parts. Two reduced or aggregated values can be combined only by the
 job's own function. But a window merges because a new element arrived, which is then added to the window, and adding it
-logs the whole value.
-Source: flink-formats.md section 9; InternalMergingState of Flink.
+logs the whole value. Source: docs/spec/formats.md#change-log; InternalMergingState of Flink.
 """
 
 from collections.abc import Iterator, Mapping

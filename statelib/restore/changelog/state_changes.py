@@ -1,6 +1,6 @@
 """The net changes of a change log: the last state of each key, computed on columns.
 
-Source: flink-formats.md section 9 (the meaning of each operation), sections 2.2 and 3.2 (values).
+Source: docs/spec/formats.md#change-log (the meaning of each operation), #values, #heap-stream.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """Schema evolution: matching the states of a snapshot with those of a backend, comparing and migrating them.
 
-Source: Flink's StateSerializerProvider and TypeSerializerSchemaCompatibility; requirement "schema
-evolution" and `--allowNonRestoredState`.
+Source: docs/spec/formats.md#writing-a-savepoint; StateSerializerProvider, TypeSerializerSchemaCompatibility and
+``--allowNonRestoredState`` of Flink.
 """
 
 from collections.abc import Callable, Iterator, Sequence

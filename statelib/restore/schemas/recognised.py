@@ -1,8 +1,8 @@
 """Recognition of the stream behind a KeyGroupsStateHandle that Flink wrote: a native heap stream or a canonical one.
 
 Since Flink 1.13 canonical streams have a handle type of their own. Earlier savepoints of both backends, and RocksDB's
-full checkpoints up to 1.15, use the handle type of native heap streams for them.
-Source: flink-formats.md sections 0, 3.1, 3.2.
+full checkpoints up to 1.15, use the handle type of native heap streams for them. Source:
+docs/spec/formats.md#kinds-of-snapshot, #canonical-stream, #heap-stream.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """The rewriting of a savepoint: a new savepoint with some operators or states changed and all else copied byte by byte.
 
-Source: flink-formats.md section 11. The original is not changed.
+Source: docs/spec/formats.md#writing-a-savepoint. The original is not changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 For keys of whole numbers and booleans, Spark's own functions compute Flink's key group in the JVM, so that these keys
 are not sent to Python before the shuffle. For all other keys, a function on Arrow batches calls
-:func:`statelib.serializers.entries.keys.key_groups`. Source: flink-formats.md section 1.1."""
+:func:`statelib.serializers.entries.keys.key_groups`. Source: docs/spec/formats.md#key-groups."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,8 +1,8 @@
 """Atomic publication of a file. Under its name it is either complete and durable or absent, and it never changes.
 
-Source: protocol of ``_metadata``. The steps are: write a temporary file, sync it, link it to the name (a link fails if
-the name is taken, a rename does not), sync the directory. The published bytes are always read back, because on a
-network file system the reply of a successful link may be lost, and its repetition fails with "already exists".
+Source: docs/spec/protocol.md#publishing. The steps are: write a temporary file, sync it, link it to the name (a link
+fails if the name is taken, a rename does not), sync the directory. The published bytes are always read back, because on
+a network file system the reply of a successful link may be lost, and its repetition fails with "already exists".
 """
 
 import contextlib

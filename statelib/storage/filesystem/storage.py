@@ -2,8 +2,9 @@
 
 Layout: ``<root>/<pipeline>/chk-<id>/`` and ``<target or root/savepoints>/savepoint-<pipeline>-<id>/``. Each of these
 directories holds ``_metadata`` and data files named ``<attempt>-<subtask>-<number>``, without subdirectories. Files to
-which several checkpoints of a pipeline may refer have such names too and lie in ``<root>/<pipeline>/shared/``.
-Source: FsCheckpointStorageAccess, FsCheckpointStreamFactory; flink-formats.md section 4.8; R84 to R101.
+which several checkpoints of a pipeline may refer have such names too and lie in ``<root>/<pipeline>/shared/``. Source:
+FsCheckpointStorageAccess, FsCheckpointStreamFactory; docs/spec/formats.md#directories; docs/spec/requirements.md R84 to
+R101.
 """
 
 import contextlib

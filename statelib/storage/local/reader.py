@@ -1,6 +1,6 @@
 """Reading the files of a checkpoint from local copies, and remotely if there is no valid copy.
 
-Source: requirements R70, R81 (PrioritizedOperatorSubtaskState: the remote state is the last alternative).
+Source: docs/spec/requirements.md R70, R81 (PrioritizedOperatorSubtaskState: the remote state is the last alternative).
 """
 
 import contextlib

@@ -3,8 +3,8 @@ reads them.
 
 Layout: ``<root>/local-state/<storage>/<pipeline>/chk-<id>/<attempt>-<subtask>/`` holds the copies and an index.
 ``<storage>`` differs between deployments that use the same root. The name of a directory that is still being written
-ends in ``.ongoing``. Copies are never required: if one is missing or damaged, the remote file is read.
-Source: requirements R70 to R83 (TaskLocalStateStore, LocalSnapshotDirectoryProvider, SnapshotDirectory).
+ends in ``.ongoing``. Copies are never required: if one is missing or damaged, the remote file is read. Source:
+docs/spec/requirements.md R70 to R83 (TaskLocalStateStore, LocalSnapshotDirectoryProvider, SnapshotDirectory).
 """
 
 import contextlib

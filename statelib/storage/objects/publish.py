@@ -1,7 +1,7 @@
 """Atomic publication of an object: a conditional PUT, and reading the object back if the answer leaves a doubt.
 
-Source: protocol of ``_metadata``. A refusal may follow a successful PUT whose reply was lost, 409 means "try again",
-and without an answer the PUT may be applied or not. In all these cases the stored bytes decide.
+Source: docs/spec/protocol.md#publishing. A refusal may follow a successful PUT whose reply was lost, 409 means "try
+again", and without an answer the PUT may be applied or not. In all these cases the stored bytes decide.
 """
 
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, RetryableError, UnsupportedError

@@ -1,10 +1,11 @@
 """Checkpoint storage in buckets: S3 and storages with its protocol, Google Cloud Storage, Azure Blob Storage.
 
-The storage must support conditional PUTs, which store an object only if its key is free (on S3: ``If-None-Match``).
-The layout is that of a file system, with keys below ``<scheme>://<bucket>/<prefix>``: ``<pipeline>/chk-<id>/``,
-``savepoints/savepoint-<pipeline>-<id>/``, and ``<pipeline>/shared/`` for files that checkpoints share.
-Buckets have no directories. Therefore an initialized location holds the empty object :data:`LOCATION_NAME`.
-Source: FsCheckpointStorageAccess; protocol sections 2.3 and 2.5; R84 to R101.
+The storage must support conditional PUTs, which store an object only if its key is free (on S3: ``If-None-Match``). The
+layout is that of a file system, with keys below ``<scheme>://<bucket>/<prefix>``: ``<pipeline>/chk-<id>/``,
+``savepoints/savepoint-<pipeline>-<id>/``, and ``<pipeline>/shared/`` for files that checkpoints share. Buckets have no
+directories. Therefore an initialized location holds the empty object :data:`LOCATION_NAME`. Source:
+FsCheckpointStorageAccess; docs/spec/protocol.md#a-checkpoint-step-by-step, #publishing; docs/spec/requirements.md R84
+to R101.
 """
 
 import itertools

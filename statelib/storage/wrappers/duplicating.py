@@ -1,8 +1,8 @@
 """Streams that are written to two places: to checkpoint storage, and to this host's disk for the next restore.
 
 The primary stream is part of the checkpoint. The secondary stream is a local copy, and its failure does not fail the
-checkpoint.
-Source: requirements R76, R108 to R114 (DuplicatingCheckpointOutputStream, CheckpointStreamWithResultProvider).
+checkpoint. Source: docs/spec/requirements.md R76, R108 to R114 (DuplicatingCheckpointOutputStream,
+CheckpointStreamWithResultProvider).
 """
 
 import logging

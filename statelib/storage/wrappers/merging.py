@@ -2,8 +2,8 @@
 (R94, R102).
 
 The streams of one subtask with the same checkpoint and scope lie one after the other in one physical file. A later
-checkpoint refers to segments of earlier files, until too few bytes of an earlier file are needed.
-Source: FsMergingCheckpointStorageAccess, FileMergingSnapshotManager; flink-formats.md section 10.
+checkpoint refers to segments of earlier files, until too few bytes of an earlier file are needed. Source:
+FsMergingCheckpointStorageAccess, FileMergingSnapshotManager; docs/spec/formats.md#file-merging.
 """
 
 import threading
