@@ -2,7 +2,7 @@
 # `make wheel`, and PostgreSQL's throw-away files in the system's temporary directory, where its unprivileged user may go.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story up cluster page pictures test test-all test-faults soak simulate mutants check docs format wheel pins bench bench-all
+.PHONY: help setup demo story up cluster page pictures quick test test-all test-faults soak simulate mutants check docs format wheel pins bench bench-all
 
 PYTHON ?= python3
 PORT ?= 8080
@@ -41,6 +41,9 @@ pictures: setup java  ## take the documents' pictures of the State page again: a
 	@cp .work/screenshots/overview-360.png docs/pictures/phone.png
 	@cp .work/screenshots/run-1440.png docs/airflow-grid.png
 
+quick: setup  ## unit and architecture tests that start nothing, in under a minute
+	@tools/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow" tests/unit tests/architecture $(ARGS)
+
 test: setup java  ## all tests
 	@tools/in_memory.sh $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
@@ -55,16 +58,16 @@ test-faults: setup java  ## faults as often as is promised (long), then goals G1
 	@mkdir -p $(dir $(FAULTS)) && rm -f $(FAULTS)
 	@export STATELIB_TEST_FAULTS=1 STATELIB_FIGURES=$(CURDIR)/$(FAULTS); \
 		$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --timeout 3600 $(FAULTY) $(ARGS); failed=$$?; \
-		$(BIN)/python -m tests.benchmarks --rows G11 --runs 7 && $(BIN)/python -m tests.faults_table $(FAULTS) && exit $$failed
+		$(BIN)/python -m tests.benchmarks --rows G11 --runs 7 && $(BIN)/python -m tests.support.faults_table $(FAULTS) && exit $$failed
 
 soak: setup  ## kill and stop workers at random instants for long (ARGS="--minutes 60 --seed 1")
-	@PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m soak $(ARGS)
+	@$(BIN)/python -m tests.faults.soak $(ARGS)
 
 simulate: setup  ## simulated histories of rivals, deaths and lost replies by seed (ARGS="<first seed> <how many>")
-	@PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m test_simulation $(ARGS)
+	@$(BIN)/python -m tests.faults.test_simulation $(ARGS)
 
 mutants: setup  ## change the protocol's code in many small ways: do the tests notice? (ARGS="--sample 60 --seed 1")
-	@PYTHONPATH=$(CURDIR)/tests:$(CURDIR)/tests/faults $(BIN)/python -m mutation $(ARGS)
+	@$(BIN)/python -m tests.faults.mutation $(ARGS)
 
 check: setup  ## lint, types, layers, spelling
 	$(BIN)/ruff check .

@@ -36,7 +36,7 @@ from demo.telling import (
     teller,
 )
 from demo.topology import Topology, TopologyError, topology
-from statelib.testing.postgresql_server import NoServer
+from tests.support.postgresql_server import NoServer
 
 LAST, END = "2013-01-03", datetime(2013, 1, 4, tzinfo=UTC)
 KILLED_IN = 2

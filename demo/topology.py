@@ -17,9 +17,9 @@ from demo.processes import unused_ports
 from demo.spark_cluster import SparkCluster, spark_cluster
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.testing.fault_proxy import Fault
-from statelib.testing.postgresql_server import Listen, postgresql_server
-from statelib.testing.s3_endpoint import S3Endpoint, s3_endpoint
+from tests.support.fault_proxy import Fault
+from tests.support.postgresql_server import Listen, postgresql_server
+from tests.support.s3_endpoint import S3Endpoint, s3_endpoint
 
 ENDPOINT = CHECKOUT / ".work" / "endpoint" / "bin" / "python"
 """Made by ``make setup``: a Python with an S3 server."""

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from extent import examples
 from hypothesis import settings
-from worlds import CHECKOUT
 
-from statelib.testing.azure_endpoint import AzureEndpoint, azure_endpoint
-from statelib.testing.s3_endpoint import S3Endpoint, s3_endpoint
+from tests.support.azure_endpoint import AzureEndpoint, azure_endpoint
+from tests.support.extent import examples
+from tests.support.s3_endpoint import S3Endpoint, s3_endpoint
+from tests.support.worlds import CHECKOUT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

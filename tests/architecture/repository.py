@@ -36,9 +36,10 @@ def dotted_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """(line, full name) of all that a module imports or reaches through an import, aliases resolved."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
-        for local, name in _imported(node):
-            names[local] = name
-            yield node.lineno, name
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for local, name in _imported(node):
+                names[local] = name
+                yield node.lineno, name
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute | ast.Name):
             head, _, rest = ast.unparse(node).partition(".")

@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections import Counter
 
-from repository import ROOT, files, modules
+from tests.architecture.repository import ROOT, files, modules
 
 
 def logger_names(tree: ast.Module) -> set[str]:

@@ -13,12 +13,12 @@ from typing import Any
 import pyspark
 import pytest
 import yaml
-from repository import ROOT
 
 from demo.topology import cluster_settings
 from statelib.flows.wiring import VARIABLES, deployment
-from statelib.testing.postgresql_server import Listen
-from statelib.testing.s3_endpoint import S3Endpoint
+from tests.architecture.repository import ROOT
+from tests.support.postgresql_server import Listen
+from tests.support.s3_endpoint import S3Endpoint
 
 DOCKER = ROOT / "docker"
 COMPOSE = (DOCKER / "compose.yaml").read_text()

@@ -9,7 +9,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from repository import ROOT, dotted_names, modules
+
+from tests.architecture.repository import ROOT, dotted_names, modules
+
+pytestmark = pytest.mark.slow
 
 ROOMS = ("statelib", "jobs", "plugins", "dags")
 

@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 
 import pytest
-from repository import modules
 
 from statelib.crash_points import POINTS, TRANSACTIONS
+from tests.architecture.repository import modules
 
 CHANGES = frozenset(
     [f"os.{name}" for name in ("link", "symlink", "unlink", "remove", "rename", "replace", "rmdir", "mkdir")]

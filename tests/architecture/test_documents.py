@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from repository import ROOT, anchors
 
 import statelib
+from tests.architecture.repository import ROOT, anchors
 
 DOCUMENTS = sorted(ROOT.glob("*.md"))
 EVERY = sorted([*DOCUMENTS, *(ROOT / "docs").rglob("*.md")])

@@ -3,7 +3,8 @@
 import ast
 
 import pytest
-from repository import dotted_names, modules
+
+from tests.architecture.repository import dotted_names, modules
 
 ALLOWED = (
     "statelib/flows/wiring.py",

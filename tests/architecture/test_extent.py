@@ -3,7 +3,8 @@
 from itertools import product
 
 import pytest
-from extent import TEST_ALL, cases, sample
+
+from tests.support.extent import TEST_ALL, cases, sample
 
 AXES = [("a", "b", "c", "d", "e", "f", "g"), (False, True), ("x", "y", "z"), (1,)]
 

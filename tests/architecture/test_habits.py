@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from repository import ROOT
+
+from tests.architecture.repository import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import typer
-from repository import ROOT
 
 from statelib.cli.main import app
 from statelib.definition.reference import DESCRIPTIONS, keys
+from tests.architecture.repository import ROOT
 from tools.reference import PAGES
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -7,7 +7,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from repository import ROOT
+
+from tests.architecture.repository import ROOT
 
 PAGE = ROOT / "docs" / "spec" / "requirements.md"
 ROWS = 175
@@ -147,7 +148,7 @@ BREAKS = {
     "a file of code that is not there": (r"snapshots/strategy\.py", "snapshots/tragedy.py", "there is no file"),
     "a name that is not defined": (r"\[`SnapshotStrategy`\]", "[`SnapshotTragedy`]", "SnapshotTragedy is not defined"),
     "a method that is not defined": (r"`Uploads\.complete`", "`Uploads.repeat`", "Uploads.repeat is not defined"),
-    "a file of tests that is not there": (r"strategy_suite\.py", "tragedy_suite.py", "there is no file"),
+    "a file of tests that is not there": (r"suites/strategy\.py", "suites/tragedy.py", "there is no file"),
     "a test that is not there": (
         r"`test_one_strategy_takes_many_snapshots`",
         "`test_one_strategy_takes_no_snapshot`",

@@ -2,7 +2,7 @@
 
 import ast
 
-from repository import modules
+from tests.architecture.repository import modules
 
 ROOMS = ("statelib", "jobs", "dags", "plugins", "tests")
 MAX_FILE_LINES = 400

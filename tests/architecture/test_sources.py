@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from repository import ROOT, anchors, modules
+
+from tests.architecture.repository import ROOT, anchors, modules
 
 EXEMPT = ("statelib/serializers/",)
 """Rooms whose sources do not lead into docs/spec yet."""

@@ -3,7 +3,8 @@
 import re
 
 import pytest
-from repository import ROOT, files
+
+from tests.architecture.repository import ROOT, files
 
 # no pattern matches its own text, so this file is looked at like any other
 PLACES = re.compile(r"(?<![\w.\-})>])/(?:work|root|farm)(?:/|(?=[\s\"'`,;:)\]]|$))")

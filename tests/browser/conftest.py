@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from chromium_kit import ARGUMENTS, NoChromium, chromium
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
-from watching import OpenPage, Watch
+
+from tests.browser.chromium_kit import ARGUMENTS, NoChromium, chromium
+from tests.browser.watching import OpenPage, Watch
 
 SCREENSHOTS = Path(os.environ.get("STATELIB_SCREENSHOTS", Path(__file__).parents[2] / ".work" / "screenshots"))
 HEIGHTS = {360: 780}
@@ -50,7 +51,7 @@ def new_page(browser: Browser, watch: Watch) -> Iterator[OpenPage]:
             reduced_motion="reduce",
             timezone_id="UTC",
             has_touch=width < 600,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
         contexts.append(context)
         context.on("page", watch.over)

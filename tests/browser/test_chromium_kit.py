@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import chromium_kit
 import pytest
-from chromium_kit import NoChromium, chromium, fetched
+
+from tests.browser import chromium_kit
+from tests.browser.chromium_kit import NoChromium, chromium, fetched
 
 
 @pytest.fixture(autouse=True)

@@ -8,12 +8,12 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from hostile_strings import MARKUP
 from playwright.sync_api import Page
-from reports import report_over
-from watching import Watch
 
 from statelib.visible import visible
+from tests.browser.watching import Watch
+from tests.support.hostile_strings import MARKUP
+from tests.support.reports import report_over
 
 HARMLESS = [f"word{chr(97 + n // 26)}{chr(97 + n % 26)}" for n in range(len(MARKUP))]
 ELEMENTS = "[...document.querySelectorAll('*')].map(e => e.tagName + [...e.attributes].map(a => ' ' + a.name).join(''))"

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from framed import framed_page
 from playwright.sync_api import Frame, Page, expect
-from watching import OpenPage, Watch, inaccessible, overflow
+
+from tests.browser.framed import framed_page
+from tests.browser.watching import OpenPage, Watch, inaccessible, overflow
 
 REFUSED = "status of 401|favicon"
 

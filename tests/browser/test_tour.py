@@ -11,13 +11,23 @@ from urllib.parse import urljoin
 import pytest
 from playwright.sync_api import Browser, Frame, Page, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
-from tour_world import AIRCRAFT, FIFTH, HEAD, QUARANTINED, ROUTES, ROUTES_HEAD, SAVED, tour_places, write_history
-from watching import OpenPage, Watch, inaccessible, overflow
-from worlds import CALM
 
 from demo.airflow_client import AirflowClient
 from demo.airflow_process import airflow, exclusive, free_ports, migrate
 from demo.poisoned_day import asked
+from tests.browser.tour_world import (
+    AIRCRAFT,
+    FIFTH,
+    HEAD,
+    QUARANTINED,
+    ROUTES,
+    ROUTES_HEAD,
+    SAVED,
+    tour_places,
+    write_history,
+)
+from tests.browser.watching import OpenPage, Watch, inaccessible, overflow
+from tests.support.worlds import CALM
 
 USERS = {"admin": "admin", "viewer": "viewer"}
 """Roles by name; each one's password is the name, turned around."""

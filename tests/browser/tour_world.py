@@ -9,7 +9,6 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-from worlds import CHECKOUT, day, publish_here
 
 from demo.places import Places, statelib_settings
 from demo.prepare import raw_flights, write_days
@@ -22,6 +21,7 @@ from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointState, ClaimMode
+from tests.support.worlds import CHECKOUT, day, publish_here
 
 AIRCRAFT, ROUTES, STREAKS = "aircraft_activity", "route_delays", "carrier_streaks"
 DAYS = 8

@@ -14,7 +14,7 @@ from statelib.model.checkpoint import DataInterval, EventCounts, FileRecord, Sna
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import BeginRequest, CheckpointRecord, CommitFacts
-from statelib.testing.postgresql_server import DATABASE_USER, NoServer, postgresql_server
+from tests.support.postgresql_server import DATABASE_USER, NoServer, postgresql_server
 
 PIPE = PipelineName("flights")
 DAY_MS = 86_400_000

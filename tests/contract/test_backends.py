@@ -8,7 +8,7 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
-from statelib.testing.backend_suite import KeyedStateBackendSuite
+from statelib.testing.suites.backend import KeyedStateBackendSuite
 
 
 class TestHeap(KeyedStateBackendSuite):
@@ -27,7 +27,7 @@ class _Logging:
     limit_bytes = 1 << 20
 
     def make(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path) -> KeyedStateBackend:
-        inner = super().make(schema, key_group_range, directory)  # type: ignore[misc]
+        inner = super().make(schema, key_group_range, directory)
         return ChangelogKeyedStateBackend(inner, self.limit_bytes)
 
 

@@ -3,19 +3,7 @@
 import multiprocessing
 from dataclasses import replace
 
-import catalog_kit
 import pytest
-from catalog_kit import (
-    PIPE,
-    attempt,
-    clock,
-    complete,
-    day,
-    facts,
-    locate,
-    request,
-    rows,
-)
 from sqlalchemy import func, select
 from sqlalchemy.engine.default import DefaultDialect
 
@@ -27,6 +15,18 @@ from statelib.model.checkpoint import EventCounts, FileRecord
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointState, Owner, PipelineHead
+from tests.contract import catalog_kit
+from tests.contract.catalog_kit import (
+    PIPE,
+    attempt,
+    clock,
+    complete,
+    day,
+    facts,
+    locate,
+    request,
+    rows,
+)
 
 postgresql, url, catalog = catalog_kit.postgresql, catalog_kit.url, catalog_kit.catalog
 SPAWN = multiprocessing.get_context("spawn")

@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import catalog_kit
 import pytest
-from catalog_kit import PIPE, attempt, complete, facts, locate, request, rows
 from sqlalchemy import create_engine, func, insert, select, update
 
 from statelib.catalog.catalog import Catalog
@@ -17,6 +15,8 @@ from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.quality import GateSummary
+from tests.contract import catalog_kit
+from tests.contract.catalog_kit import PIPE, attempt, complete, facts, locate, request, rows
 
 postgresql, url, catalog = catalog_kit.postgresql, catalog_kit.url, catalog_kit.catalog
 OTHER = PipelineName("aircraft")

@@ -5,9 +5,7 @@ import threading
 from dataclasses import replace
 from functools import partial
 
-import catalog_kit
 import pytest
-from catalog_kit import PIPE, clock, complete, facts, locate, request, rows
 from sqlalchemy import Engine, event, select
 
 from statelib.catalog.catalog import Catalog
@@ -20,6 +18,8 @@ from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
+from tests.contract import catalog_kit
+from tests.contract.catalog_kit import PIPE, clock, complete, facts, locate, request, rows
 
 postgresql, url, catalog = catalog_kit.postgresql, catalog_kit.url, catalog_kit.catalog
 SPAWN = multiprocessing.get_context("spawn")

@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from catalog_kit import postgresql, url
 from sqlalchemy import create_engine, text
 
 import statelib
 from statelib.catalog.catalog import Catalog
 from statelib.errors import InvalidRequestError
+from tests.contract.catalog_kit import postgresql, url
 
 __all__ = ["postgresql", "url"]
 CREATE = "import sys; from statelib.catalog.catalog import Catalog; Catalog(sys.argv[1], lambda: 0).create_if_empty()"

@@ -1,14 +1,14 @@
 """Results of the gate and quarantine, on each database."""
 
-import catalog_kit
 import pytest
-from catalog_kit import PIPE, attempt, complete, facts, locate, request
 
 from statelib.catalog.catalog import Catalog
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.quality import GateSummary, QualityResult, Severity
 from statelib.model.record import CheckpointRecord, CheckpointState
+from tests.contract import catalog_kit
+from tests.contract.catalog_kit import PIPE, attempt, complete, facts, locate, request
 
 postgresql, url, catalog = catalog_kit.postgresql, catalog_kit.url, catalog_kit.catalog
 

@@ -1,7 +1,6 @@
 """Deadlines, reasons, failures in a row, cancelling and resuming: what the catalog says of each."""
 
 import pytest
-from catalog_kit import PIPE, attempt, complete, facts, locate, postgresql, request, url
 
 from statelib.catalog.catalog import Catalog
 from statelib.coordinator.invariants import history_violations
@@ -9,6 +8,7 @@ from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, PipelineHead
+from tests.contract.catalog_kit import PIPE, attempt, complete, facts, locate, postgresql, request, url
 
 __all__ = ["postgresql", "url"]
 Reason = CheckpointFailureReason

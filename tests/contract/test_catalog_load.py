@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from catalog_kit import clock
 from sqlalchemy import Engine, event, insert
 
 from statelib.catalog.catalog import Catalog
 from statelib.catalog.tables.schema import CHECKPOINT, LEASE
 from statelib.catalog.views.browsing import PageRequest
 from statelib.model.ids import CheckpointId, PipelineName
+from tests.contract.catalog_kit import clock
 
 PIPELINES = [PipelineName(f"p{n:02}") for n in range(50)]
 STEP = 10

@@ -2,9 +2,7 @@
 
 from dataclasses import replace
 
-import catalog_kit
 import pytest
-from catalog_kit import PIPE, attempt, complete, day, facts, locate, request, rows
 from sqlalchemy import create_engine, insert, select
 from sqlalchemy.exc import IntegrityError
 
@@ -13,6 +11,8 @@ from statelib.catalog.tables.schema import CHECKPOINT, FILE, REF
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, Owner
+from tests.contract import catalog_kit
+from tests.contract.catalog_kit import PIPE, attempt, complete, day, facts, locate, request, rows
 
 postgresql, url, catalog = catalog_kit.postgresql, catalog_kit.url, catalog_kit.catalog
 

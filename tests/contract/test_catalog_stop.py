@@ -4,12 +4,12 @@ import threading
 from dataclasses import replace
 
 import pytest
-from catalog_kit import PIPE, complete, facts, locate, postgresql, request, url
 
 from statelib.catalog.catalog import Catalog
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState
 from statelib.model.termination import StopMode
+from tests.contract.catalog_kit import PIPE, complete, facts, locate, postgresql, request, url
 
 __all__ = ["postgresql", "url"]
 

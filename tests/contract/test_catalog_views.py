@@ -5,15 +5,15 @@ import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
-import catalog_kit
 import pytest
-from catalog_kit import PIPE, complete, day, locate, request
 from sqlalchemy import create_engine, text
 
 from statelib.catalog.catalog import Catalog
 from statelib.catalog.views.history import CHECKPOINT_HISTORY, VIEWS
 from statelib.model.checkpoint import SnapshotMeasure
 from statelib.model.failure import CheckpointFailureReason
+from tests.contract import catalog_kit
+from tests.contract.catalog_kit import PIPE, complete, day, locate, request
 
 postgresql, url, catalog = catalog_kit.postgresql, catalog_kit.url, catalog_kit.catalog
 MOMENTS = (0, 1, 999, 1_000, 1_357_084_800_123, 1_700_000_000_007, 4_102_444_799_999, -1, -86_400_001)

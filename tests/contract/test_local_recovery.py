@@ -29,8 +29,8 @@ from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.keyed_samples import fill
-from statelib.testing.local_recovery_suite import LocalRecoverySuite
-from statelib.testing.strategy_suite import Stage
+from statelib.testing.suites.local_recovery import LocalRecoverySuite
+from statelib.testing.suites.strategy import Stage
 from statelib.wire.checksum import crc32c
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
@@ -130,7 +130,7 @@ class _Logging:
     def new_backend(
         self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path
     ) -> KeyedStateBackend:
-        inner = super().new_backend(schema, key_group_range, directory)  # type: ignore[misc]
+        inner = super().new_backend(schema, key_group_range, directory)
         return ChangelogKeyedStateBackend(inner, 1 << 20)
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:

@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from tours import Tours, Way, events
-from worlds import day, publish_here
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, StatelibError, UnsupportedError
@@ -31,6 +29,8 @@ from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.testing.keyed_samples import fill, sample_schema
 from statelib.testing.stored_snapshots import KEY_GROUPS, UID, Stored, stored_canonical, stored_heap, stored_rocksdb
+from tests.support.tours import Tours, Way, events
+from tests.support.worlds import day, publish_here
 
 FORMS: dict[str, Callable[[Path], Stored]] = {
     "canonical": lambda root: stored_canonical(root / "storage", compressed=False),
@@ -127,7 +127,7 @@ def truncated_sst_of_that_size(stored: Stored) -> KeyedStateHandle:
     path, handle, wanted = sst_of(stored)
     size = path.stat().st_size - 10
     os.truncate(path, size)
-    files = [(n, replace(s, size_bytes=size) if n == wanted else s) for n, s in handle.private]  # type: ignore[type-var]
+    files = [(n, replace(s, size_bytes=size) if n == wanted else s) for n, s in handle.private]
     return replace(handle, private=tuple(files))
 
 
@@ -139,7 +139,7 @@ def gone_sst(stored: Stored) -> KeyedStateHandle:
 
 def unknown_handle(stored: Stored) -> KeyedStateHandle:
     """Flink has a part of a log nowhere but in a log."""
-    return InMemoryChangelogStateHandle(stored.source.handle.key_group_range, 0, 0, ())  # type: ignore[return-value]
+    return InMemoryChangelogStateHandle(stored.source.handle.key_group_range, 0, 0, ())
 
 
 ALL = "heap rocksdb reading"

@@ -7,7 +7,7 @@ import pytest
 
 from statelib.storage.objects.bucket import PART_BYTES, Bucket
 from statelib.storage.retries import IMPATIENT
-from statelib.testing.s3_endpoint import SIGNED, S3Endpoint
+from tests.support.s3_endpoint import SIGNED, S3Endpoint
 
 KEY = "arn:aws:kms:us-east-1:000000000000:key/11111111-2222-3333-4444-555555555555"
 LARGE = 2 * PART_BYTES + 1

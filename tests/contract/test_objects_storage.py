@@ -16,9 +16,9 @@ from statelib.storage.objects.storage import LOCATION_NAME, ObjectCheckpointStor
 from statelib.storage.registry import PLACES
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.views import CheckpointedStateScope
-from statelib.testing.s3_endpoint import S3Endpoint
-from statelib.testing.storage_case import content
+from statelib.testing.suites.storage_case import content
 from statelib.wire.checksum import crc32c
+from tests.support.s3_endpoint import S3Endpoint
 
 FLIGHTS = PipelineName("flights")
 ATTEMPT = AttemptId("a" * 32)

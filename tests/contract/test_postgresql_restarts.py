@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from catalog_kit import PIPE, clock, facts, locate, new_database, request
-from extent import rounds
-from figures import record
 from sqlalchemy import make_url
 
 from statelib.catalog import engine
@@ -19,7 +16,10 @@ from statelib.catalog.catalog import Catalog
 from statelib.catalog.commit import leases
 from statelib.errors import RetryableError
 from statelib.model.record import CheckpointState
-from statelib.testing.postgresql_server import NoServer, postgresql_server, restart_at_once
+from tests.contract.catalog_kit import PIPE, clock, facts, locate, new_database, request
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.postgresql_server import NoServer, postgresql_server, restart_at_once
 
 ROUNDS = rounds(6, 60)
 SEED = 20260620

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from extent import cases, name_of
-from tours import Tours, Way
 
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.restore.entries import iter_entries
 from statelib.serializers.entries.keys import decode_keys, key_groups
+from tests.support.extent import cases, name_of
+from tests.support.tours import Tours, Way
 
 FORMS = {
     "heap canonical": ("heap", "canonical"),

@@ -5,9 +5,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from extent import rounds
-from figures import record
-from tours import Tours, Way
+
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.tours import Tours, Way
 
 WAYS = [("rocksdb", "incremental"), ("heap", "full")]
 STEPS = rounds(9, 64)

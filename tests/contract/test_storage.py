@@ -23,8 +23,8 @@ from statelib.storage.views import (
     StorageReference,
 )
 from statelib.testing.memory_storage import MemoryCheckpointStorage, MemoryReader
-from statelib.testing.storage_case import Storage
-from statelib.testing.storage_suite import StorageSuite
+from statelib.testing.suites.storage import StorageSuite
+from statelib.testing.suites.storage_case import Storage
 
 RETRIES = Retries((0, 0, 0), wait_never)
 

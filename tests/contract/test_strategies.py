@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extent import TEST_ALL
 
 from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
@@ -28,7 +27,8 @@ from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointedStateScope, FileMergingSettings
 from statelib.testing.memory_storage import MemoryCheckpointStorage
-from statelib.testing.strategy_suite import MEMORY, SnapshotStrategySuite
+from statelib.testing.suites.strategy import MEMORY, SnapshotStrategySuite
+from tests.support.extent import TEST_ALL
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
 
@@ -157,7 +157,7 @@ class _Logging:
     def make_backend(
         self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path
     ) -> KeyedStateBackend:
-        inner = super().make_backend(schema, key_group_range, directory)  # type: ignore[misc]
+        inner = super().make_backend(schema, key_group_range, directory)
         return ChangelogKeyedStateBackend(inner, 1 << 20)
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from catalog_kit import new_database, postgresql
-from extent import TEST_ALL, cases, name_of
-from tours import Tours, Way
-from worlds import day
 
 from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.record import ClaimMode
+from tests.contract.catalog_kit import new_database, postgresql
+from tests.support.extent import TEST_ALL, cases, name_of
+from tests.support.tours import Tours, Way
+from tests.support.worlds import day
 
 __all__ = ["postgresql"]
 

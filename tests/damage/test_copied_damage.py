@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from harm import done, flipped
-from ways import Stored, Way, stored
 
 from statelib.errors import CorruptStateError
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
+from tests.damage.harm import done, flipped
+from tests.damage.ways import Stored, Way, stored
 
 
 @pytest.fixture

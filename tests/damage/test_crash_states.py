@@ -14,11 +14,6 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from crash_states import Call, Crashes, Killed, Recorder, after_each_call
-from extent import rounds
-from figures import record
-from ways import Way, events, shops
-from worlds import CHECKOUT, day, publish_here
 
 from statelib.flows.checkpoint.snapshot import plan_snapshot
 from statelib.flows.checkpoint.steps import Begun, begin, register
@@ -30,6 +25,11 @@ from statelib.model.ids import PipelineName
 from statelib.savepoints.opened import open_checkpoint
 from statelib.storage.filesystem.publish import put_if_absent
 from statelib.storage.uris import absolute_uri, file_handle, local_path
+from tests.damage.crash_states import Call, Crashes, Killed, Recorder, after_each_call
+from tests.damage.ways import Way, events, shops
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.worlds import CHECKOUT, day, publish_here
 
 SEED = 20130101
 WAYS = (Way("heap", "canonical"), Way("rocksdb", "incremental"), Way("rocksdb", "incremental", merged=True))

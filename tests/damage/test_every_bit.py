@@ -6,14 +6,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from extent import rounds
-from figures import record
-from harm import Harm, done, every_bit, every_length, missing, one_bit_a_byte, wholesale
-from ways import WAYS, Stored, Way, stored
 
 from statelib.errors import StatelibError
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify_at, wrong_files
+from tests.damage.harm import Harm, done, every_bit, every_length, missing, one_bit_a_byte, wholesale
+from tests.damage.ways import WAYS, Stored, Way, stored
+from tests.support.extent import rounds
+from tests.support.figures import record
 
 SEED = 20130101
 METADATA, DATA, RESTORES = rounds(120, 3_000), rounds(50, 3_000), rounds(12, 50)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from worlds import CHECKOUT
 
 from statelib.model.types import LONG
 from statelib.savepoints.verification import Verification, verify_at
+from tests.support.worlds import CHECKOUT
 
 FLINK = CHECKOUT / "tests" / "golden" / "flink"
 MERGED = ("taskowned", "shared/job_")

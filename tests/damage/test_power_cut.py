@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from worlds import CHECKOUT
 
 from statelib.catalog.catalog import Catalog
+from tests.support.worlds import CHECKOUT
 
 WRITES = """
 import sys

@@ -8,11 +8,7 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
-from extent import rounds
-from figures import record
 from sqlalchemy import create_engine, select
-from ways import Stored, Way, stored
-from worlds import day
 
 from statelib.catalog.tables.schema import CHECKPOINT, REF
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
@@ -23,6 +19,10 @@ from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata, So
 from statelib.model.ids import AttemptId, CheckpointId, Epoch
 from statelib.model.record import CheckpointState
 from statelib.wire.checksum import content_hash, crc32c
+from tests.damage.ways import Stored, Way, stored
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.worlds import day
 
 CHECKPOINTS, FILES = rounds(40, 1000), rounds(12, 100)
 

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from worlds import checkpoint_of, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.savepoint.steps import begin_savepoint
@@ -26,6 +25,7 @@ from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.operator import OperatorRestoreSource, restore_operator
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.storage.filesystem.reader import start_of
+from tests.support.worlds import checkpoint_of, new_deployment, publish_here
 
 SHOPS = """\
 name: shops

@@ -16,13 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from endured_flow import FaultyDeployment, attempt
-
 from statelib.catalog import engine
 from statelib.errors import StatelibError
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.wiring import Deployment
+from tests.faults.endured_flow import FaultyDeployment, attempt
 
 LOCKED_MS, IDLE_MS = 200, 400
 """So long is waited for a stopped process's transaction, and until PostgreSQL ends it: scaled down."""

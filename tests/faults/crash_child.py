@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from crash_workloads import LAST, WORKLOADS, recover
-from crash_world import problems
-
 from statelib.flows.wiring import Deployment
 from statelib.testing.crash_points import Place, ends_at, kill
+from tests.faults.crash_workloads import LAST, WORKLOADS, recover
+from tests.faults.crash_world import problems
 
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["crash_child", "statelib.quality.validation", "psycopg", "obstore"])
+FORKS.set_forkserver_preload(["tests.faults.crash_child", "statelib.quality.validation", "psycopg", "obstore"])
 PATIENCE_S = 300
 Environment = Mapping[str, str]
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from crash_workloads import CENTRAL, WORKLOADS, history, without_catalog
-from crash_world import World
-from figures import record
 from sqlalchemy import create_engine, text
 
 from statelib.testing.crash_points import Place, recorded
-from statelib.testing.postgresql_server import DATABASE_USER, NoServer, postgresql_server
-from statelib.testing.s3_endpoint import S3Endpoint
+from tests.faults.crash_workloads import CENTRAL, WORKLOADS, history, without_catalog
+from tests.faults.crash_world import World
+from tests.support.figures import record
+from tests.support.postgresql_server import DATABASE_USER, NoServer, postgresql_server
+from tests.support.s3_endpoint import S3Endpoint
 
 SETTINGS = [(storage, catalog) for storage in ("local", "s3") for catalog in ("sqlite", "postgresql")]
 EMPTY = "rebuild"

@@ -4,9 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
-from crash_world import FORK, NAME, World, abroad, events
 from sqlalchemy import create_engine
-from worlds import day, owned
 
 from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
@@ -37,6 +35,8 @@ from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
 from statelib.spark.snapshot.worker import Change, Work, apply_events, snapshot_subtask
 from statelib.storage.registry import new_attempt
+from tests.faults.crash_world import FORK, NAME, World, abroad, events
+from tests.support.worlds import day, owned
 
 BASE = 3
 """Days that a world has behind it."""

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 from sqlalchemy import create_engine, insert, select
-from worlds import day, descriptors, new_deployment, own_threads
 
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, METADATA
 from statelib.flows.views.inspection import resolve
@@ -22,6 +21,7 @@ from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.publish import PROBE_NAME
 from statelib.storage.objects.uris import is_object, object_location
 from statelib.storage.retries import IMPATIENT
+from tests.support.worlds import day, descriptors, new_deployment, own_threads
 
 NAME = PipelineName("shops")
 FORK = PipelineName("twins")

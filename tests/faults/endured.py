@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from worlds import descriptors, own_threads
-
 from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
@@ -40,6 +38,7 @@ from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.checkpoint_chain import CheckpointChain, changelog_of, files_of, previous_of
 from statelib.testing.faulty_streams import FaultyStreams
 from statelib.testing.keyed_samples import all_entries, got, put, sample_schema
+from tests.support.worlds import descriptors, own_threads
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
 RANGE = KeyGroupRange(0, 127)

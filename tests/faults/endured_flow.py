@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from worlds import day, new_deployment, publish_here
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import RetryableError
@@ -21,6 +20,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
 from statelib.savepoints.opened import Checkpoint
 from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
+from tests.support.worlds import day, new_deployment, publish_here
 
 TOURS = """\
 name: tours

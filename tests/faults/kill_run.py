@@ -7,7 +7,7 @@ import signal
 import sys
 from pathlib import Path
 
-from endured_flow import FaultyDeployment, attempt
+from tests.faults.endured_flow import FaultyDeployment, attempt
 
 
 def main(root: str, number: str, at: str) -> None:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from simulated import QUIET, DiedError, SimulatedCatalog, SimulatedStore, World
-from worlds import day
 
 from statelib.coordinator.invariants import history_violations
 from statelib.definition.pipeline import Pipeline
@@ -38,6 +36,8 @@ from statelib.storage.places import ObjectKind
 from statelib.storage.registry import PLACES
 from statelib.storage.retries import Retries, wait_never
 from statelib.storage.views import CheckpointedStateScope, WrittenStream
+from tests.faults.simulated import QUIET, DiedError, SimulatedCatalog, SimulatedStore, World
+from tests.support.worlds import day
 
 NAME = PipelineName("sim")
 ROOT = "gs://sim/state"

@@ -22,13 +22,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from soak_checks import check_lane, check_nothing_left
-from soak_lane import Lane, Options
-from soak_worker import CLEANER, COORDINATOR, Worker
-from worlds import CHECKOUT
-
-from statelib.testing.postgresql_server import DATABASE_USER, NoServer, postgresql_server
-from statelib.testing.s3_endpoint import s3_endpoint
+from tests.faults.soak_checks import check_lane, check_nothing_left
+from tests.faults.soak_lane import Lane, Options
+from tests.faults.soak_worker import CLEANER, COORDINATOR, Worker
+from tests.support.postgresql_server import DATABASE_USER, NoServer, postgresql_server
+from tests.support.s3_endpoint import s3_endpoint
+from tests.support.worlds import CHECKOUT
 
 ENDPOINT = CHECKOUT / ".work" / "endpoint" / "bin" / "python"
 ROUNDS_A_LANE = 25

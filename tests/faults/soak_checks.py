@@ -3,8 +3,6 @@
 import shutil
 from pathlib import Path
 
-from soak_lane import Journal, Lane
-from soak_worker import content_of
 from sqlalchemy import create_engine, select
 
 from statelib.catalog.tables.schema import FILE
@@ -19,6 +17,8 @@ from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.verification import verify
 from statelib.storage.filesystem.publish import METADATA_NAME
 from statelib.storage.registry import PLACES
+from tests.faults.soak_lane import Journal, Lane
+from tests.faults.soak_worker import content_of
 
 COMPLETED = CheckpointState.COMPLETED
 AGAIN = 0.1

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
-from worlds import new_deployment
 
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
+from tests.support.worlds import new_deployment
 
 Content = dict[str, dict[object, int]]
 """By state: key (of a map: shop and item) to value."""
@@ -132,7 +132,7 @@ class Journal:
         self.counts[what] = self.counts.get(what, 0) + 1
         number = said[0] if said and isinstance(said[0], int) else 0
         if what == "begun":
-            self._begun(number, Snapshot(*said[1:]))  # type: ignore[arg-type]
+            self._begun(number, Snapshot(*said[1:]))
         elif what == "done":
             self.done.add(number)
         elif what == "excused":

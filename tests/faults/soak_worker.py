@@ -5,9 +5,6 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from soak_lane import Content, Lane, events_of, table_of
-from worlds import day, owned
-
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
 from statelib.flows.checkpoint.snapshot import plan_snapshot, publish
 from statelib.flows.checkpoint.steps import abort, begin, check, register
@@ -20,6 +17,8 @@ from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, Owner
 from statelib.savepoints.opened import Checkpoint
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from tests.faults.soak_lane import Content, Lane, events_of, table_of
+from tests.support.worlds import day, owned
 
 COORDINATOR = {
     "day": 16,

@@ -4,7 +4,8 @@ whole and right, whatever came before it."""
 from pathlib import Path
 
 import pytest
-from endured import STRATEGIES, Subtask
+
+from tests.faults.endured import STRATEGIES, Subtask
 
 
 @pytest.mark.parametrize("local", [False, True], ids=["remote", "local"])

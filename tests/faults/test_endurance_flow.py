@@ -11,13 +11,21 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from endured_flow import TOURS, FaultyDeployment, attempt, check_nothing_else, expected, opened_checkpoints, sweep
-from worlds import day
 
 from statelib.errors import RetryableError
 from statelib.flows.checkpoint.steps import abort, begin
 from statelib.flows.wiring import Deployment
 from statelib.savepoints.verification import verify
+from tests.faults.endured_flow import (
+    TOURS,
+    FaultyDeployment,
+    attempt,
+    check_nothing_else,
+    expected,
+    opened_checkpoints,
+    sweep,
+)
+from tests.support.worlds import day
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DAYS = 34 if os.environ.get("STATELIB_TEST_ALL") == "1" else 10
@@ -61,9 +69,8 @@ def fail(root: Path, number: int, fate: str, at: int) -> None:
 
 
 def killed(root: Path, number: int, at: int) -> None:
-    command = [sys.executable, "-m", "kill_run", str(root), str(number), str(at % 6)]
-    paths = os.pathsep.join([str(CHECKOUT), str(CHECKOUT / "tests"), str(CHECKOUT / "tests" / "faults")])
-    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": paths}, check=False)
+    command = [sys.executable, "-m", "tests.faults.kill_run", str(root), str(number), str(at % 6)]
+    done = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(CHECKOUT)}, check=False)
     assert done.returncode in {0, -signal.SIGKILL}
 
 

@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from crash_kit import Tally, Worlds, worlds
-from crash_workloads import LAST, WORKLOADS, recover
-from crash_world import NAME, leaks, problems, unfinished
-from extent import rounds
-from failing_calls import KINDS, failing
 
 from statelib.catalog.catalog import Catalog
 from statelib.errors import RetryableError, StatelibError
 from statelib.storage import registry
 from statelib.storage.retries import wait_never
-from statelib.testing.s3_endpoint import S3Endpoint
+from tests.faults.crash_kit import Tally, Worlds, worlds
+from tests.faults.crash_workloads import LAST, WORKLOADS, recover
+from tests.faults.crash_world import NAME, leaks, problems, unfinished
+from tests.faults.failing_calls import KINDS, failing
+from tests.support.extent import rounds
+from tests.support.s3_endpoint import S3Endpoint
 
 SEED = 20130103
 CHOSEN = ("interval", "savepoint", "claim", "gc")

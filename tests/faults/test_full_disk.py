@@ -12,10 +12,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from endured_flow import TOURS, FaultyDeployment, check_nothing_else, opened_checkpoints, sweep
-from extent import rounds
-from figures import record
-from worlds import day, publish_here
 
 from statelib.errors import StatelibError
 from statelib.flows.checkpoint.steps import begin, register
@@ -24,6 +20,10 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.savepoints.verification import verify
 from statelib.testing.faulty_streams import Hook, undisturbed
+from tests.faults.endured_flow import TOURS, FaultyDeployment, check_nothing_else, opened_checkpoints, sweep
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.worlds import day, publish_here
 
 NAME = PipelineName("tours")
 STEP_BYTES = 12 * 1024

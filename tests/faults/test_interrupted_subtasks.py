@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from extent import rounds
-from worlds import day, new_deployment, own_threads
 
 from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
 from statelib.flows.checkpoint.steps import begin, register
@@ -16,6 +14,8 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from statelib.testing.interruptions import no_thread_starts, signal_arrives
+from tests.support.extent import rounds
+from tests.support.worlds import day, new_deployment, own_threads
 
 SEED = 21
 PIPELINE = """\

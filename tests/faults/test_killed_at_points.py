@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from crash_child import recovered, recovering, run, work
-from crash_kit import EMPTY, ORDER, SETTINGS, Tally, Worlds, worlds
-from extent import TEST_FAULTS, name_of, rounds
 
 from statelib.crash_points import POINTS
 from statelib.testing.crash_points import Place
-from statelib.testing.s3_endpoint import S3Endpoint
+from tests.faults.crash_child import recovered, recovering, run, work
+from tests.faults.crash_kit import EMPTY, ORDER, SETTINGS, Tally, Worlds, worlds
+from tests.support.extent import TEST_FAULTS, name_of, rounds
+from tests.support.s3_endpoint import S3Endpoint
 
 SEED = 20130101
 ONLY_FILES = ("directory:", "data file:", "publish:", "removal:", "clock:")

@@ -67,7 +67,7 @@ def subtask(root: Path, backend: str, strategy: str, execution: str, *arguments:
     text = PIPELINE.format(backend=backend, execution=execution, strategy=strategy)
     (root / "pipelines" / "slow.yaml").write_text(text)
     return subprocess.Popen(
-        [sys.executable, str(Path(__file__).with_name("kill_worker.py")), str(root), "2", *arguments],
+        [sys.executable, "-m", "tests.faults.kill_worker", str(root), "2", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endured_flow import TOURS, events
-from worlds import checkpoint_of, day, new_deployment
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
+from tests.faults.endured_flow import TOURS, events
+from tests.support.worlds import checkpoint_of, day, new_deployment
 
 
 @dataclass

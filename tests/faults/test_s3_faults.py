@@ -28,10 +28,10 @@ from statelib.storage.objects.reader import ObjectReader
 from statelib.storage.objects.storage import LOCATION_NAME, ObjectCheckpointStorage, ObjectStreamFactory
 from statelib.storage.retries import IMPATIENT, Retries
 from statelib.storage.views import DEFAULT_REFERENCE, CheckpointedStateScope, FileMergingSettings, StorageReference
-from statelib.testing.fault_proxy import Fault, Kind
-from statelib.testing.s3_endpoint import CANARY, S3Endpoint
-from statelib.testing.storage_case import content
+from statelib.testing.suites.storage_case import content
 from statelib.wire.checksum import crc32c
+from tests.support.fault_proxy import Fault, Kind
+from tests.support.s3_endpoint import CANARY, S3Endpoint
 
 ID = CheckpointId(7)
 ATTEMPT = AttemptId("a" * 32)

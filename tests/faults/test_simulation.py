@@ -10,11 +10,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from extent import rounds
-from figures import record
-from simulated import World, emptied, memory_engine
-from simulated_actors import STORE, SimulatedDeployment, Simulation, simulating
 from sqlalchemy import Engine
+
+from tests.faults.simulated import World, emptied, memory_engine
+from tests.faults.simulated_actors import STORE, SimulatedDeployment, Simulation, simulating
+from tests.support.extent import rounds
+from tests.support.figures import record
 
 
 def simulate(engine: Engine, seed: int, scratch: str) -> tuple[Simulation, list[str]]:

@@ -7,20 +7,30 @@ import sys
 from pathlib import Path
 
 import pytest
-from extent import TEST_FAULTS, rounds
-from figures import record
-from worlds import CHECKOUT
+
+from tests.support.extent import TEST_FAULTS, rounds
+from tests.support.figures import record
+from tests.support.worlds import CHECKOUT
 
 
 @pytest.mark.timeout(1800)
 def test_a_short_soak(tmp_path: Path) -> None:
     """In a process of its own, since it forks: what other tests have started here would go on in nobody's hands."""
     minutes = rounds(20, 300) / 60
-    command = [sys.executable, "-m", "soak", "--minutes", str(minutes), "--seed", "1", "--directory", str(tmp_path)]
-    paths = os.pathsep.join(str(CHECKOUT / part) for part in ("", "tests", "tests/faults"))
+    command = [
+        sys.executable,
+        "-m",
+        "tests.faults.soak",
+        "--minutes",
+        str(minutes),
+        "--seed",
+        "1",
+        "--directory",
+        str(tmp_path),
+    ]
     done = subprocess.run(
         command if TEST_FAULTS else [*command, "--files-only"],
-        env=os.environ | {"PYTHONPATH": paths},
+        env=os.environ | {"PYTHONPATH": str(CHECKOUT)},
         stdout=subprocess.PIPE,
         text=True,
         check=False,

@@ -9,10 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from endured_flow import TOURS, FaultyDeployment, check_nothing_else, events, expected, opened_checkpoints, sweep
-from extent import rounds
-from figures import record
-from worlds import day, owned
 
 from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
 from statelib.flows.checkpoint.steps import begin, register
@@ -24,6 +20,18 @@ from statelib.model.ids import PipelineName
 from statelib.model.state import StateStatistics
 from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from tests.faults.endured_flow import (
+    TOURS,
+    FaultyDeployment,
+    check_nothing_else,
+    events,
+    expected,
+    opened_checkpoints,
+    sweep,
+)
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.worlds import day, owned
 
 NAME = PipelineName("tours")
 INTERLEAVINGS = rounds(10, 100)

@@ -4,13 +4,13 @@ leaves is recovered, and the process itself keeps nothing open."""
 from pathlib import Path
 
 import pytest
-from crash_kit import CENTRAL_ORDER, Tally, Worlds, spread
-from crash_workloads import LAST, WORKLOADS, recover
-from crash_world import STRATEGIES, leaks, problems, unfinished
-from extent import TEST_FAULTS, name_of, rounds, sample
 
 from statelib.errors import StatelibError
 from statelib.testing.crash_points import Crash, Place, crash, ends_at
+from tests.faults.crash_kit import CENTRAL_ORDER, Tally, Worlds, spread
+from tests.faults.crash_workloads import LAST, WORKLOADS, recover
+from tests.faults.crash_world import STRATEGIES, leaks, problems, unfinished
+from tests.support.extent import TEST_FAULTS, name_of, rounds, sample
 
 SEED = 20130102
 SAMPLED = {(strategy, workload) for strategy, workload in sample([(s, w) for s in STRATEGIES for w in CENTRAL_ORDER])}

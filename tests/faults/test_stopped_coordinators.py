@@ -15,11 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from coordinators import LOCKED_MS
-from endured_flow import TOURS, FaultyDeployment, expected
-from extent import rounds
-from figures import record
-from worlds import CHECKOUT
 
 from statelib.catalog import engine
 from statelib.errors import RetryableError
@@ -29,7 +24,12 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.verification import verify_at
-from statelib.testing.postgresql_server import DATABASE_USER, NoServer, postgresql_server
+from tests.faults.coordinators import LOCKED_MS
+from tests.faults.endured_flow import TOURS, FaultyDeployment, expected
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.postgresql_server import DATABASE_USER, NoServer, postgresql_server
+from tests.support.worlds import CHECKOUT
 
 NAME = PipelineName("tours")
 ROUNDS = rounds(6, 115)
@@ -79,9 +79,8 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]
 
 @pytest.fixture
 def coordinators(here: Deployment, tmp_path: Path) -> Iterator[Coordinators]:
-    paths = [str(CHECKOUT), str(CHECKOUT / "tests"), str(CHECKOUT / "tests" / "faults")]
-    command = [sys.executable, "-m", "coordinators", here.catalog_url, str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+    command = [sys.executable, "-m", "tests.faults.coordinators", here.catalog_url, str(tmp_path)]
+    environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as process:

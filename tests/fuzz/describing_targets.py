@@ -6,6 +6,7 @@ from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from statelib.errors import StatelibError
 from statelib.formats.keyed.header import decode_keyed_header
@@ -65,7 +66,7 @@ def _short(state: OperatorSubtaskState) -> OperatorSubtaskState:
     def short(handle: object) -> object:
         stream = getattr(handle, "stream", None)
         if stream is not None and hasattr(stream, "data"):
-            return replace(handle, stream=replace(stream, data=stream.data[:20]))  # type: ignore[type-var]
+            return replace(handle, stream=replace(stream, data=stream.data[:20]))
         return handle
 
     return replace(state, keyed=short(state.keyed), operator=short(state.operator))
@@ -182,7 +183,7 @@ def _manifest_values() -> Target:
     return Target({"choice": bytes(range(200))}, read, whole=False)
 
 
-def _replace_one(random: Random, content: object) -> None:
+def _replace_one(random: Random, content: Any) -> None:
     at = content
     while True:
         places = list(at) if isinstance(at, dict) else list(range(len(at))) if isinstance(at, list) else []

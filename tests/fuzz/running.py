@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from extent import TEST_ALL, TEST_FAULTS
+from tests.support.extent import TEST_ALL, TEST_FAULTS
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20130101

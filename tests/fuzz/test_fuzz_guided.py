@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from extent import TEST_FAULTS, rounds
-from figures import record
 
 from tests.fuzz.running import ROOT
+from tests.support.extent import TEST_FAULTS, rounds
+from tests.support.figures import record
 
 SECONDS = rounds(1, 20)
 TARGETS = ("metadata", "manifest-bodies", "serializer-snapshots", "names", "pipeline-files")

@@ -46,10 +46,10 @@ class Snapshot:
     facts: Json
     truth: list[Json]
 
-    def metadata(self) -> tuple[CheckpointMetadata, bytes, int]:
-        """Content, file, and the offset where reading ended."""
+    def metadata(self) -> tuple[CheckpointMetadata, int, bytes]:
+        """Return the content, the offset where reading ended, and the bytes of the file."""
         data = (self.directory / "_metadata").read_bytes()
-        return *decode_metadata(data), data  # type: ignore[return-value]
+        return *decode_metadata(data), data
 
     def content(self, handle: StreamStateHandle) -> memoryview:
         if isinstance(handle, ByteStreamStateHandle):

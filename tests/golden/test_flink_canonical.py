@@ -4,15 +4,6 @@ import itertools
 from typing import Any
 
 import pytest
-from flink_fixtures import (
-    FIXTURES,
-    KEYED_KINDS,
-    Snapshot,
-    keyed_handles,
-    load,
-    stored_entries,
-    true_entries,
-)
 
 from statelib.formats.canonical.encoder import encode_canonical
 from statelib.formats.canonical.reading import iter_canonical, read_header
@@ -22,6 +13,15 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateKind
 from statelib.serializers.entries.rows import StateRows
 from statelib.wire.ragged import concat, from_list
+from tests.golden.flink_fixtures import (
+    FIXTURES,
+    KEYED_KINDS,
+    Snapshot,
+    keyed_handles,
+    load,
+    stored_entries,
+    true_entries,
+)
 
 KEYED = [fixture for fixture in FIXTURES if "opstate" not in fixture and "empty" not in fixture]
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from flink_fixtures import KEYED_KINDS, ROOT, opened
 
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
 from statelib.formats.changelog.change_set import decode_stream
@@ -29,6 +28,7 @@ from statelib.restore.union_schema import union_schema
 from statelib.savepoints.opened import open_checkpoint
 from statelib.storage.views import StateReader
 from statelib.testing.keyed_samples import all_entries
+from tests.golden.flink_fixtures import KEYED_KINDS, ROOT, opened
 
 FIXTURES = ["1.20.5/hashmap-changelog", "1.20.5/rocksdb-changelog-materialized", "2.3.0/rocksdb-changelog"]
 UID = "5a7b0000-0000-0000-0000-000000000000"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from flink_fixtures import ROOT, opened
 
 from statelib.errors import UnsupportedError
 from statelib.formats.metadata.metadata_file import encode_metadata
@@ -27,6 +26,7 @@ from statelib.serializers.java.decoders import unregister_decoder
 from statelib.serializers.snapshots import encode_serializer_snapshot
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
+from tests.golden.flink_fixtures import ROOT, opened
 
 KRYO = ROOT / "1.20.5" / "kryo-hashmap-canonical"
 NAME = "java.util.UUID"

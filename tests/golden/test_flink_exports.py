@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from flink_fixtures import ROOT, opened
 
 from statelib.errors import StatelibError, UnsupportedError
 from statelib.model.types import LONG
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
+from tests.golden.flink_fixtures import ROOT, opened
 
 
 def snapshots() -> Iterator[tuple[Path, str, str]]:

@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from flink_fixtures import KEYED_KINDS, ROOT, Json
-from flink_fixtures import opened as newest
 
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
@@ -15,6 +13,8 @@ from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.wire.reader import Reader
+from tests.golden.flink_fixtures import KEYED_KINDS, ROOT, Json
+from tests.golden.flink_fixtures import opened as newest
 
 FIXTURES = {
     "1.20.5/hashmap-filemerging": 2,

@@ -5,7 +5,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from flink_fixtures import ROOT, opened
 
 from statelib.flows.savepoint.bootstrap import made_of
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
@@ -14,6 +13,7 @@ from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 from statelib.serializers.entries.keys import key_groups
 from statelib.serializers.type_text import parse_type
+from tests.golden.flink_fixtures import ROOT, opened
 
 UID = "6_group-aggregate"
 

@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from flink_fixtures import ROOT
-from flink_fixtures import opened as newest
 
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError
 from statelib.formats.canonical.reading import iter_canonical, read_header
@@ -21,6 +19,8 @@ from statelib.restore.entries import iter_entries
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.savepoints.opened import Checkpoint
 from statelib.testing.keyed_samples import all_entries
+from tests.golden.flink_fixtures import ROOT
+from tests.golden.flink_fixtures import opened as newest
 
 KINDS = [
     "1.20.5/kinds-hashmap-native-p2",

@@ -1,12 +1,12 @@
 """Unaligned checkpoints: their state is read (``test_flink_exports.py``), the records in flight are told of."""
 
 import pytest
-from flink_fixtures import ROOT, opened
 
 from statelib.errors import InvalidRequestError
 from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
 from statelib.model.types import LONG
 from statelib.savepoints.operator_content import left_out
+from tests.golden.flink_fixtures import ROOT, opened
 
 EXPECTED = {
     "1.20.5": {

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from flink_fixtures import ROOT, opened
 
 from statelib.errors import StatelibError, UnsupportedError
 from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
@@ -26,6 +25,7 @@ from statelib.savepoints.verification import verify
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 from statelib.serializers.type_text import parse_type
+from tests.golden.flink_fixtures import ROOT, opened
 
 LAZY = ROOT / "2.3.0" / "lazy-hashmap"
 PATHS = [snapshot["path"] for snapshot in json.loads((LAZY / "about.json").read_text())["snapshots"]]

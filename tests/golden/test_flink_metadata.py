@@ -5,7 +5,6 @@ import json
 import re
 
 import pytest
-from flink_fixtures import FIXTURES, Json, Snapshot, load
 
 from statelib.errors import CorruptStateError
 from statelib.formats.manifest.trailer import read_checkpoint_file
@@ -21,6 +20,7 @@ from statelib.model.handles import (
     StreamStateHandle,
 )
 from statelib.model.types import BYTES
+from tests.golden.flink_fixtures import FIXTURES, Json, Snapshot, load
 
 REPORTED_OFFSETS = 302
 """Of a longer array Flink's report, as it was taken, holds only so many."""

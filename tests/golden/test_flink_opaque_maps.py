@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from flink_fixtures import ROOT
-from flink_fixtures import opened as opened_fixture
 
 from statelib.cli.presenters.described import describe
 from statelib.formats.metadata.metadata_file import encode_metadata
@@ -19,6 +17,8 @@ from statelib.model.types import LONG, STRING, Opaque, StateType
 from statelib.savepoints.lines import LINE_FORMATS, export_all_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.verification import verify
+from tests.golden.flink_fixtures import ROOT
+from tests.golden.flink_fixtures import opened as opened_fixture
 
 SERIALIZER = "org.apache.flink.api.java.typeutils.runtime.kryo.KryoSerializer"
 
@@ -64,7 +64,7 @@ def test_what_nothing_divides_is_one_line_beside_the_other_state(form: str, tmp_
 @pytest.mark.parametrize("form", LINE_FORMATS)
 def test_what_can_be_divided_in_one_way_is_a_line_an_entry(form: str, tmp_path: Path) -> None:
     _, *entries = lines(snapshot(tmp_path, b"\x02axyz", b"\x02bxy"), form)
-    assert [entry["value"]["hex"] for entry in entries] == [b"xyz".hex(), b"xy".hex()]  # type: ignore[index]
+    assert [entry["value"]["hex"] for entry in entries] == [b"xyz".hex(), b"xy".hex()]
     key = "uk" if form == "typed-jsonl" else "user_key"
     assert [entry[key] for entry in entries] == [{"type": "string", "v": k} if key == "uk" else k for k in "ab"]
 

@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from flink_fixtures import ROOT, Json
 
 from statelib.formats.metadata.metadata_file import decode_metadata
 from statelib.formats.operator_state import OperatorStream
 from statelib.formats.text.typed_json import operator_lines
 from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.operator_state import OperatorStateMode
+from tests.golden.flink_fixtures import ROOT, Json
 
 OPERATORS = ("opstate", "broadcast")
 FIXTURES = [("1.20.5/opstate-canonical-p2", 2), ("2.3.0/opstate-canonical-p2", 2)]

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flink_fixtures import ROOT, opened
 
 from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.types import LONG
 from statelib.savepoints.lines import export_all_lines
+from tests.golden.flink_fixtures import ROOT, opened
 
 FOLDERS = {
     ROOT / "2.3.0" / "hashmap-changelog-sessions": (120, 4000),

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from flink_fixtures import ROOT, opened
 
 from statelib.backends.keyed import StateScan
 from statelib.backends.rocksdb.database import column_families, open_readable
@@ -15,6 +14,7 @@ from statelib.model.handles import IncrementalRemoteKeyedStateHandle, materializ
 from statelib.model.state import StateKind
 from statelib.restore.rocksdb_files import materialise
 from statelib.serializers.entries.rows import join_rows
+from tests.golden.flink_fixtures import ROOT, opened
 
 SNAPSHOTS = [
     (about.parent, snapshot["path"])

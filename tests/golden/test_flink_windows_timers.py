@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flink_fixtures import ROOT
-from flink_fixtures import opened as newest
 
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
@@ -30,6 +28,8 @@ from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain, Entries
 from statelib.testing.keyed_samples import all_entries
+from tests.golden.flink_fixtures import ROOT
+from tests.golden.flink_fixtures import opened as newest
 
 FIXTURES = [
     "1.20.5/windows-hashmap-canonical",

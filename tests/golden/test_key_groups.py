@@ -14,7 +14,7 @@ from statelib.model.types import StateType
 from statelib.serializers.entries.keys import key_groups
 from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import parse_type
-from statelib.testing import reference_codecs as reference
+from statelib.testing.reference import codecs as reference
 
 FLINK = Path(__file__).parent / "flink" / "1.20.5"
 

@@ -63,7 +63,7 @@ def addresses(routes: list[str], trick: str) -> Iterator[tuple[str, str]]:
     for route in routes:
         for wanted in PARAMETER.findall(route):
             parts = {**SETTLED, wanted: sent}
-            yield wanted, PARAMETER.sub(lambda match, parts=parts: parts[match[1]], route)  # type: ignore[misc]
+            yield wanted, PARAMETER.sub(lambda match, parts=parts: parts[match[1]], route)
 
 
 def ask(jail: Jail, statuses: Counter[int]) -> None:

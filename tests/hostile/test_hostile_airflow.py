@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from figures import record
-from test_hostile_input import without_network
-from worlds import CHECKOUT
+
+from tests.hostile.test_hostile_input import without_network
+from tests.support.figures import record
+from tests.support.worlds import CHECKOUT
 
 FREE_TEXT = {"savepoint.note", "verify.pipeline"}
 """A note is shown as text; a pipeline to verify is looked up, and refused by the flow."""

@@ -8,9 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from extent import rounds
-from figures import record
-from worlds import CHECKOUT
+
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.worlds import CHECKOUT
 
 MOST_BYTES = 256 << 20
 

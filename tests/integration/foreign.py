@@ -3,11 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-from worlds import CHECKOUT
-
 from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
+from tests.support.worlds import CHECKOUT
 
 FLINK = CHECKOUT / "tests" / "golden" / "flink"
 KEYED = "e7beec23fd9f6ed5e1b8395129d43728"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pyarrow as pa
 from sqlalchemy import create_engine, select
-from worlds import checkpoint_of, new_deployment, publish_here
 
 from statelib.catalog.tables.schema import CHECKPOINT, FILE
 from statelib.errors import RetryableError
@@ -18,6 +17,7 @@ from statelib.storage.objects.uris import is_object, object_location
 from statelib.storage.placed_removal import PlacedRemover
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.uris import local_path
+from tests.support.worlds import checkpoint_of, new_deployment, publish_here
 
 TALLY = """\
 name: tally

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import Deployment
@@ -21,6 +20,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import BeginRequest
 from statelib.savepoints.opened import open_checkpoint
 from statelib.storage.uris import local_path
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 RATINGS = """\
 name: ratings

@@ -27,9 +27,8 @@ def listen() -> None:
 
 def main(root: str) -> None:
     listen()
-    from gate_faults import FOURTH, NAME, fourth_day, three_days
-
     from statelib.flows.checkpoint.steps import check
+    from tests.integration.gate_faults import FOURTH, NAME, fourth_day, three_days
 
     here = three_days(Path(root))
     fourth_day(here)

@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from garbage import bytes_at, put_bytes
-
 from statelib.formats.manifest.trailer import append_manifest
 from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.checkpoint import CheckpointManifest, FileRecord
@@ -12,6 +10,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.savepoints.opened import open_checkpoint
 from statelib.storage.registry import PLACES
 from statelib.wire.checksum import content_hash
+from tests.integration.garbage import bytes_at, put_bytes
 
 Change = Callable[[CheckpointManifest], CheckpointManifest]
 

@@ -5,9 +5,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
-from foreign import savepoint as flink_savepoint
-from told_commands import steps
-from worlds import CHECKOUT, publish_here
 
 from statelib.definition.columns import event_schema
 from statelib.flows.checkpoint.steps import abort, begin, check, register
@@ -17,6 +14,9 @@ from statelib.model.checkpoint import DataInterval
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.storage.uris import local_path
+from tests.integration.foreign import savepoint as flink_savepoint
+from tests.integration.told_commands import steps
+from tests.support.worlds import CHECKOUT, publish_here
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 ITEMS = ("tea", "coffee", "cocoa")

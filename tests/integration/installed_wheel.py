@@ -48,7 +48,7 @@ def required(wheel: Path, extras: Sequence[str]) -> dict[str, Distribution]:
     """Return what the wheel requires, and what that requires, by name. Each version is within the range that asks."""
     with zipfile.ZipFile(wheel) as archive:
         (metadata,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
-        own = PathDistribution(zipfile.Path(archive, f"{metadata}/"))  # type: ignore[arg-type]
+        own = PathDistribution(zipfile.Path(archive, f"{metadata}/"))
         own_requires = own.requires or []
     found: dict[str, Distribution] = {}
     seen: set[tuple[str, str]] = set()

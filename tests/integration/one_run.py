@@ -9,8 +9,8 @@ import signal
 import sys
 from pathlib import Path
 
-from test_incremental_flow import events
-from worlds import checkpoint_of, new_deployment
+from tests.integration.test_incremental_flow import events
+from tests.support.worlds import checkpoint_of, new_deployment
 
 
 def die_at(event: str, number: int) -> None:

@@ -4,13 +4,13 @@ import dataclasses
 from pathlib import Path
 
 import pyarrow as pa
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import abort, begin, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import OPTIONAL, VARIABLES, Deployment
 from statelib.model.record import ClaimMode
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 SALES = """\
 name: sales

@@ -3,11 +3,11 @@
 from typing import Any
 
 import click
-from shop import environment
 from typer.testing import CliRunner, Result
 
 from statelib.cli.main import app
 from statelib.flows.wiring import VARIABLES, Deployment
+from tests.integration.shop import environment
 
 
 def call(here: Deployment | None, *words: object, columns: int | None = None) -> Result:

@@ -12,10 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shop import environment as shop_environment
-from shop import open_shop
 from sqlalchemy import create_engine, insert, update
-from worlds import publish_here
 
 from demo.airflow_process import free_ports
 from demo.places import CHECKOUT, Places, environment
@@ -23,6 +20,9 @@ from statelib.catalog.tables.schema import CHECKPOINT, QUALITY_RESULT
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
+from tests.integration.shop import environment as shop_environment
+from tests.integration.shop import open_shop
+from tests.support.worlds import publish_here
 
 ROLES = {"nora": "", "vera": "viewer", "eddie": "user", "olga": "op", "ada": "admin", "tom": "user"}
 """Users: without any right, viewer, editor, operator, administrator; Tom has rights on the DAGs of tours only."""
@@ -113,7 +113,7 @@ def state_page(root: Path, here: Deployment) -> Iterator[Server]:
     places = Places(work=root / "airflow")
     places.make_directories()
     routes, log = root / "routes.json", root / "server.log"
-    command = [sys.executable, str(Path(__file__).with_name("airflow_server.py")), str(ports.api), str(routes)]
+    command = [sys.executable, "-m", "tests.integration.airflow_server", str(ports.api), str(routes)]
     with log.open("wb") as output:
         process = subprocess.Popen(command, env=_environment(places, ports, here, root), stdout=output, stderr=output)
     url = f"http://127.0.0.1:{ports.api}"
@@ -137,9 +137,9 @@ def _environment(places: Places, ports: Any, here: Deployment, root: Path) -> di
     return {
         **environment(places, ports),
         **shop_environment(here),
-        "PYTHONPATH": f"{CHECKOUT}:{Path(__file__).parent}",
+        "PYTHONPATH": str(CHECKOUT),
         "TEST_PAGE_DIST": str(root / "dist"),
-        "AIRFLOW__CORE__AUTH_MANAGER": "airflow_server.FencedAuthManager",
+        "AIRFLOW__CORE__AUTH_MANAGER": "tests.integration.airflow_server.FencedAuthManager",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in ROLES.items()),
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),

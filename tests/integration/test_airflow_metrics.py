@@ -9,14 +9,14 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
-from receivers import Posted, StatsD, http, statsd
-from worlds import checkpoint_of
 
 from demo.places import Places, Ports, environment, statelib_settings
 from statelib.flows.views.verification import verify_pipeline
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.telemetry.metrics import COMPLETED, METRICS, MetricKind
+from tests.integration.receivers import Posted, StatsD, http, statsd
+from tests.support.worlds import checkpoint_of
 
 SALES = """\
 name: sales

@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from shop import environment, open_shop
 
 from statelib.errors import NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
+from tests.integration.shop import environment, open_shop
 
 PASSWORD = "p@ss/1"
 DAY = timedelta(days=1)

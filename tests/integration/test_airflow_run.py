@@ -12,8 +12,6 @@ from urllib.parse import quote
 import polars as pl
 import psutil
 import pytest
-from told_by_airflow import Told, check_what_was_told, listening
-from worlds import CALM, publish_here
 
 from demo.airflow_client import AirflowClient, AirflowRequestError, Run
 from demo.airflow_process import COMPONENTS, RunningAirflow, airflow, exclusive, free_ports, migrate
@@ -30,6 +28,8 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.model.termination import StopMode
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.told_by_airflow import Told, check_what_was_told, listening
+from tests.support.worlds import CALM, publish_here
 
 NAME, STREAKS, ROUTES = map(PipelineName, ("aircraft_activity", "carrier_streaks", "route_delays"))
 """One pipeline a test: they run in any order."""

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from worlds import CALM
 
 from demo.airflow_client import AirflowRequestError
 from demo.airflow_process import RunningAirflow, airflow, exclusive, free_ports, migrate
 from demo.places import Places
 from demo.poisoned_day import asked, day_of, tell
 from demo.prepare import write_days
-from demo.run import Story
+from demo.telling import Story
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
+from tests.support.worlds import CALM
 
 NAME, STREAKS = PipelineName("aircraft_activity"), PipelineName("carrier_streaks")
 DAYS, POISONED = 3, 2

@@ -6,9 +6,6 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from shop import SALES, sales
-from shop_cli import call
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.steps import begin, register
@@ -21,6 +18,9 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from tests.integration.shop import SALES, sales
+from tests.integration.shop_cli import call
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 STRATEGIES = {"heap": ("canonical", "full", "changelog"), "rocksdb": ("canonical", "full", "incremental", "changelog")}
 WAYS = tuple((backend, strategy) for backend, strategies in STRATEGIES.items() for strategy in strategies)

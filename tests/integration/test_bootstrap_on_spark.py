@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from worlds import CHECKOUT
 
 from statelib.coordinator.whole_savepoint import check_whole
 from statelib.definition.bootstrap import Bootstrap, load_bootstrap
@@ -19,6 +18,7 @@ from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.operator_content import operator_contents
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.spark.imports.bootstrap import Outcome, run_bootstrap
+from tests.support.worlds import CHECKOUT
 
 ROWS = 2000
 TAILS = [f"N{n}é" for n in range(ROWS)]
@@ -103,7 +103,7 @@ def test_every_row_becomes_an_entry_where_its_key_belongs(spark: SparkSession, t
         **{(t, "a"): n for n, t in enumerate(TAILS)}, **{(t, "b"): n + ROWS for n, t in enumerate(TAILS)},
     }  # fmt: skip
     seen = held(opened, "activity", "seen")
-    assert {key: row["f0"] for key, row in seen.items()} == {(t,): n for n, t in enumerate(TAILS)}  # type: ignore[index]
+    assert {key: row["f0"] for key, row in seen.items()} == {(t,): n for n, t in enumerate(TAILS)}
     timers = held(opened, "activity", "_timer_state/event_user-timers")
     assert timers == {(t,): moment for t, moment in zip(TAILS, moments, strict=True)}
     soon = held(opened, "activity", "soon")
@@ -151,8 +151,7 @@ operators:
     ((content,),) = (operator_contents(again, operator) for operator in again.operators)
     seen = held(open_checkpoint(first.directory), "activity", "seen")
     assert dict(zip(content.keys.to_pylist(), content.values.to_pylist(), strict=True)) == {
-        key: row["f1"]
-        for (key,), row in seen.items()  # type: ignore[index,misc]
+        key: row["f1"] for (key,), row in seen.items()
     }
 
 

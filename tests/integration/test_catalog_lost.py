@@ -9,12 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from extent import rounds
-from figures import record
-from garbage import TALLY, days, events, save, stored, tally
-from test_incremental_flow import TOURS as SHARING
-from test_incremental_flow import events as sharing_events
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.catalog import engine
 from statelib.catalog.migration import REVISION
@@ -28,6 +22,12 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
 from statelib.savepoints.verification import verify_at
+from tests.integration.garbage import TALLY, days, events, save, stored, tally
+from tests.integration.test_incremental_flow import TOURS as SHARING
+from tests.integration.test_incremental_flow import events as sharing_events
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 NAME = PipelineName("tally")
 Act = Callable[[Deployment], object]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from worlds import checkpoint_of, new_deployment, publish_here
 
 from statelib.errors import CorruptStateError, NotFoundError
 from statelib.flows.checkpoint.steps import register
@@ -25,6 +24,7 @@ from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify
 from statelib.storage.uris import absolute_uri, file_handle, local_path
 from statelib.testing.counting_reader import counting
+from tests.support.worlds import checkpoint_of, new_deployment, publish_here
 
 TOURS = """\
 name: tours
@@ -92,7 +92,7 @@ def run(here: Deployment, number: int) -> CheckpointManifest:
 def handles(here: Deployment, checkpoint_id: int) -> list[ChangelogStateBackendHandleImpl]:
     found = resolve(here, f"tours/{checkpoint_id}").handles()
     assert all(isinstance(handle, ChangelogStateBackendHandleImpl) for handle in found)
-    return list(found)  # type: ignore[arg-type]
+    return list(found)
 
 
 def logs(here: Deployment, checkpoint_id: int) -> list[int]:
@@ -156,7 +156,7 @@ def test_a_savepoint_is_whole_and_the_log_goes_on(here: Deployment, tmp_path: Pa
         assert verify(opened, scratch=here.work_directory).problems == ()
         own = sorted(export_lines(resolve(here, "tours/2"), None, here.work_directory))
         assert sorted(export_lines(opened, None, here.work_directory)) == own
-        assert not [f for f in paths(opened.manifest) if "/shared/" in f]  # type: ignore[arg-type]
+        assert not [f for f in paths(opened.manifest) if "/shared/" in f]
     third = run(here, 3)
     assert logs(here, third.checkpoint_id) == [2, 2]
     restore(here, str(saved.checkpoint_id), None)
@@ -196,7 +196,7 @@ def test_strategies_can_change_between_runs(here: Deployment) -> None:
     use(here, "strategy: changelog, inline_threshold_bytes: 0, materialize_after_checkpoints: 3", f"strategy: {other}")
     third = run(here, 3)
     assert bool(paths(third) & paths(logged)) == rocksdb, "files of the materialised part"
-    assert not {s.path for h in handles(here, 2) for s in log_streams(h)} & paths(third)  # type: ignore[union-attr]
+    assert not {s.path for h in handles(here, 2) for s in log_streams(h)} & paths(third)
     use(here, f"strategy: {other}", "strategy: changelog")
     fourth = run(here, 4)
     assert logs(here, fourth.checkpoint_id) == [0, 0]
@@ -226,7 +226,7 @@ def test_a_damaged_part_of_the_log_is_named(here: Deployment, damage: str) -> No
     run(here, 1)
     run(here, 2)
     (victim, *_) = [s for handle in handles(here, 2) for s in log_streams(handle)]
-    path = Path(local_path(victim.path))  # type: ignore[union-attr]
+    path = Path(local_path(victim.path))
     data = path.read_bytes()
     if damage == "gone":
         path.unlink()
@@ -260,7 +260,7 @@ def test_a_restore_reads_base_and_log_once(here: Deployment) -> None:
     pipeline = here.pipeline("tours")
     for number, source in enumerate(opened.sources()):
         planned = bytes_to_read(pipeline.schema(), source.handle.key_group_range, [source], pipeline.backend)
-        sizes = {stream.path: stream.size_bytes for stream in stream_handles(source.handle)}  # type: ignore[union-attr]
+        sizes = {stream.path: stream.size_bytes for stream in stream_handles(source.handle)}
         opened.read_bytes.clear()
         if pipeline.backend == "heap":
             restore_heap(pipeline.schema(), source.handle.key_group_range, [source])

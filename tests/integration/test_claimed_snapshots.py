@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import pytest
-from shop import SALES, open_shop, sales
-from worlds import checkpoint_of
 
 from statelib.flows.cleanup.retention import collect_garbage, dispose
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -12,6 +10,8 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.verification import verify_at
+from tests.integration.shop import SALES, open_shop, sales
+from tests.support.worlds import checkpoint_of
 
 SAVEPOINT = CheckpointId(4)
 

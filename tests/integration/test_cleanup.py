@@ -11,8 +11,21 @@ from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
-from extent import TEST_ALL
-from garbage import (
+
+from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, NotFoundError, RetryableError
+from statelib.flows.checkpoint.steps import abort, begin, register
+from statelib.flows.cleanup.orphans import HOUR_MS, orphans, why
+from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
+from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.record import CheckpointState, ClaimMode
+from statelib.savepoints.verification import verify_at
+from statelib.storage.filesystem.inventory import StoredFile
+from statelib.storage.placed_removal import PlacedRemover
+from statelib.storage.uris import local_path
+from tests.integration.garbage import (
     FailingDeployment,
     KillError,
     days,
@@ -25,21 +38,8 @@ from garbage import (
     stored,
     tally,
 )
-from worlds import checkpoint_of, day, publish_here
-
-from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, NotFoundError, RetryableError
-from statelib.flows.checkpoint.steps import abort, begin, register
-from statelib.flows.cleanup.orphans import HOUR_MS, orphans, why
-from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
-from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
-from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.wiring import Deployment
-from statelib.model.ids import CheckpointId, PipelineName
-from statelib.model.record import CheckpointState, ClaimMode
-from statelib.savepoints.verification import verify_at
-from statelib.storage.filesystem.removal import StoredFile
-from statelib.storage.placed_removal import PlacedRemover
-from statelib.storage.uris import local_path
+from tests.support.extent import TEST_ALL
+from tests.support.worlds import checkpoint_of, day, publish_here
 
 TALLY = PipelineName("tally")
 PATIENCE_S = 300

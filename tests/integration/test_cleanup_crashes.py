@@ -9,7 +9,16 @@ from dataclasses import astuple
 from pathlib import Path
 
 import pytest
-from garbage import (
+
+from statelib.errors import RetryableError
+from statelib.flows.checkpoint.steps import abort, begin
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.wiring import Deployment
+from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointState
+from statelib.savepoints.verification import verify_at
+from tests.integration.garbage import (
     FailingDeployment,
     Killer,
     KillError,
@@ -22,16 +31,7 @@ from garbage import (
     stored,
     tally,
 )
-from worlds import day, publish_here
-
-from statelib.errors import RetryableError
-from statelib.flows.checkpoint.steps import abort, begin
-from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, retire
-from statelib.flows.wiring import Deployment
-from statelib.model.ids import PipelineName
-from statelib.model.record import CheckpointState
-from statelib.savepoints.verification import verify_at
+from tests.support.worlds import day, publish_here
 
 TALLY = PipelineName("tally")
 SPAWN = multiprocessing.get_context("spawn")

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from garbage import days, directories, needed, save, stored, tally
 
 from statelib.errors import RetryableError, StatelibError
 from statelib.flows.cleanup.orphans import orphans
@@ -15,8 +14,9 @@ from statelib.model.record import CheckpointState
 from statelib.savepoints.verification import verify_at
 from statelib.storage import registry
 from statelib.storage.retries import Retries, wait_never
-from statelib.testing.fault_proxy import Fault
-from statelib.testing.s3_endpoint import S3Endpoint
+from tests.integration.garbage import days, directories, needed, save, stored, tally
+from tests.support.fault_proxy import Fault
+from tests.support.s3_endpoint import S3Endpoint
 
 TALLY = PipelineName("tally")
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import click
 import pytest
 import typer
-from foreign import KEYED, savepoint, write_several_operators
-from shop import environment, open_shop
-from shop_cli import call, refused, said
-from worlds import CHECKOUT
 
 from statelib.cli.main import app
 from statelib.flows.wiring import VARIABLES, Deployment
+from tests.integration.foreign import KEYED, savepoint, write_several_operators
+from tests.integration.shop import environment, open_shop
+from tests.integration.shop_cli import call, refused, said
+from tests.support.worlds import CHECKOUT
 
 KINDS = savepoint("1.20.5/kinds-hashmap-canonical-p1")
 

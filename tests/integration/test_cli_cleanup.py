@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from garbage import days, needed, save, stored, tally
-from shop_cli import call, refused, said
-from worlds import day, publish_here
 
 from statelib.flows.checkpoint.steps import abort, begin
 from statelib.flows.wiring import Deployment
+from tests.integration.garbage import days, needed, save, stored, tally
+from tests.integration.shop_cli import call, refused, said
+from tests.support.worlds import day, publish_here
 
 
 @pytest.fixture

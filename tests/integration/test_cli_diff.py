@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from foreign import savepoint, write_several_operators
-from shop import open_shop
-from shop_cli import call, refused, said
 
 from statelib.flows.wiring import Deployment
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.foreign import savepoint, write_several_operators
+from tests.integration.shop import open_shop
+from tests.integration.shop_cli import call, refused, said
 
 DIFF = ("checkpoints", "diff")
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from foreign import savepoint
-from shop_cli import refused, said
-from worlds import checkpoint_of, day, new_deployment
 
 from statelib.flows.wiring import Deployment
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateKind
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter
+from tests.integration.foreign import savepoint
+from tests.integration.shop_cli import refused, said
+from tests.support.worlds import checkpoint_of, day, new_deployment
 
 DIFF = ("checkpoints", "diff")
 STAYS = """\

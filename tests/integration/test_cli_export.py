@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from foreign import FLINK, KEYED, savepoint, write_several_operators
-from shop import open_shop
-from shop_cli import call, refused, said
 
 from statelib.flows.wiring import Deployment
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.foreign import FLINK, KEYED, savepoint, write_several_operators
+from tests.integration.shop import open_shop
+from tests.integration.shop_cli import call, refused, said
 
 SAVEPOINTS = [
     "1.20.5/kinds-hashmap-canonical-p1",

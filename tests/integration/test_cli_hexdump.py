@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from foreign import FLINK, savepoint
-from shop import SALES, open_shop, sales
-from shop_cli import call, refused, said
-from worlds import checkpoint_of, new_deployment
 
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import ByteStreamStateHandle
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.foreign import FLINK, savepoint
+from tests.integration.shop import SALES, open_shop, sales
+from tests.integration.shop_cli import call, refused, said
+from tests.support.worlds import checkpoint_of, new_deployment
 
 KINDS = savepoint("1.20.5/kinds-hashmap-canonical-p1")
 

@@ -5,15 +5,15 @@ import re
 from pathlib import Path
 
 import pytest
-from foreign import savepoint
-from shop import SALES, environment, open_shop, sales
-from shop_cli import call, refused, said
 from typer.testing import CliRunner
-from worlds import checkpoint_of, new_deployment
 
 from statelib.cli.main import app
 from statelib.cli.presenters.trees import bar, histogram
 from statelib.flows.wiring import VARIABLES, Deployment
+from tests.integration.foreign import savepoint
+from tests.integration.shop import SALES, environment, open_shop, sales
+from tests.integration.shop_cli import call, refused, said
+from tests.support.worlds import checkpoint_of, new_deployment
 
 FLINK = Path(__file__).parents[1] / "golden" / "flink"
 SNAPSHOTS = sorted(path.parent for path in FLINK.rglob("_metadata"))

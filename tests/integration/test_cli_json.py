@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from shop import SALES, open_shop
-from shop_cli import call
-from test_cli import commands
 
 from statelib.cli.answers import ANSWERS, CHECKED, ERROR, Answer
 from statelib.flows.wiring import Deployment
+from tests.integration.shop import SALES, open_shop
+from tests.integration.shop_cli import call
+from tests.integration.test_cli import commands
 
 BOOTSTRAP = """\
 name: history

@@ -11,11 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from foreign import savepoint
-from shop import environment, open_shop, sales
-from shop_cli import call, refused, said
 from typer.testing import CliRunner
-from worlds import CHECKOUT, checkpoint_of
 
 from statelib.cli.main import app
 from statelib.flows.cleanup.retention import collect_garbage, retire
@@ -28,6 +24,10 @@ from statelib.model.record import CheckpointState, PipelineHead
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify
+from tests.integration.foreign import savepoint
+from tests.integration.shop import environment, open_shop, sales
+from tests.integration.shop_cli import call, refused, said
+from tests.support.worlds import CHECKOUT, checkpoint_of
 
 SALES = PipelineName("sales")
 BACKFILL = (

@@ -7,14 +7,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
-from shop import environment
-from shop_cli import call, refused, said
 from typer.testing import CliRunner
-from worlds import new_deployment
 
 from statelib.cli.main import app
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
+from tests.integration.shop import environment
+from tests.integration.shop_cli import call, refused, said
+from tests.support.worlds import new_deployment
 
 ORDERS = """\
 name: orders

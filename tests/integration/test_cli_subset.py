@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from shop import open_shop
-from shop_cli import call, refused, said
-from test_incremental_flow import TOURS as SHARING
-from test_incremental_flow import events
-from worlds import checkpoint_of, new_deployment
 
 from statelib.flows.wiring import Deployment
+from tests.integration.shop import open_shop
+from tests.integration.shop_cli import call, refused, said
+from tests.integration.test_incremental_flow import TOURS as SHARING
+from tests.integration.test_incremental_flow import events
+from tests.support.worlds import checkpoint_of, new_deployment
 
 
 @pytest.fixture

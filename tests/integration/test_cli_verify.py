@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from foreign import savepoint, write_several_operators
-from shop import SALES, TOURS, open_shop
-from shop_cli import call, refused, said
 
 from statelib.flows.wiring import Deployment
 from statelib.formats.metadata.metadata_file import decode_metadata
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.foreign import savepoint, write_several_operators
+from tests.integration.shop import SALES, TOURS, open_shop
+from tests.integration.shop_cli import call, refused, said
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from garbage import needed, stored
-from worlds import CHECKOUT, day
 
 from demo.compare import aircraft_expected, aircraft_found, difference
 from demo.places import Places, Ports, environment
@@ -25,8 +23,10 @@ from statelib.flows.wiring import Deployment, deployment
 from statelib.model.ids import CheckpointId
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify_at
-from statelib.testing.fault_proxy import Fault
-from statelib.testing.postgresql_server import NoServer
+from tests.integration.garbage import needed, stored
+from tests.support.fault_proxy import Fault
+from tests.support.postgresql_server import NoServer
+from tests.support.worlds import CHECKOUT, day
 
 NAME = "aircraft_activity"
 SPECULATION = ("--conf", "spark.speculation=true", "--conf", "spark.speculation.quantile=0.5")

@@ -8,11 +8,7 @@ from pathlib import Path
 
 import obstore
 import pytest
-from garbage import needed, stored
 from obstore.exceptions import GenericError
-from shop_cli import said
-from test_fork import MERGING, clean, days, is_whole, opened, totals, write
-from worlds import new_deployment, publish_here
 
 from statelib.definition.columns import event_schema
 from statelib.errors import CorruptStateError, StatelibError
@@ -32,7 +28,11 @@ from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify_at
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from statelib.storage.uris import local_path
-from statelib.testing.s3_endpoint import S3Endpoint
+from tests.integration.garbage import needed, stored
+from tests.integration.shop_cli import said
+from tests.integration.test_fork import MERGING, clean, days, is_whole, opened, totals, write
+from tests.support.s3_endpoint import S3Endpoint
+from tests.support.worlds import new_deployment, publish_here
 
 TRUNK, BRANCH = PipelineName("trunk"), PipelineName("branch")
 
@@ -69,13 +69,13 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> Copied:
             raise OSError(5, "Input/output error")
         if arguments[3] == 0:
             found.files += 1
-        return on_files(*arguments, **options)  # type: ignore[arg-type]
+        return on_files(*arguments, **options)
 
     def counted_object(*arguments: object, **options: object) -> None:
         if found.fails:
             raise GenericError("refused")
         found.files += 1
-        on_objects(*arguments, **options)  # type: ignore[arg-type]
+        on_objects(*arguments, **options)
 
     monkeypatch.setattr(os, "copy_file_range", counted)
     monkeypatch.setattr(obstore, "copy", counted_object)

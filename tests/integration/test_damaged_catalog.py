@@ -11,10 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extent import TEST_ALL
-from garbage import needed, stored
-from shop import open_shop
-from shop_cli import call
 from sqlalchemy import BigInteger, Integer
 from statelib_airflow.api import shapes
 
@@ -26,6 +22,10 @@ from statelib.flows.views.anatomy import portrait
 from statelib.flows.views.comparison import compare
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
+from tests.integration.garbage import needed, stored
+from tests.integration.shop import open_shop
+from tests.integration.shop_cli import call
+from tests.support.extent import TEST_ALL
 
 SEED = 20261124
 SALES = PipelineName("sales")

@@ -6,7 +6,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from worlds import day, new_deployment
 
 from statelib.errors import ConflictError
 from statelib.flows.checkpoint.steps import begin
@@ -16,6 +15,7 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
 from statelib.spark.snapshot.deadline import until
 from statelib.spark.snapshot.driver import run_snapshot, run_subtasks
+from tests.support.worlds import day, new_deployment
 
 NAME = "route_delays"
 

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from garbage import TALLY, events
-from shop_cli import call
-from worlds import checkpoint_of, new_deployment
 
 from statelib.errors import RetryableError, StatelibError
 from statelib.flows.cleanup.orphans import orphans
@@ -17,6 +14,9 @@ from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
+from tests.integration.garbage import TALLY, events
+from tests.integration.shop_cli import call
+from tests.support.worlds import checkpoint_of, new_deployment
 
 NAMES = ("alpha", "beta", "gamma")
 Harm = Callable[[Deployment, Path], None]

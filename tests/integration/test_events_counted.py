@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from worlds import CHECKOUT, day, new_deployment
 
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import EventCounts
 from statelib.spark.snapshot import driver
+from tests.support.worlds import CHECKOUT, day, new_deployment
 
 NAME = "route_delays"
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.snapshot import plan_snapshot
@@ -25,6 +24,7 @@ from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointRecord, ClaimMode, Owner
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 FILE = """\
 name: tours

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import CorruptStateError
 from statelib.flows.checkpoint.steps import begin, register
@@ -25,6 +24,7 @@ from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
 from statelib.storage.uris import local_path, to_uri
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 TOURS = """\
 name: tours

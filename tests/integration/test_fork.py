@@ -5,9 +5,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from garbage import needed, stored
-from shop_cli import refused, said
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
 from statelib.flows.checkpoint.steps import begin, check, register
@@ -21,6 +18,9 @@ from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.verification import verify_at
+from tests.integration.garbage import needed, stored
+from tests.integration.shop_cli import refused, said
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 PIPELINE = """\
 name: {name}

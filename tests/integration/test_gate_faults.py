@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from gate_faults import FAULTS, FOURTH, NAME, Fault, three_days
-from worlds import CHECKOUT
 
 from statelib.errors import CorruptStateError
 from statelib.flows.checkpoint.steps import check, register
 from statelib.model.record import CheckpointState
+from tests.integration.gate_faults import FAULTS, FOURTH, NAME, Fault, three_days
+from tests.support.worlds import CHECKOUT
 
 AFTER = {"": "registered", "WARN": "registered, shown", "QUARANTINE": "quarantine", "FAIL": "aborted"}
 

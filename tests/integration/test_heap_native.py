@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import pytest
-from shop import SALES, sales
-from worlds import checkpoint_of, new_deployment, publish_here
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.steps import check, register
@@ -17,6 +15,8 @@ from statelib.model.record import ClaimMode
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.verification import verify
+from tests.integration.shop import SALES, sales
+from tests.support.worlds import checkpoint_of, new_deployment, publish_here
 
 NATIVE = SALES.replace("{inline_threshold_bytes: 1}", "{inline_threshold_bytes: 1, strategy: full}")
 

@@ -4,9 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from garbage import days, events, save, tally
-from shop_cli import call, said
-from worlds import checkpoint_of
 
 from statelib.flows.cleanup.retention import collect_garbage, retire
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
@@ -16,6 +13,9 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.verification import verify_at
 from statelib.storage.uris import local_path
+from tests.integration.garbage import days, events, save, tally
+from tests.integration.shop_cli import call, said
+from tests.support.worlds import checkpoint_of
 
 NAME = PipelineName("tally")
 

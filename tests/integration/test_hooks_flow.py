@@ -8,8 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from shop_cli import call
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -20,6 +18,8 @@ from statelib.model.ids import CheckpointId
 from statelib.model.record import ClaimMode
 from statelib.savepoints.operator_content import operator_contents
 from statelib.spark.snapshot.driver import run_snapshot
+from tests.integration.shop_cli import call
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 HOOKS = "tests.integration.counting_hooks"
 VISITS = f"""\
@@ -56,7 +56,7 @@ def held(here: Deployment, checkpoint_id: int) -> tuple[list[int], list[dict[str
         found.setdefault(content.descriptor.name, []).extend(content.values.to_pylist())
     names = ("id", "savepoint", "subtask", "of", "restored", "at", "events")
     calls = [dict(zip(names, call.values(), strict=True)) for call in found["calls"]]  # type: ignore[attr-defined]
-    return found["snapshots"], sorted(calls, key=lambda call: call["subtask"])  # type: ignore[return-value]
+    return found["snapshots"], sorted(calls, key=lambda call: call["subtask"])
 
 
 def story(here: Deployment, run: Run) -> None:

@@ -7,13 +7,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from extent import examples
-from garbage import TALLY as TALLY_FILE
-from garbage import days, events, save, stored, tally
-from hostile_snapshots import copied, described
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from worlds import checkpoint_of
 
 from statelib.errors import StatelibError
 from statelib.flows.cleanup.orphans import orphans
@@ -25,7 +20,12 @@ from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, Epoch, Pipel
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify_at
-from statelib.testing.s3_endpoint import S3Endpoint
+from tests.integration.garbage import TALLY as TALLY_FILE
+from tests.integration.garbage import days, events, save, stored, tally
+from tests.integration.hostile_snapshots import copied, described
+from tests.support.extent import examples
+from tests.support.s3_endpoint import S3Endpoint
+from tests.support.worlds import checkpoint_of
 
 GUEST, TALLY = PipelineName("guest"), PipelineName("tally")
 INSIDE = (

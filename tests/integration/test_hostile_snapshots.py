@@ -4,10 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from garbage import TALLY as TALLY_FILE
-from garbage import days, events, save, stored, tally
-from hostile_snapshots import also_naming, copied, described
-from worlds import checkpoint_of
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.cleanup.orphans import orphans
@@ -20,6 +16,10 @@ from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify_at
+from tests.integration.garbage import TALLY as TALLY_FILE
+from tests.integration.garbage import days, events, save, stored, tally
+from tests.integration.hostile_snapshots import also_naming, copied, described
+from tests.support.worlds import checkpoint_of
 
 GUEST = PipelineName("guest")
 

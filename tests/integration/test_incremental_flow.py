@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from sqlalchemy import create_engine, func, select, update
-from worlds import checkpoint_of, new_deployment, publish_here
 
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, REF
 from statelib.errors import CorruptStateError, InvalidRequestError
@@ -22,6 +21,7 @@ from statelib.model.record import ClaimMode, Owner
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify
 from statelib.storage.uris import absolute_uri, file_handle, local_path
+from tests.support.worlds import checkpoint_of, new_deployment, publish_here
 
 TOURS = """\
 name: tours

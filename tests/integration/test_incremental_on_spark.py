@@ -7,8 +7,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
-from shop_cli import said
-from worlds import CHECKOUT, day, new_deployment
 
 from demo.compare import aircraft_expected, aircraft_found, destinations_expected, destinations_found, difference
 from statelib.flows.checkpoint.steps import begin, check, register
@@ -18,6 +16,8 @@ from statelib.model.handles import ChangelogStateBackendHandleImpl, IncrementalR
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.driver import run_snapshot
+from tests.integration.shop_cli import said
+from tests.support.worlds import CHECKOUT, day, new_deployment
 
 NAME = "aircraft_activity"
 

@@ -4,10 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from garbage import TALLY as TALLY_FILE
-from garbage import days, events, save, stored, tally
-from shop_cli import said
-from worlds import checkpoint_of, day, publish_here
 
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.flows import lifecycle
@@ -24,6 +20,10 @@ from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify_at
 from statelib.snapshots.execution import expired
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from tests.integration.garbage import TALLY as TALLY_FILE
+from tests.integration.garbage import days, events, save, stored, tally
+from tests.integration.shop_cli import said
+from tests.support.worlds import checkpoint_of, day, publish_here
 
 TALLY = PipelineName("tally")
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from worlds import checkpoint_of, new_deployment, publish_here
 
 from statelib.errors import NotFoundError
 from statelib.flows.checkpoint.steps import register
@@ -13,6 +12,7 @@ from statelib.flows.views.lineage import LineageField, dataset_name, lineage_of,
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord
+from tests.support.worlds import checkpoint_of, new_deployment, publish_here
 
 SALES = """\
 name: sales

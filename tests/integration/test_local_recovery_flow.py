@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_incremental_flow import TOURS, events, expected
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import RetryableError
 from statelib.flows.checkpoint.steps import abort, begin, register
@@ -22,6 +20,8 @@ from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.record import ClaimMode
 from statelib.savepoints.verification import verify
 from statelib.storage.views import LinkingReader
+from tests.integration.test_incremental_flow import TOURS, events, expected
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 STRATEGIES = [
     ("rocksdb", "incremental"),

@@ -11,7 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from worlds import CHECKOUT, day
 
 from demo.places import Places, Ports, environment
 from demo.spark_cluster import HOSTS, SparkCluster, spark_cluster
@@ -20,6 +19,7 @@ from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.record import ClaimMode
+from tests.support.worlds import CHECKOUT, day
 
 SALES = """\
 name: sales

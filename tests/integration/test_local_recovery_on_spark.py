@@ -5,11 +5,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
-from test_incremental_on_spark import run_day
-from worlds import CHECKOUT, new_deployment
 
 from demo.compare import aircraft_expected, aircraft_found, difference
 from statelib.flows.wiring import Deployment
+from tests.integration.test_incremental_on_spark import run_day
+from tests.support.worlds import CHECKOUT, new_deployment
 
 NAME = "aircraft_activity"
 

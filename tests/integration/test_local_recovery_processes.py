@@ -11,9 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from test_incremental_flow import events
-from test_local_recovery_flow import copies, kept, local, run, use
-from worlds import CHECKOUT, day, new_deployment, owned
 
 from statelib.flows.checkpoint.snapshot import plan_snapshot, publish
 from statelib.flows.checkpoint.steps import begin, register
@@ -21,6 +18,9 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from tests.integration.test_incremental_flow import events
+from tests.integration.test_local_recovery_flow import copies, kept, local, run, use
+from tests.support.worlds import CHECKOUT, day, new_deployment, owned
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def here(tmp_path: Path) -> Iterator[Deployment]:
 
 def elsewhere(tmp_path: Path, *arguments: object) -> int:
     """Run ``one_run`` in a process of its own; its exit status."""
-    environment = os.environ | {"PYTHONPATH": f"{CHECKOUT}:{CHECKOUT}/tests:{Path(__file__).parent}"}
-    command = [sys.executable, "-m", "one_run", str(tmp_path), *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
+    command = [sys.executable, "-m", "tests.integration.one_run", str(tmp_path), *map(str, arguments)]
     return subprocess.run(command, env=environment, check=False).returncode
 
 

@@ -1,9 +1,9 @@
 """Ten runs of every strategy on one host, rescaled on the way: each restores from the host's copies alone."""
 
 import pytest
-from test_local_recovery_flow import MERGED, STRATEGIES, here, restore, run, use
 
 from statelib.flows.wiring import Deployment
+from tests.integration.test_local_recovery_flow import MERGED, STRATEGIES, here, restore, run, use
 
 __all__ = ["here"]
 

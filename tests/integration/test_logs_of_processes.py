@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from worlds import CHECKOUT, checkpoint_of, day
 
 from demo.places import Places, Ports, environment, statelib_settings
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId, PipelineName
+from tests.support.worlds import CHECKOUT, checkpoint_of, day
 
 CANARY = "hunter2-canary"
 SALES = """\

@@ -5,16 +5,16 @@ import os
 from pathlib import Path
 
 import pytest
-from shop import environment, open_shop
-from shop_cli import call
-from test_cli import commands
-from worlds import day
 
 from statelib.cli import completion
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import Deployment
-from statelib.testing.fault_proxy import Fault
-from statelib.testing.s3_endpoint import S3Endpoint
+from tests.integration.shop import environment, open_shop
+from tests.integration.shop_cli import call
+from tests.integration.test_cli import commands
+from tests.support.fault_proxy import Fault
+from tests.support.s3_endpoint import S3Endpoint
+from tests.support.worlds import day
 
 LOOKS = [
     "checkpoints list",

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.savepoint.steps import begin_savepoint
@@ -12,6 +11,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotMeasure
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.savepoints.opened import open_checkpoint
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 CARTS = """\
 name: carts

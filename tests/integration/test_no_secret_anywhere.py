@@ -16,11 +16,8 @@ from urllib.parse import quote
 import obstore
 import pytest
 from obstore.store import S3Store
-from secret_search import found
-from shop import SALES, TOURS, environment, sales
 from sqlalchemy import MetaData, create_engine, update
 from typer.testing import CliRunner
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from demo.places import Places, Ports
 from demo.places import environment as airflow_environment
@@ -36,9 +33,12 @@ from statelib.flows.wiring import Deployment, deployment
 from statelib.model.record import ClaimMode
 from statelib.spark.snapshot.worker import Work
 from statelib.telemetry.logs import LogSettings
-from statelib.testing.fault_proxy import Fault
-from statelib.testing.postgresql_server import Listen, NoServer, postgresql_server
-from statelib.testing.s3_endpoint import S3Endpoint
+from tests.integration.secret_search import found
+from tests.integration.shop import SALES, TOURS, environment, sales
+from tests.support.fault_proxy import Fault
+from tests.support.postgresql_server import Listen, NoServer, postgresql_server
+from tests.support.s3_endpoint import S3Endpoint
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 PASSWORD = "pg/canary:7b!@w%2Frd&+?#x"
 KEY = "s3/canary+KEY/5Jd0q=="
@@ -241,7 +241,7 @@ def test_neither_the_page_nor_a_dag_shows_a_secret(
         "AWS_SESSION_TOKEN": TOKEN,
         **{name: os.environ[name] for name in ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_ACCESS_KEY_ID")},
     }
-    program = [sys.executable, str(Path(__file__).with_name("told_by_page.py"))]
+    program = [sys.executable, "-m", "tests.integration.told_by_page"]
     catalogs = " ".join([url, *broken])
     done = subprocess.run(program, env=told, input=catalogs, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

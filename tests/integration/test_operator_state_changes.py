@@ -4,9 +4,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from shop_cli import call
-from test_operator_state_flow import VISITS, events, held, here, rescale
-from worlds import checkpoint_of, day
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.steps import begin
@@ -18,6 +15,9 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint
+from tests.integration.shop_cli import call
+from tests.integration.test_operator_state_flow import VISITS, events, held, here, rescale
+from tests.support.worlds import checkpoint_of, day
 
 __all__ = ["here"]
 

@@ -7,8 +7,6 @@ from types import ModuleType
 
 import pyarrow as pa
 import pytest
-from shop_cli import said
-from worlds import checkpoint_of, day, new_deployment
 
 from statelib.backends.operator import OperatorStateBackend
 from statelib.errors import CorruptStateError, InvalidRequestError
@@ -20,6 +18,8 @@ from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.operator_content import operator_contents
 from statelib.savepoints.verification import verify
+from tests.integration.shop_cli import said
+from tests.support.worlds import checkpoint_of, day, new_deployment
 
 MODULE = "statelib_test_operator_functions"
 VISITS = f"""\
@@ -64,7 +64,7 @@ def events(number: int) -> pa.Table:
 @pytest.fixture(params=[0, 20480], ids=["files", "inline"])
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Deployment:
     module = ModuleType(MODULE)
-    module.update = update
+    module.__dict__["update"] = update
     monkeypatch.setitem(sys.modules, MODULE, module)
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "visits.yaml").write_text(VISITS.replace("THRESHOLD", str(request.param)))

@@ -4,9 +4,6 @@ import os
 from pathlib import Path
 
 import pytest
-from garbage import days, events, save, tally
-from hostile_snapshots import copied
-from worlds import checkpoint_of
 
 from statelib.errors import ConflictError, InvalidRequestError
 from statelib.flows.cleanup.orphans import orphans
@@ -20,6 +17,9 @@ from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify_at
 from statelib.storage.registry import PLACES
 from statelib.storage.uris import local_path
+from tests.integration.garbage import days, events, save, tally
+from tests.integration.hostile_snapshots import copied
+from tests.support.worlds import checkpoint_of
 
 TALLY = PipelineName("tally")
 
@@ -107,7 +107,7 @@ def test_rows_of_one_snapshot_under_two_paths_delete_nothing_of_each_other(here:
     other = f"file://{linked(here, tmp_path)}/tally/chk-1"
     facts = commit_facts(open_checkpoint(other), "")
     fields = {"strategy": own.strategy, "parallelism": 2, "interval": own.interval}
-    twin = here.catalog().import_savepoint(TALLY, directory=other, facts=facts, **fields)  # type: ignore[arg-type]
+    twin = here.catalog().import_savepoint(TALLY, directory=other, facts=facts, **fields)
     here.catalog().restore(TALLY, twin.checkpoint_id, None, "test")
     retire(here)
     cleaned(here)
@@ -129,7 +129,7 @@ def test_a_savepoint_is_not_disposed_of_under_its_other_path(here: Deployment, t
     other = saved.directory.replace("/mine/", "/other/")
     facts = commit_facts(open_checkpoint(other), "")
     fields = {"strategy": saved.strategy, "parallelism": 2, "interval": None}
-    twin = here.catalog().import_savepoint(TALLY, directory=other, facts=facts, **fields)  # type: ignore[arg-type]
+    twin = here.catalog().import_savepoint(TALLY, directory=other, facts=facts, **fields)
     with pytest.raises(ConflictError) as refusal:
         dispose(here, TALLY, saved.checkpoint_id)
     assert (refusal.value.kind, f"tally/{twin.checkpoint_id} is the same" in refusal.value.message) == ("in-use", True)

@@ -6,7 +6,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
-from worlds import day, new_deployment
 
 from demo.compare import aircraft_expected, aircraft_found, difference, routes_expected, routes_found
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
@@ -22,6 +21,7 @@ from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.spark.snapshot.rehearsal import rehearse
+from tests.support.worlds import day, new_deployment
 
 ROUTE = ["origin", "dest", "carrier"]
 

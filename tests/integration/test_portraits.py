@@ -3,8 +3,6 @@
 from pathlib import Path
 
 import pytest
-from garbage import days, save, tally
-from shop import open_shop
 
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.cleanup.retention import collect_garbage, retire
@@ -13,6 +11,8 @@ from statelib.flows.views.comparison import compare
 from statelib.flows.views.overview import check_known, names, overview, storage_now, storage_samples
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
+from tests.integration.garbage import days, save, tally
+from tests.integration.shop import open_shop
 
 TALLY, SALES = PipelineName("tally"), PipelineName("sales")
 

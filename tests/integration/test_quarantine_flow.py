@@ -4,9 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from gate_faults import FOURTH, NAME, RATINGS, fourth_day, regulars, three_days, visits
-from shop_cli import call, refused, said
-from worlds import checkpoint_of, day, publish_here
 
 from statelib.coordinator.orphans import Verdict
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
@@ -22,6 +19,9 @@ from statelib.model.record import CheckpointState, ClaimMode
 from statelib.quality.facts import QualityReport
 from statelib.savepoints.verification import verify_at
 from statelib.storage.uris import local_path
+from tests.integration.gate_faults import FOURTH, NAME, RATINGS, fourth_day, regulars, three_days, visits
+from tests.integration.shop_cli import call, refused, said
+from tests.support.worlds import checkpoint_of, day, publish_here
 
 CHEAP = """
   expectations:

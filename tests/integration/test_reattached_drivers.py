@@ -16,9 +16,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from garbage import stored
-from shop import environment, open_shop, sales
-from worlds import publish_here, publish_planned
 
 from statelib.errors import ConflictError
 from statelib.flows.checkpoint.snapshot import plan_snapshot
@@ -27,6 +24,9 @@ from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.savepoints.verification import verify
+from tests.integration.garbage import stored
+from tests.integration.shop import environment, open_shop, sales
+from tests.support.worlds import publish_here, publish_planned
 
 DAY_2 = datetime(2013, 1, 3, tzinfo=UTC)
 SUBMIT = """\

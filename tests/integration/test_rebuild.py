@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shop import SALES, TOURS, environment, open_shop, sales
-from shop_cli import call, refused, said
 from sqlalchemy import create_engine, select
-from test_incremental_flow import TOURS as SHARING
-from test_incremental_flow import events
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, LEASE, REF
 from statelib.flows.checkpoint.steps import begin, register
@@ -26,6 +21,11 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.verification import verify_at
 from statelib.storage.uris import local_path
+from tests.integration.shop import SALES, TOURS, environment, open_shop, sales
+from tests.integration.shop_cli import call, refused, said
+from tests.integration.test_incremental_flow import TOURS as SHARING
+from tests.integration.test_incremental_flow import events
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 ONLY_IN_THE_CATALOG = (
     "note",

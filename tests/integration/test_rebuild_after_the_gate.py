@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from gate_faults import FOURTH, NAME, RATINGS, fourth_day, regulars, three_days, visits
-from shop import environment
-from shop_cli import refused, said
-from worlds import checkpoint_of, day, new_deployment
 
 from statelib.errors import CorruptStateError
 from statelib.flows.checkpoint.steps import abort, begin, check, register
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.record import CheckpointState
+from tests.integration.gate_faults import FOURTH, NAME, RATINGS, fourth_day, regulars, three_days, visits
+from tests.integration.shop import environment
+from tests.integration.shop_cli import refused, said
+from tests.support.worlds import checkpoint_of, day, new_deployment
 
 LEVELS = ("quarantine", "fail")
 REBUILD = ("catalog", "rebuild")

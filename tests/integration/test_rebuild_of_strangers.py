@@ -6,11 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from garbage import TALLY as TALLY_FILE
-from garbage import days, events, save, tally
-from hostile_snapshots import Change, also_naming, copied, described
-from shop_cli import call, said
-from worlds import checkpoint_of, day, publish_here
 
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.cleanup.orphans import orphans
@@ -21,6 +16,11 @@ from statelib.model.ids import MAX_NUMBER, CheckpointId, Epoch, PipelineName
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify_at
 from statelib.storage.uris import local_path
+from tests.integration.garbage import TALLY as TALLY_FILE
+from tests.integration.garbage import days, events, save, tally
+from tests.integration.hostile_snapshots import Change, also_naming, copied, described
+from tests.integration.shop_cli import call, said
+from tests.support.worlds import checkpoint_of, day, publish_here
 
 TALLY = PipelineName("tally")
 
@@ -40,7 +40,7 @@ def forgetting(here: Deployment, tmp_path: Path) -> Deployment:
 
 
 def stranger(**fields: object) -> Change:
-    return lambda manifest: replace(manifest, **fields)  # type: ignore[arg-type]
+    return lambda manifest: replace(manifest, **fields)
 
 
 FORGED: dict[str, Callable[[CheckpointManifest], CheckpointManifest]] = {

@@ -3,14 +3,13 @@
 import dataclasses
 from pathlib import Path
 
-from shop import SALES, open_shop, sales
-from worlds import checkpoint_of, new_deployment
-
 from statelib.flows.restore.estimate import Throughput, measured
 from statelib.flows.restore.steps import RestorePlan, apply_restore, plan_restore
 from statelib.model.checkpoint import RestoreMeasure
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.shop import SALES, open_shop, sales
+from tests.support.worlds import checkpoint_of, new_deployment
 
 
 def test_a_plan_is_the_same_after_json_and_its_text_tells_all(tmp_path: Path) -> None:

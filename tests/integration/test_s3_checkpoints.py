@@ -8,9 +8,6 @@ from pathlib import Path
 import obstore
 import pytest
 from obstore.store import S3Store
-from shop import SALES, TOURS, environment, sales
-from shop_cli import call, said
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import CorruptStateError, NotFoundError
 from statelib.flows.checkpoint.steps import begin, check, register
@@ -22,8 +19,11 @@ from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify_at
 from statelib.storage.registry import PLACES
-from statelib.testing.fault_proxy import Fault
-from statelib.testing.s3_endpoint import CANARY, S3Endpoint
+from tests.integration.shop import SALES, TOURS, environment, sales
+from tests.integration.shop_cli import call, said
+from tests.support.fault_proxy import Fault
+from tests.support.s3_endpoint import CANARY, S3Endpoint
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from figures import record
-from garbage import days, needed, stored, tally
 from sqlalchemy.engine.default import DefaultDialect
 
 from statelib.errors import RetryableError, StatelibError, UnsupportedError
@@ -21,8 +19,10 @@ from statelib.savepoints.verification import verify_at
 from statelib.storage import registry
 from statelib.storage.places import ObjectKind
 from statelib.storage.retries import Retries, wait_never
-from statelib.testing.fault_proxy import Fault, Kind
-from statelib.testing.s3_endpoint import S3Endpoint
+from tests.integration.garbage import days, needed, stored, tally
+from tests.support.fault_proxy import Fault, Kind
+from tests.support.figures import record
+from tests.support.s3_endpoint import S3Endpoint
 
 NAME = PipelineName("tally")
 METHODS = ("GET", "HEAD", "PUT", "POST", "DELETE")

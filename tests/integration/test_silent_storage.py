@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shop import open_shop
 from sqlalchemy import create_engine, update
 
 from statelib.catalog.tables.schema import CHECKPOINT
 from statelib.flows.views.anatomy import Portrait, portrait
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.storage.registry import RETRIES, hurried, patience
+from tests.integration.shop import open_shop
 
 DIRECTORY = "s3://silent/state/sales/chk-1"
 

@@ -7,7 +7,8 @@ from types import ModuleType
 
 import pyarrow as pa
 import pytest
-from worlds import checkpoint_of, new_deployment
+
+from tests.support.worlds import checkpoint_of, new_deployment
 
 MODULE = "statelib_test_logged_functions"
 STOCK = f"""\

@@ -10,14 +10,14 @@ from pathlib import Path
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
-from shop import environment
-from shop_cli import call, refused, said
-from worlds import CHECKOUT, new_deployment
 
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
+from tests.integration.shop import environment
+from tests.integration.shop_cli import call, refused, said
+from tests.support.worlds import CHECKOUT, new_deployment
 
 ORDERS = """\
 name: orders

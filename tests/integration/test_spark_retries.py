@@ -14,11 +14,6 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import spark_events
-from extent import TEST_ALL
-from garbage import needed, stored
-from held_tasks import DIRECTORY, Came, Held
-from worlds import CHECKOUT, checkpoint_of, day
 
 from demo.places import Places, Ports, environment
 from demo.processes import family, kill
@@ -31,13 +26,18 @@ from statelib.model.ids import CheckpointId
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
 from statelib.storage.registry import PLACES
+from tests.integration import spark_events
+from tests.integration.garbage import needed, stored
+from tests.integration.held_tasks import DIRECTORY, Came, Held
+from tests.support.extent import TEST_ALL
+from tests.support.worlds import CHECKOUT, checkpoint_of, day
 
 PIPELINE = """\
 name: {name}
 source: {{path: "{{data}}/{{start:%Y-%m-%d}}/*.parquet", columns: {{shop: string, item: string}}}}
 key: [shop]
 states:
-  seen: {{kind: value, fields: {{events: long}}, function: "held_tasks:update"}}
+  seen: {{kind: value, fields: {{events: long}}, function: "tests.integration.held_tasks:update"}}
   per_item: {{kind: map, user_key: item, value: {{agg: count}}}}
 backend: rocksdb
 parallelism: 2
@@ -84,8 +84,7 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     root = tmp_path_factory.mktemp("retries")
-    path = f"{CHECKOUT}:{Path(__file__).parent}"
-    places = Places(work=root / "work", pipelines=root / "pipelines", settings={"PYTHONPATH": path})
+    places = Places(work=root / "work", pipelines=root / "pipelines", settings={"PYTHONPATH": str(CHECKOUT)})
     places.make_directories()
     places.pipelines.mkdir()
     for number in range(1, DAYS + 1):

@@ -7,11 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from foreign import FLINK, savepoint
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from worlds import checkpoint_of, new_deployment
 
 import statelib.spark
 from statelib.definition.columns import event_schema
@@ -22,7 +20,9 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.spark.events import source
 from statelib.storage.uris import local_path
-from statelib.testing.stored_longs import STRIDE, long_columns, store_longs
+from tests.integration.foreign import FLINK, savepoint
+from tests.support.stored_longs import STRIDE, long_columns, store_longs
+from tests.support.worlds import checkpoint_of, new_deployment
 
 ENTRIES = 300_000
 PIPELINES = ("aircraft_activity", "route_delays", "carrier_streaks")

@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from state_page import QUARANTINED, REPORTED, ROLES, RUN, Answer, Server, page_world, state_page
 
 from statelib.flows.wiring import Deployment
+from tests.integration.state_page import QUARANTINED, REPORTED, ROLES, RUN, Answer, Server, page_world, state_page
 
 SETTLED = {"path": "index.html", "dag_id": "sales.checkpoint", "run_id": "nobody's", "checkpoint_id": "1"}
 NEEDED = {"/api/pipelines/{name}/compare": "?left=1&right=2"}

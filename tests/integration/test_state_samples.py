@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.errors import CorruptStateError
 from statelib.flows.checkpoint.state_sample import Chosen, choose, sample
@@ -16,6 +15,7 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateStatistics
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 NAME = PipelineName("kinds")
 KEY = ("shop", "item")

@@ -9,9 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from shop import sales
-from shop_cli import refused, said
-from worlds import checkpoint_of, new_deployment
 
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -22,6 +19,9 @@ from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify
 from statelib.spark.imports.statestore import StateStoreMapping
 from statelib.spark.imports.statestore_import import StateStoreImport, import_statestore
+from tests.integration.shop import sales
+from tests.integration.shop_cli import refused, said
+from tests.support.worlds import checkpoint_of, new_deployment
 
 PIPELINE = """\
 name: {name}

@@ -5,9 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shop_cli import said
-from test_windows_flow import BACKENDS, FIRST, HOUR, counts, deployment, passes, run_day
-from worlds import day, publish_here
 
 from statelib.errors import InvalidRequestError
 from statelib.flows import lifecycle
@@ -20,6 +17,9 @@ from statelib.model.ids import CheckpointId
 from statelib.model.record import ClaimMode
 from statelib.model.termination import JobStatus, StopMode
 from statelib.savepoints.opened import Checkpoint
+from tests.integration.shop_cli import said
+from tests.integration.test_windows_flow import BACKENDS, FIRST, HOUR, counts, deployment, passes, run_day
+from tests.support.worlds import day, publish_here
 
 
 def stop(here: Deployment, mode: StopMode, form: str = "canonical", target: str | None = None) -> CheckpointId:

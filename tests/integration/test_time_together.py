@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from shop_cli import said
-from worlds import day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -14,13 +12,16 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.verification import verify
+from tests.integration.shop_cli import said
+from tests.support.worlds import day, new_deployment, publish_here
 
 CARTS = """\
 name: carts
 source: {path: "{data}/{start}-{end}", columns: {user: string, t: instant}}
 key: [user]
 states:
-  carts: {kind: value, fields: {seen: long}, function: "carts_that_end:update", on_timer: "carts_that_end:on_timer",
+  carts: {kind: value, fields: {seen: long}, function: "tests.integration.carts_that_end:update",
+          on_timer: "tests.integration.carts_that_end:on_timer",
     ttl: 2d}
   clicks: {kind: reducing, value: {agg: count}, window: {time: t, tumbling: 1d, retain: 36h}}
   visits: {kind: reducing, value: {agg: count}, ttl: 1d}

@@ -6,8 +6,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shop_cli import said
-from worlds import day, new_deployment, publish_here
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.steps import begin, check, register
@@ -19,6 +17,8 @@ from statelib.model.ids import CheckpointId
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
+from tests.integration.shop_cli import said
+from tests.support.worlds import day, new_deployment, publish_here
 
 CARTS = """\
 name: carts

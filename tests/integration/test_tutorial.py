@@ -4,11 +4,12 @@ import os
 import sys
 from pathlib import Path
 
-from how_to_world import six_days
 from pyspark.sql import SparkSession
-from shop import environment
-from told_commands import Shell, follow
-from worlds import CHECKOUT
+
+from tests.integration.how_to_world import six_days
+from tests.integration.shop import environment
+from tests.integration.told_commands import Shell, follow
+from tests.support.worlds import CHECKOUT
 
 OWN = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from shop import open_shop
 
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.views.inspection import completed
@@ -11,6 +10,7 @@ from statelib.flows.views.verification import VerifiedPipeline, verify_pipeline
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.savepoints.opened import open_checkpoint
+from tests.integration.shop import open_shop
 
 SALES = PipelineName("sales")
 

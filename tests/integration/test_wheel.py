@@ -9,11 +9,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from installed_wheel import CHECKOUT, build, install
-from shop import environment, open_shop
 
 from statelib import __version__
 from statelib.flows.wiring import Deployment
+from tests.integration.installed_wheel import CHECKOUT, build, install
+from tests.integration.shop import environment, open_shop
 
 GOLDEN = CHECKOUT / "tests" / "golden" / "own" / __version__
 TOP = {"statelib", "statelib_airflow", "statelib_jobs", f"statelib-{__version__}.dist-info"}
@@ -24,7 +24,7 @@ HELD = {
     "statelib/cli/spark-log4j2.properties",
     "statelib/catalog/migrations/env.py",
     "statelib/catalog/migrations/versions/v0001_catalog.py",
-    "statelib/testing/backend_suite.py",
+    "statelib/testing/suites/backend.py",
     "statelib_airflow/operators.py",
     "statelib_airflow/page/dist/index.html",
     "statelib_jobs/snapshot.py",

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from installed_wheel import build, install
 
 from demo.places import Places, Ports, environment
+from tests.integration.installed_wheel import build, install
 
 PIPELINE = """\
 name: orders

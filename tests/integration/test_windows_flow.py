@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from shop_cli import said
-from worlds import day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -25,6 +23,8 @@ from statelib.savepoints.tables.parquet_files import export_parquet
 from statelib.savepoints.verification import verify
 from statelib.spark.snapshot.driver import run_snapshot
 from statelib.spark.snapshot.rehearsal import rehearse
+from tests.integration.shop_cli import said
+from tests.support.worlds import day, new_deployment, publish_here
 
 TOLL = """\
 name: toll

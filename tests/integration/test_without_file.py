@@ -4,9 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from garbage import TALLY, days, events, needed, save, stored, tally
-from shop_cli import call, refused, said
-from worlds import checkpoint_of
 
 from statelib.cli.answers import ANSWERS
 from statelib.flows.savepoint.fork import fork
@@ -14,6 +11,9 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
 from statelib.savepoints.verification import verify_at
+from tests.integration.garbage import TALLY, days, events, needed, save, stored, tally
+from tests.integration.shop_cli import call, refused, said
+from tests.support.worlds import checkpoint_of
 
 NAME = PipelineName("tally")
 

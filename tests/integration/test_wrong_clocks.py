@@ -6,10 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from extent import rounds
-from figures import record
-from garbage import days, events, needed, put_file, stored, tally
-from worlds import day, publish_here
 
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.cleanup.orphans import orphans
@@ -18,6 +14,10 @@ from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
+from tests.integration.garbage import days, events, needed, put_file, stored, tally
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.worlds import day, publish_here
 
 NAME = PipelineName("tally")
 YEARS_10, DAY_S = 10 * 365 * 86_400, 86_400

@@ -6,10 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from receivers import Posted, StatsD, http, statsd
-
 from demo.places import Places
 from statelib.model.record import CheckpointRecord
+from tests.integration.receivers import Posted, StatsD, http, statsd
 
 CANARY = "canary-that-nobody-may-see"
 

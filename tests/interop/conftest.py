@@ -1,7 +1,8 @@
 """A real Flink, one for each test process; tests that need it are skipped by name where it cannot be had."""
 
 import pytest
-from flink_kit import Flink, NoFlink, flink
+
+from tests.interop.flink_kit import Flink, NoFlink, flink
 
 
 @pytest.fixture(scope="session")

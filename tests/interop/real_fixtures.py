@@ -5,13 +5,12 @@ import re
 from pathlib import Path
 from typing import Any
 
-from flink_kit import OperatorToSee, StateToSee, TimersToSee
-
 from statelib.errors import UnsupportedError
 from statelib.model.key_hash import FieldsHash
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
+from tests.interop.flink_kit import OperatorToSee, StateToSee, TimersToSee
 
 ROOT = Path(__file__).parents[1] / "golden" / "flink"
 KEY_HASH = FieldsHash(("id", "name"), start=0)

@@ -4,10 +4,9 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from flink_kit import OperatorToSee, StateToSee, TimersToSee
-
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS, KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import VOID, StateType
+from tests.interop.flink_kit import OperatorToSee, StateToSee, TimersToSee
 
 
 def operator_to_see(uid: str, schema: KeyedStateSchema) -> OperatorToSee:

@@ -4,9 +4,6 @@ from datetime import datetime
 from pathlib import Path
 
 import polars as pl
-from flink_kit import Case, Flink
-from seen_lines import comparable, operator_to_see
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from demo.prepare import raw_flights
 from statelib.definition.columns import event_schema
@@ -15,6 +12,9 @@ from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import open_checkpoint
+from tests.interop.flink_kit import Case, Flink
+from tests.interop.seen_lines import comparable, operator_to_see
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 HISTORY, ALL = range(1, 5), range(1, 9)
 """Days of January 2013: those that statelib applies before the savepoint, and all."""

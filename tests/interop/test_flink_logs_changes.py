@@ -5,13 +5,13 @@ import os
 from pathlib import Path
 
 import pytest
-from flink_kit import NoFlink, flink
-from seen_lines import comparable
 
 from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.types import LONG
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
+from tests.interop.flink_kit import NoFlink, flink
+from tests.interop.seen_lines import comparable
 
 ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
 

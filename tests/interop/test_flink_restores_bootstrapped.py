@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from flink_kit import Case, Flink, OperatorToSee, StateToSee
 from pyspark.sql import SparkSession
-from seen_lines import comparable, operator_to_see
 
 from statelib.definition.bootstrap import load_bootstrap
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.spark.imports.bootstrap import run_bootstrap
+from tests.interop.flink_kit import Case, Flink, OperatorToSee, StateToSee
+from tests.interop.seen_lines import comparable, operator_to_see
 
 ROWS = 200
 FILE = """\

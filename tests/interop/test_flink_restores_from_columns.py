@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from flink_kit import Case, Flink, NoFlink, OperatorToSee, StateToSee, flink
-from seen_lines import comparable, operator_to_see
 
 from statelib.formats.operator_state import OperatorStateContent
 from statelib.model.key_hash import FieldsHash
@@ -23,6 +21,8 @@ from statelib.savepoints.operator_content import export_operator_lines
 from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter
 from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import parse_type
+from tests.interop.flink_kit import Case, Flink, NoFlink, OperatorToSee, StateToSee, flink
+from tests.interop.seen_lines import comparable, operator_to_see
 
 ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
 ROWS = 60

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-from flink_kit import Flink
 
 from statelib.savepoints.opened import open_checkpoint
-from statelib.testing.stored_longs import UID, long_columns, store_longs
 from tests.benchmarks.measure import table
 from tests.benchmarks.rows import flink_restore
 from tests.interop import flink_kit
+from tests.interop.flink_kit import Flink
+from tests.support.stored_longs import UID, long_columns, store_longs
 
 ENTRIES = 300_000
 

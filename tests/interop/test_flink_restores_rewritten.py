@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pyarrow as pa
-from flink_kit import Case, Flink, OperatorToSee, StateToSee, TimersToSee
-from real_fixtures import ROOT
 
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
+from tests.interop.flink_kit import Case, Flink, OperatorToSee, StateToSee, TimersToSee
+from tests.interop.real_fixtures import ROOT
 
 LAZY = OperatorToSee(
     "eager", "string",

@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from flink_kit import Case, Flink
-from seen_lines import comparable, operator_to_see
-from worlds import checkpoint_of, day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from tests.interop.flink_kit import Case, Flink
+from tests.interop.seen_lines import comparable, operator_to_see
+from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 
 TOLL = """\
 name: toll
@@ -25,8 +25,8 @@ states:
   lists: {kind: list, value: {agg: collect, of: n}, window: {time: t, tumbling: 6h, retain: 6h}}
   seen:
     kind: value
-    function: test_flink_restores_windows:update
-    on_timer: test_flink_restores_windows:on_timer
+    function: tests.interop.test_flink_restores_windows:update
+    on_timer: tests.interop.test_flink_restores_windows:on_timer
     fields: {passes: long}
 backend: BACKEND
 parallelism: 3

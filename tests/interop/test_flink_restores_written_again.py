@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 import pytest
-from flink_kit import Case, Flink, NoFlink, flink
-from real_fixtures import canonical, opened, to_see, truth, written_again
-from seen_lines import comparable
+
+from tests.interop.flink_kit import Case, Flink, NoFlink, flink
+from tests.interop.real_fixtures import canonical, opened, to_see, truth, written_again
+from tests.interop.seen_lines import comparable
 
 ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
 CORE = [

@@ -5,8 +5,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from flink_kit import NoFlink, flink
-from worlds import new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.savepoint.steps import begin_savepoint, stop_mode
@@ -14,6 +12,8 @@ from statelib.formats.metadata.operator_id import operator_id
 from statelib.model.checkpoint import DataInterval
 from statelib.model.types import LONG
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from tests.interop.flink_kit import NoFlink, flink
+from tests.support.worlds import new_deployment, publish_here
 
 EVENTS, KEYS, HOUR = 600, 7, 3_600_000
 START_MS = 1_700_000_000_000 // HOUR * HOUR
@@ -26,8 +26,8 @@ states:
   sums: {kind: reducing, value: {agg: sum, of: n}, window: {time: t, tumbling: 1h, allowed_lateness: 6h, retain: 0s}}
   waking:
     kind: value
-    function: test_flink_stops:update
-    on_timer: test_flink_stops:on_timer
+    function: tests.interop.test_flink_stops:update
+    on_timer: tests.interop.test_flink_stops:on_timer
     fields: {fired: long}
 backend: rocksdb
 parallelism: 2

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from flink_kit import Case, Flink, NoFlink, Order, flink
-from real_fixtures import ROOT, about, to_see, truth
-from seen_lines import comparable
 
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
+from tests.interop.flink_kit import Case, Flink, NoFlink, Order, flink
+from tests.interop.real_fixtures import ROOT, about, to_see, truth
+from tests.interop.seen_lines import comparable
 
 ALL = bool(os.environ.get("STATELIB_TEST_ALL"))
 NATIVE, CANONICAL, CHECKPOINT = "NATIVE", "CANONICAL", "CHECKPOINT"

@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
-from protocol_model import COMPLETED, Cleaner, Mechanisms, Protocol, Setting, World, _supersede
+from tests.model.protocol_model import COMPLETED, Cleaner, Mechanisms, Protocol, Setting, World, _supersede
 
 
 @dataclass(frozen=True)

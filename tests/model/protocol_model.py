@@ -315,15 +315,15 @@ class Protocol:
 
     def _orphans(self, world: World) -> Iterator[Object | Metadata]:
         """What no row knows and no open attempt may still be about to refer to."""
-        for one in world.metadata:
-            row = _row(world, one.checkpoint)
-            known = row is not None and row.state in (COMPLETED, DELETING) and row.attempt == one.attempt
-            if not known and one.attempt not in world.open_attempts:
-                yield one
-        recorded = {o.name for row in world.rows if row.state in COMMITTED for o in row.needs}
+        for file in world.metadata:
+            row = _row(world, file.checkpoint)
+            recorded = row is not None and row.state in (COMPLETED, DELETING) and row.attempt == file.attempt
+            if not recorded and file.attempt not in world.open_attempts:
+                yield file
+        needed = {o.name for row in world.rows if row.state in COMMITTED for o in row.needs}
         for one in world.objects:
             spared = self._has.sweep_spares_open_attempts and one.content[0] in world.open_attempts
-            if one.name not in recorded and not spared:
+            if one.name not in needed and not spared:
                 yield one
 
     # -- a restore that reads ----------------------------------------------------------------

@@ -3,10 +3,11 @@
 from dataclasses import fields
 
 import pytest
-from exploration import explore
-from extent import TEST_ALL, TEST_FAULTS
-from figures import record
-from protocol_model import Mechanisms, Setting
+
+from tests.model.exploration import explore
+from tests.model.protocol_model import Mechanisms, Setting
+from tests.support.extent import TEST_ALL, TEST_FAULTS
+from tests.support.figures import record
 
 TWO = Setting("two coordinators", (1, 1), cleaner=1)
 COPIES = Setting("with late copies of tasks", (1, 1), cleaner=1, late_copies=True)

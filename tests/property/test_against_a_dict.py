@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from extent import rounds
-from figures import record
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from worlds import day, new_deployment, publish_here
 
 from statelib.errors import ConflictError
 from statelib.flows.checkpoint.snapshot import plan_snapshot
@@ -28,6 +25,9 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, Owner
 from statelib.savepoints.verification import verify
 from statelib.storage.uris import local_path
+from tests.support.extent import rounds
+from tests.support.figures import record
+from tests.support.worlds import day, new_deployment, publish_here
 
 NAME = PipelineName("dict")
 PIPELINE = """\

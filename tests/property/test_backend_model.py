@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -35,6 +34,7 @@ from statelib.testing.keyed_samples import (
     sample_schema,
     scanned,
 )
+from tests.support.extent import examples
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
 BACKENDS = ("heap", "rocksdb")

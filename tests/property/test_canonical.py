@@ -16,8 +16,8 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG
 from statelib.restore.schemas.recognised import recognised
 from statelib.serializers.entries.rows import StateRows
-from statelib.testing import reference_canonical
 from statelib.testing.memory_storage import MemoryReader
+from statelib.testing.reference import canonical as reference_canonical
 from statelib.wire.ragged import from_list
 
 Entries = list[tuple[bytes, bytes]]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from extent import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -19,6 +18,7 @@ from statelib.errors import ConflictError, InvalidRequestError
 from statelib.model.checkpoint import DataInterval, EventCounts, SnapshotKind
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.record import BeginRequest, CommitFacts
+from tests.support.extent import examples
 
 PIPE = PipelineName("p")
 DAYS = st.integers(0, 3)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +36,7 @@ from statelib.testing.checkpoint_chain import CheckpointChain, changelog_of, fil
 from statelib.testing.counting_reader import CountingReader
 from statelib.testing.faulty_streams import FaultyStreams
 from statelib.testing.keyed_samples import all_entries, got, owned, put, sample_schema
+from tests.support.extent import examples
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
 SCHEMA = sample_schema()
@@ -172,7 +172,7 @@ class World:
         """Whether what was materialised is of no backend's own form."""
         handles = [source.handle for source in sources]
         assert all(isinstance(handle, ChangelogStateBackendHandleImpl) for handle in handles)
-        below = {type(part).__name__ for handle in handles for part in handle.materialized}  # type: ignore[union-attr]
+        below = {type(part).__name__ for handle in handles for part in handle.materialized}
         return below == {"KeyGroupsSavepointStateHandle"}
 
     def close(self) -> None:

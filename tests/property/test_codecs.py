@@ -3,7 +3,6 @@
 import numpy as np
 import pyarrow as pa
 import pytest
-from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from statelib.testing import reference_codecs as reference
 from statelib.testing.type_strategies import plain_values, state_types
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
+from tests.support.extent import examples
 
 SETTINGS = settings(max_examples=examples(150), deadline=None)
 

@@ -11,11 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from extent import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from worlds import day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -27,6 +25,8 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.stored_content import read_content
+from tests.support.extent import examples
+from tests.support.worlds import day, new_deployment, publish_here
 
 NAME = PipelineName("carts")
 CARTS = """\

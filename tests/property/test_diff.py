@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from statelib.savepoints.opened import Checkpoint
 from statelib.testing.counting_reader import counting
 from statelib.testing.keyed_samples import owned, put, serialized
 from statelib.testing.stored_checkpoints import Way, store_checkpoint
+from tests.support.extent import examples
 
 TOTAL = StateDescriptor("total", StateKind.VALUE, LONG)
 PLACES = StateDescriptor("places", StateKind.MAP, LONG, STRING)
@@ -31,7 +31,7 @@ CONTENTS = st.tuples(
 KINDS = [("heap", "canonical"), ("rocksdb", "canonical"), ("rocksdb", "full")]
 LOGS = [("heap", "changelog"), ("rocksdb", "changelog")]
 WAYS = st.builds(
-    lambda kind, parallelism, manifest, inline: Way(*kind, parallelism, manifest or kind in LOGS, inline),
+    lambda kind, parallelism, manifest, inline: Way(kind[0], kind[1], parallelism, manifest or kind in LOGS, inline),
     st.sampled_from([*KINDS, *LOGS]),
     st.integers(1, 3),
     st.booleans(),

@@ -3,14 +3,15 @@
 import math
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
-from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from statelib.definition.pipeline import Pipeline
 from statelib.testing.local_run import LocalRun
+from tests.support.extent import examples
 
 SCHEMA = pa.schema(
     [
@@ -114,7 +115,7 @@ def groups(events: list[Event], columns: list[str]) -> dict[object, list[Event]]
     return found
 
 
-def expected(events: list[Event], state: dict[str, object]) -> object:
+def expected(events: list[Event], state: dict[str, Any]) -> object:
     """Of the events of one key; None where the state holds nothing."""
     if "user_key" in state:
         inner = {k: v for k, v in state.items() if k != "user_key"}

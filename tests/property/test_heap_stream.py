@@ -18,10 +18,11 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING, VOID, StateType
 from statelib.restore.schemas.recognised import recognised
 from statelib.serializers.entries.rows import StateRows
-from statelib.testing import reference_codecs, reference_heap
 from statelib.testing.memory_storage import MemoryReader
-from statelib.testing.reference_codecs import Plain
-from statelib.testing.reference_heap import Entry
+from statelib.testing.reference import codecs as reference_codecs
+from statelib.testing.reference import heap as reference_heap
+from statelib.testing.reference.codecs import Plain
+from statelib.testing.reference.heap import Entry
 from statelib.testing.type_strategies import plain_values, state_types
 from statelib.wire.ragged import from_list
 

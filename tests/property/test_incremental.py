@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +27,7 @@ from statelib.storage.views import FileMergingSettings
 from statelib.testing.checkpoint_chain import CheckpointChain, files_of, previous_of
 from statelib.testing.faulty_streams import FaultyStreams
 from statelib.testing.keyed_samples import all_entries, got, put, sample_schema
+from tests.support.extent import examples
 
 UID = "5a7b0000-0000-0000-0000-000000000000"
 RANGE = KeyGroupRange(0, 127)

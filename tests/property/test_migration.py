@@ -29,7 +29,7 @@ from statelib.restore.schemas.matching import without_field_names
 from statelib.restore.schemas.migration import migration
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import decode_values, encode_values, value_arrow_type
-from statelib.testing.reference_codecs import Plain, arrow
+from statelib.testing.reference.codecs import Plain, arrow
 from statelib.testing.type_strategies import plain_values, state_types
 from statelib.wire.ragged import from_list
 

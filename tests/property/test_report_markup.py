@@ -7,15 +7,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from extent import rounds
-from hostile_strings import ANY, hostile_text
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
-from reports import report_over
 
 from statelib.quality.masking import masked, unmasked
 from statelib.quality.pages import CSP, self_contained
 from statelib.visible import visible
+from tests.support.extent import rounds
+from tests.support.hostile_strings import ANY, hostile_text
+from tests.support.reports import report_over
 
 OWN = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|(?<=state_)[\w-]+|[0-9]{8}T[0-9.]+Z/|[0-9]+", re.ASCII)
 """What differs from one page to the next: identifiers that the library draws, pages called after states, numbers."""

@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -76,7 +77,7 @@ class Model:
 
     def __init__(self) -> None:
         self.now = 0
-        self.held: dict[str, dict[object, object]] = {name: {} for name in ("v", "l", "m", "ever")}
+        self.held: dict[str, dict[object, Any]] = {name: {} for name in ("v", "l", "m", "ever")}
 
     def advance(self, ms: int) -> None:
         self.now += ms
@@ -87,11 +88,11 @@ class Model:
         lists = {k: [(t, x) for t, x in held if t > limit] for k, held in self.held["l"].items()}
         self.held["l"] = {k: held for k, held in lists.items() if held}
 
-    def write(self, name: str, key: object, value: object) -> None:
+    def write(self, name: str, key: object, value: Any) -> None:
         if value is None or value == []:
             self.held[name].pop(key, None)
         elif name == "l":
-            old = list(self.held["l"].get(key, []))
+            old: list[Any] = list(self.held["l"].get(key, []))
             self.held["l"][key] = [self.kept(old, x) for x in value]
         else:
             self.held[name][key] = (self.now, value) if name != "ever" else value

@@ -131,10 +131,10 @@ def expected(name: str, events: list[Event], states: dict[str, Any] = STATES) ->
         return maps
     if name == "hourly":
         hours = grouped([{**event, "hour": event["t"] // HOUR * HOUR} for event in events], "k", "hour").items()
-        found = {(k, hour, hour + HOUR): picked(e, state["value"]) for (k, hour), e in hours}
+        values = {(k, hour, hour + HOUR): picked(e, state["value"]) for (k, hour), e in hours}
     else:
-        found = {k: picked(e, state["value"]) for (k,), e in grouped(events, "k").items()}
-    return {place: value for place, value in found.items() if value is not None}
+        values = {k: picked(e, state["value"]) for (k,), e in grouped(events, "k").items()}
+    return {place: value for place, value in values.items() if value is not None}
 
 
 def plain(value: Any) -> Any:
@@ -203,8 +203,10 @@ def test_a_log_of_changes_leads_to_the_same_state(intervals: list[list[Event]], 
 @given(st.lists(EVENT, max_size=15), st.lists(EVENT, max_size=15), st.sampled_from(["heap", "rocksdb"]))
 def test_a_changed_file_goes_on_from_what_is_stored(before: list[Event], after: list[Event], backend: str) -> None:
     """A kept null gives way to the next value once nulls are skipped; a new column is null until an event brings it."""
-    old = {"s": {"kind": "value", "fields": {"x": FIELDS["kept"], "row": {**FIELDS["row"], "of": ["name", "on"]}}}}
-    new = {
+    old: dict[str, Any] = {
+        "s": {"kind": "value", "fields": {"x": FIELDS["kept"], "row": {**FIELDS["row"], "of": ["name", "on"]}}}
+    }
+    new: dict[str, Any] = {
         "s": {
             "kind": "value",
             "fields": {"x": FIELDS["skipped"], "row": {**FIELDS["row"], "of": ["name", "on", "score"]}},

@@ -2,7 +2,7 @@
 
 import json
 
-from faults_table import GOALS, rows, table
+from tests.support.faults_table import GOALS, rows, table
 
 
 def line(goal: str, what: str, tried: float, violations: int = 0, unit: str = "runs") -> str:

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from hostile_strings import TERMINAL, hostile_text
 from hypothesis import given
 
 from statelib.visible import as_markdown, is_hidden, visible, visible_json
+from tests.support.hostile_strings import TERMINAL, hostile_text
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from statelib.model.types import LONG
 from statelib.serializers.entries.keys import decode_keys, encode_keys, key_groups
 from statelib.serializers.entries.rows import StateRows, key_groups_of
 from statelib.serializers.entries.values import decode_values, encode_values
-from statelib.testing import reference_canonical
+from statelib.testing.reference import canonical as reference_canonical
 from tests.benchmarks.measure import Contender, Ratio, take_turns
 
 ENTRIES = 5_000_000

@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 import statelib.spark
-from statelib.testing.stored_longs import UID, long_columns, store_longs
 from tests.benchmarks.contenders import new_session
 from tests.benchmarks.measure import Contender, Ratio, Unit, take_turns
 from tests.interop.flink_kit import NoFlink, WarmCluster, flink
+from tests.support.stored_longs import UID, long_columns, store_longs
 
 ENTRIES = 5_000_000
 WARMUPS = 1

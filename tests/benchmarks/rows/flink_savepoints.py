@@ -21,9 +21,9 @@ from statelib.snapshots.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain
-from statelib.testing.stored_longs import SCHEMA, UID, store_longs
 from tests.benchmarks.measure import Ratio
 from tests.interop.flink_kit import Case, Flink, NoFlink, OperatorToSee, Order, StateToSee, WarmCluster, flink
+from tests.support.stored_longs import SCHEMA, UID, store_longs
 
 ENTRIES = 5_000_000
 VERSION = "1.20.5"

@@ -23,10 +23,10 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport
 from statelib.savepoints.opened import open_checkpoint
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
-from statelib.testing.s3_endpoint import s3_endpoint
 from tests.benchmarks.events import new_deployment, new_pipeline
 from tests.benchmarks.in_process import Subtasks
 from tests.benchmarks.measure import Contender, Ratio, take_turns
+from tests.support.s3_endpoint import s3_endpoint
 
 ROWS = ("copies",)
 BYTES_OF_STATE = 300_000_000

@@ -32,7 +32,7 @@ from statelib.storage import streams
 from statelib.storage.filesystem import reader
 from statelib.wire.checksum import ContentHash, crc32c
 from tests.benchmarks.measure import Contender, Ratio, Unit, take_turns
-from tests.figures import record
+from tests.support.figures import record
 
 ROWS = ("G11",)
 WARMUPS = 2

@@ -11,10 +11,10 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 
 from statelib.flows.wiring import Deployment
-from statelib.testing.s3_endpoint import s3_endpoint
 from tests.benchmarks.events import batch_directory, new_deployment, new_pipeline, write_batches
 from tests.benchmarks.in_process import Subtasks
 from tests.benchmarks.measure import Ratio
+from tests.support.s3_endpoint import s3_endpoint
 
 ROWS = ("P13",)
 KEYS = 8_000_000

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, n
 from statelib.model.types import LONG, STRING, VOID, StateType, Tuple
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.scalars.windows import MOMENT
+from tests.support.extent import examples
 
 GROUPS = 16
 

@@ -7,7 +7,6 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from hostile_strings import ANY, TERMINAL, hostile_text
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
@@ -18,6 +17,7 @@ from statelib.cli import output
 from statelib.cli.output import Column, SafeConsole, fail, line, note, print_json, table, working
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.visible import is_hidden, visible
+from tests.support.hostile_strings import ANY, TERMINAL, hostile_text
 
 OWN = "\n"
 

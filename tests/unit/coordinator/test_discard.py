@@ -1,12 +1,12 @@
 """The discard plan: order, and the refusal to delete what is needed."""
 
 import pytest
-from checkpoints import PIPE, checkpoint
 
 from statelib.coordinator.discard import CondemnedFile, check_unreferenced, discard_plan
 from statelib.errors import CorruptStateError
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
+from tests.unit.coordinator.checkpoints import PIPE, checkpoint
 
 DELETING = [checkpoint(n, None, state=CheckpointState.DELETING) for n in (2, 1)]
 FILES = [CondemnedFile(f"file:///state/p/chk-{n}/{name}", 10, CheckpointId(n)) for n in (2, 1) for name in "ba"]

@@ -1,11 +1,11 @@
 """What retention lets go of, by example."""
 
 import pytest
-from checkpoints import checkpoint, savepoint
 
 from statelib.coordinator.retention import DAY_MS, RetentionPolicy, lineage, subsumed
 from statelib.errors import InvalidRequestError
 from statelib.model.record import CheckpointState, Owner
+from tests.unit.coordinator.checkpoints import checkpoint, savepoint
 
 CHAIN = [checkpoint(n, n - 1 or None) for n in range(1, 6)]
 

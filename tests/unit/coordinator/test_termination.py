@@ -3,7 +3,6 @@
 import dataclasses
 
 import pytest
-from checkpoints import checkpoint, savepoint
 
 from statelib.coordinator.retention import RetentionPolicy, subsumed
 from statelib.coordinator.termination import job_status, last_interval
@@ -11,6 +10,7 @@ from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId
 from statelib.model.record import Owner
 from statelib.model.termination import DISCARDED, CheckpointRetentionPolicy, JobStatus
+from tests.unit.coordinator.checkpoints import checkpoint, savepoint
 
 CHAIN = [checkpoint(n, n - 1 or None) for n in range(1, 4)]
 

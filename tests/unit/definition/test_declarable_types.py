@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
-from worlds import checkpoint_of, new_deployment
 
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.types import ARRAY_ELEMENTS, type_of, undeclarable
@@ -23,6 +22,9 @@ from statelib.savepoints.verification import verify
 from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import _COMPOSED, parse_type
 from statelib.wire.writer import Writer
+from tests.support.worlds import checkpoint_of, new_deployment
+
+pytestmark = pytest.mark.slow
 
 MODULE = "statelib_test_declared_types"
 MOMENT = datetime(1969, 12, 31, 23, 59, 59, 500_000, UTC)

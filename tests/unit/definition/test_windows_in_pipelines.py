@@ -5,6 +5,7 @@ import pytest
 
 from statelib.definition.pipeline import Pipeline, load_pipeline
 from statelib.errors import InvalidRequestError
+from statelib.functions.user import UserFunction
 from statelib.functions.windows import WindowedFunction, WindowSpec
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS, StateKind, timers_descriptor
 from statelib.model.ttl import TtlConfig
@@ -90,5 +91,6 @@ def test_what_windows_and_timers_become(tmp_path):
     hour, day = 3_600_000, 86_400_000
     assert hourly.window == WindowSpec("time_hour", hour, hour, 90_000, 7 * day)
     assert daily.window == WindowSpec("time_hour", day, hour, 0, 0)
+    assert isinstance(custom, UserFunction)
     assert custom.on_timer == "my.module:wake"
     assert Pipeline.model_validate(pipeline.model_dump()) == pipeline

@@ -13,6 +13,8 @@ from statelib.testing.keyed_samples import fill, sample_schema
 from statelib.testing.stored_checkpoints import Way, store_checkpoint
 from statelib.testing.stored_snapshots import UID
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 5])
 @pytest.mark.parametrize("inline_threshold_bytes", [0, 1 << 20])

@@ -26,7 +26,7 @@ def means(root: Path, count: int, schema: KeyedStateSchema | None = None, way: W
 
     def fill(backend: object) -> None:
         keys = owned(schema, [f"key-{i}" for i in range(count)], backend.key_group_range)  # type: ignore[attr-defined]
-        put(backend, "means", keys, [float(key[4:]) for key in keys])  # type: ignore[arg-type]
+        put(backend, "means", keys, [float(key[4:]) for key in keys])
 
     return store_checkpoint(root, schema, way or Way(parallelism=2), fill)
 
@@ -85,7 +85,7 @@ def test_names_of_fields_do_not_count(tmp_path: Path) -> None:
             tmp_path / state.name / str(i),
             KeyedStateSchema(STRING, 128, (state,)),
             Way(),
-            lambda b, names=names, i=i: put(b, "totals", ["x"], [dict(zip(names, (i, "l"), strict=True))]),  # type: ignore[misc]
+            lambda b, names=names, i=i: put(b, "totals", ["x"], [dict(zip(names, (i, "l"), strict=True))]),
         )
         for i, (state, names) in enumerate(((TOTALS, ("count", "last")), (renamed, ("n", "most_recent"))))
     ]
@@ -140,7 +140,7 @@ def test_values_that_python_cannot_hold_are_compared_as_bytes(tmp_path: Path) ->
     schema = KeyedStateSchema(STRING, 128, (MEANS, VISITS, PER_PLACE))
 
     def nan(backend: object) -> None:
-        put(backend, "means", ["x"], [float("nan")])  # type: ignore[arg-type]
+        put(backend, "means", ["x"], [float("nan")])
         keys = serialized(schema, "per_place", ["x"], ["a"])
         backend.write(backend.read("per_place", keys), "per_place", pa.array([None], pa.int64()))  # type: ignore[attr-defined]
 
@@ -158,7 +158,7 @@ def test_what_flink_writes_behind_a_null_of_a_map_says_nothing(tmp_path: Path) -
             tmp_path / name,
             schema,
             Way("rocksdb", "full"),
-            lambda b, name=name: b.load("per_place", StateRows(keys, from_list(values[name]))),  # type: ignore[misc]
+            lambda b, name=name: b.load("per_place", StateRows(keys, from_list(values[name]))),
         )
         for name in values
     )

@@ -17,8 +17,10 @@ from statelib.savepoints.tables.state_table import Split, StateTable, group_byte
 from statelib.serializers.entries.keys import key_groups
 from statelib.testing.counting_reader import counting
 from statelib.testing.keyed_samples import PER_PLACE
-from statelib.testing.stored_longs import COUNTS, SCHEMA, long_columns, store_longs
 from statelib.testing.stored_snapshots import stored_canonical, stored_heap, stored_rocksdb
+from tests.support.stored_longs import COUNTS, SCHEMA, long_columns, store_longs
+
+pytestmark = pytest.mark.slow
 
 ENTRIES = 4_000
 

@@ -57,7 +57,7 @@ def test_every_byte_of_flinks_metadata_is_a_named_field(path: Path) -> None:
     assert tiled(found)
     assert all(field.name for field in found.fields)
     metadata, _ = decode_metadata(data)
-    ids = [bytes(f.value) for f in found.fields if f.name == "operator id"]  # type: ignore[arg-type]
+    ids = [bytes(f.value) for f in found.fields if f.name == "operator id"]
     assert ids == [operator.operator_id for operator in metadata.operators]
 
 

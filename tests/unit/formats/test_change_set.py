@@ -23,9 +23,9 @@ from statelib.model.types import STRING, TIME_WINDOW
 from statelib.restore.changelog.state_changes import changes_of
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
-from statelib.serializers.entries.timers import MOMENT
 from statelib.serializers.entries.values import encode_values, value_arrow_type
 from statelib.serializers.registry import codec_of
+from statelib.serializers.scalars.windows import MOMENT
 from statelib.testing.keyed_samples import sample_schema, serialized
 from statelib.wire.ragged import Ragged, from_list
 

@@ -161,22 +161,22 @@ def test_a_wrong_measure_of_a_restore_is_damage(wrong: str, monkeypatch: pytest.
         content["restores"] = json.loads(wrong)
         return original(content)
 
-    original = module.json.dumps
-    monkeypatch.setattr(module.json, "dumps", changed)
+    original = json.dumps
+    monkeypatch.setattr(json, "dumps", changed)
     with pytest.raises(CorruptStateError, match=r"manifest\.restores"):
         read_checkpoint_file(append_manifest(metadata(), MANIFEST))
 
 
 def test_a_manifest_from_before_sharing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def without(content: dict[str, object], **_options: object) -> str:
+    def without(content: dict[str, Any], **_options: object) -> str:
         del content["uploaded_bytes"], content["restored_from"], content["restores"], content["uid"]
         del content["upload_ms"], content["keys_changed"]
         for file in content["files"]:
             del file["xxh3"]
         return original(content)
 
-    original = module.json.dumps
-    monkeypatch.setattr(module.json, "dumps", without)
+    original = json.dumps
+    monkeypatch.setattr(json, "dumps", without)
     data = append_manifest(metadata(), dataclasses.replace(MANIFEST, uploaded_bytes=5, restored_from=("local",)))
     assert b"uploaded" not in data
     assert b"xxh3" not in data
@@ -193,8 +193,8 @@ def test_a_manifest_from_before_meanings_is_read(monkeypatch: pytest.MonkeyPatch
             del state["meanings"]
         return original(content)
 
-    original = module.json.dumps
-    monkeypatch.setattr(module.json, "dumps", without)
+    original = json.dumps
+    monkeypatch.setattr(json, "dumps", without)
     data = append_manifest(metadata(), MANIFEST)
     assert b"meanings" not in data
     _, read = read_checkpoint_file(data)
@@ -270,7 +270,7 @@ def test_a_wrong_body_names_the_field(old: bytes, new: bytes, message: str, monk
 
     data = append_manifest(metadata(), MANIFEST)
     original = data[len(metadata()) + 16 : -16]
-    monkeypatch.setattr(module.json, "dumps", changed)
+    monkeypatch.setattr(json, "dumps", changed)
     with pytest.raises(CorruptStateError, match=message) as caught:
         read_checkpoint_file(append_manifest(metadata(), MANIFEST))
     assert caught.value.kind == "corrupt-metadata"

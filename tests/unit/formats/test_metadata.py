@@ -25,7 +25,7 @@ RELATIVE = RelativeFileStateHandle("a-0-1", 1 << 40)
 
 
 def one_operator(**state: object) -> CheckpointMetadata:
-    subtask = OperatorSubtaskState(**state)  # type: ignore[arg-type]
+    subtask = OperatorSubtaskState(**state)
     return CheckpointMetadata(17, (OperatorState(operator_id("keyed"), 3, 128, ((2, subtask),)),))
 
 

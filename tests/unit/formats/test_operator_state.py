@@ -18,7 +18,7 @@ from statelib.model.checkpoint import DataInterval, SourcePosition
 from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.types import LONG, STRING, VOID
-from statelib.testing import reference_codecs as reference
+from statelib.testing.reference import codecs as reference
 from statelib.testing.type_strategies import plain_values, state_types
 
 SPLIT, UNION, BROADCAST = OperatorStateMode

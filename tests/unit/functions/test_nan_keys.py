@@ -5,6 +5,7 @@ import struct
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -72,13 +73,14 @@ def test_nan_is_one_key(
     assert {s.total_entries for s in run.backend.statistics()} == {3}, "0.0, -0.0 and NaN, in every state"
     (nan,) = [count for key, count in run.state("n").items() if _is_nan(key)]
     (seen,) = [row for key, row in run.state("f").items() if _is_nan(key)]
+    inner: Any
     (inner,) = [entries for key, entries in run.state("m").items() if _is_nan(key)]
     assert (nan, seen, list(inner.values())) == (6, {"seen": 2}, [6])
     run.backend.close()
 
 
 def _is_nan(key: object) -> bool:
-    return math.isnan(key[0] if isinstance(key, tuple) else key)  # type: ignore[arg-type]
+    return math.isnan(key[0] if isinstance(key, tuple) else key)
 
 
 def test_the_bytes_are_those_that_java_writes() -> None:

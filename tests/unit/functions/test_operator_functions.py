@@ -23,7 +23,7 @@ def update(events: pa.Table, state: pa.Table, operator: OperatorStateBackend) ->
 
 def run_with(function: object, monkeypatch: pytest.MonkeyPatch) -> LocalRun:
     module = ModuleType(MODULE)
-    module.update = function
+    module.__dict__["update"] = function
     monkeypatch.setitem(sys.modules, MODULE, module)
     return LocalRun(
         Pipeline.model_validate(

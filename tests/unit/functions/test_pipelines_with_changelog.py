@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from test_shipped_pipelines import flights
 
 from statelib.backends.changelog import ChangelogKeyedStateBackend
 from statelib.backends.heap.backend import HeapKeyedStateBackend
@@ -23,6 +22,7 @@ from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.keyed_samples import all_entries
 from statelib.testing.local_run import LocalRun
+from tests.unit.functions.test_shipped_pipelines import flights
 
 SHIPPED = Path(__file__).parents[3] / "dags" / "pipelines"
 UID = "5a7b0000-0000-0000-0000-000000000000"

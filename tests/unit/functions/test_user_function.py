@@ -18,7 +18,7 @@ def local(monkeypatch):
 
     def make(function, key="k") -> LocalRun:
         module = ModuleType(MODULE)
-        module.update = function
+        module.__dict__["update"] = function
         monkeypatch.setitem(sys.modules, MODULE, module)
         state = {"kind": "value", "fields": {"n": "long", "who": "string"}, "function": f"{MODULE}:update"}
         source = {"path": "{start}-{end}", "columns": {"k": "string", "n": "long"}}
@@ -68,7 +68,7 @@ def test_rows_of_nulls_delete_and_missing_rows_keep(local):
         none = pa.array([None, None, None])
         return pa.table({"k": ["a", "new", "c"], "n": none.cast(pa.int64()), "who": pa.array([None, None, "still"])})
 
-    sys.modules[MODULE].update = forget_a
+    sys.modules[MODULE].__dict__["update"] = forget_a
     run.apply(events(("b", 1), ("a", 1), ("new", 1), ("c", 1)))
     assert run.state("s") == {"b": {"n": 2, "who": "b"}, "c": {"n": None, "who": "still"}}
 

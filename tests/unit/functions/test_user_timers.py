@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import session_timers
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
 from statelib.testing.local_run import LocalRun
 from statelib.testing.subtask_run import SubtaskRun
+from tests.unit.functions import session_timers
+
+pytestmark = pytest.mark.slow
 
 MS = pa.timestamp("ms", "UTC")
 DOMAINS = ["event_time", "processing_time"]
@@ -19,14 +21,14 @@ HOUR, MINUTE = 3_600_000, 60_000
 COLUMNS = {"k": "string", "u": "string", "n": "long", "t": "instant"}
 VISITS = {
     "kind": "value",
-    "function": "session_timers:update",
-    "on_timer": "session_timers:on_timer",
+    "function": "tests.unit.functions.session_timers:update",
+    "on_timer": "tests.unit.functions.session_timers:on_timer",
     "fields": {"events": "long", "last": "instant", "visits": "long"},
 }
 BOTH = {
     "kind": "value",
-    "function": "session_timers:both_update",
-    "on_timer": "session_timers:both_on_timer",
+    "function": "tests.unit.functions.session_timers:both_update",
+    "on_timer": "tests.unit.functions.session_timers:both_on_timer",
     "fields": {"fired": "long"},
 }
 
@@ -92,10 +94,10 @@ def test_visits_end_after_a_quiet_hour() -> None:
     run = LocalRun(pipeline(VISITS))
     run.apply(events(("a", "", 0), ("a", "", 50 * MINUTE), ("b", "", 10 * MINUTE)), HOUR)
     state = run.state("s")
-    assert {k: v["events"] for k, v in state.items()} == {"a": 2, "b": 1}  # type: ignore[index]
+    assert {k: v["events"] for k, v in state.items()} == {"a": 2, "b": 1}
     run.apply(events(("b", "", 65 * MINUTE)), 2 * HOUR)
     # Woken with what the interval brought: a's visit ended at 1h50, b's began anew before it could.
-    assert {k: (v["events"], v["visits"]) for k, v in run.state("s").items()} == {"a": (0, 1), "b": (2, 0)}  # type: ignore[index]
+    assert {k: (v["events"], v["visits"]) for k, v in run.state("s").items()} == {"a": (0, 1), "b": (2, 0)}
     assert session_timers.LOG == [
         ("a", "event_time", HOUR),
         ("b", "event_time", 70 * MINUTE),
@@ -174,7 +176,7 @@ def test_timers_without_on_timer_are_refused() -> None:
 
 def test_a_function_that_never_stops_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statelib.functions.user.MAX_ROUNDS", 20)
-    run = LocalRun(pipeline(BOTH | {"on_timer": "session_timers:forever"}))
+    run = LocalRun(pipeline(BOTH | {"on_timer": "tests.unit.functions.session_timers:forever"}))
     with pytest.raises(InvalidRequestError, match="more than 20 timers") as caught:
         run.apply(events(("a", "event_time", 1)), 10)
     assert caught.value.kind == "timer-loop"

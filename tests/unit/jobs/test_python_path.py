@@ -10,6 +10,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("job", ["bootstrap.py", "rehearse_restore.py", "snapshot.py"])
 def test_a_job_imports_the_installed_pyspark(tmp_path: Path, job: str) -> None:

@@ -29,6 +29,8 @@ from statelib.quality.facts import CheckpointFacts
 from statelib.quality.gate import run_gate
 from statelib.storage.filesystem.inventory import FileFinding
 
+pytestmark = pytest.mark.slow
+
 GROUPS = 8
 WHOLE = KeyGroupRange(0, GROUPS - 1)
 DAY = DataInterval(0, 86_400_000)

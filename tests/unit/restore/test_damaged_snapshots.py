@@ -16,6 +16,8 @@ from statelib.restore.plan import RestoreSource
 from statelib.testing.keyed_samples import all_entries
 from statelib.testing.stored_snapshots import KEY_GROUPS, UID, Stored
 
+pytestmark = pytest.mark.slow
+
 Restore = Callable[[RestoreSource], KeyedStateBackend]
 
 

@@ -35,6 +35,8 @@ from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.keyed_samples import all_entries, fill, sample_schema
 
+pytestmark = pytest.mark.slow
+
 UID = "5a7b0000-0000-0000-0000-000000000000"
 NAMES = [d.name for d in sample_schema().states]
 Strategy = Callable[[Any], Any]

@@ -67,14 +67,14 @@ def test_what_could_be_divided_in_several_ways_is_not(key: StateType, value: Sta
     assert entry_spans(rules(key, value), part, "r") is None
     (line,) = lines(key, value, part)
     assert "uk" not in line
-    assert line["value"]["entries"] == len(entries)  # type: ignore[index]
-    assert bytes.fromhex(line["value"]["hex"]) == b"".join(entries)  # type: ignore[index]
+    assert line["value"]["entries"] == len(entries)
+    assert bytes.fromhex(line["value"]["hex"]) == b"".join(entries)
 
 
 def test_the_only_way_to_divide_is_found() -> None:
     part = stored(level(1) + b"\x54\x01\x02\x04", level(0) + b"\x54\x01\x02\x04\x06")
     assert entry_spans(rules(LEVEL, KRYO), part, "r") == [(4, 8, 12), (12, 16, 21)]
-    found = [(line["uk"]["v"], line["value"]["hex"]) for line in lines(LEVEL, KRYO, part)]  # type: ignore[index]
+    found = [(line["uk"]["v"], line["value"]["hex"]) for line in lines(LEVEL, KRYO, part)]
     assert found == [("HIGH", "54010204"), ("LOW", "5401020406")]
     assert entry_spans(rules(LEVEL, KRYO), part + bytes(MOST_BYTES), "r") is None
     texts = stored(b"\x02axyz", b"\x02bxyz")
@@ -113,7 +113,7 @@ def opened(part: bytes, key: StateType, value: StateType) -> tuple[OperatorStrea
 def test_columns_hold_divided_entries_and_refuse_others() -> None:
     stream, descriptor = opened(stored(b"\x02axyz"), STRING, KRYO)
     content = stream.read(descriptor)
-    assert (content.keys.to_pylist(), content.values.to_pylist()) == (["a"], [b"xyz"])  # type: ignore[union-attr]
+    assert (content.keys.to_pylist(), content.values.to_pylist()) == (["a"], [b"xyz"])
     part = stored(b"\x02a\x00\x02xy", b"\x02b\x00\x01z")
     stream, descriptor = opened(part, STRING, KRYO)
     assert stream.stored(descriptor) == (part,)
@@ -123,7 +123,7 @@ def test_columns_hold_divided_entries_and_refuse_others() -> None:
     register_decoder("a.Rule", Reader.utf)
     try:
         content = stream.read(descriptor)
-        assert content.keys.to_pylist() == ["a", "b"]  # type: ignore[union-attr]
+        assert content.keys.to_pylist() == ["a", "b"]
         assert content.values.to_pylist() == [b"\x00\x02xy", b"\x00\x01z"]
     finally:
         unregister_decoder("a.Rule")

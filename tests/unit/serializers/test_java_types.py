@@ -5,7 +5,6 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 import pytest
-from extent import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from statelib.serializers.type_text import parse_type
 from statelib.serializers.typed_json import exact
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
+from tests.support.extent import examples
 
 PERSON = "pojo<a.Person; age: int, home: pojo<a.Home; city: string>, kind: enum<a.Kind; ONE, TWO>>"
 SAMPLES: dict[str, list[object]] = {

@@ -10,7 +10,7 @@ from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.serializers.registry import codec_of
 from statelib.serializers.scalars import strings
 from statelib.serializers.type_text import parse_type
-from statelib.testing import reference_codecs as reference
+from statelib.testing.reference import codecs as reference
 from statelib.wire.ragged import from_list
 
 

@@ -52,7 +52,7 @@ def test_the_snapshots_are_those_of_flink(text: str) -> None:
 
 
 def some(random_: random.Random, make: object, nulls: float = 0.2) -> object:
-    return None if random_.random() < nulls else make()  # type: ignore[operator]
+    return None if random_.random() < nulls else make()
 
 
 def row(r: random.Random) -> dict[str, object]:

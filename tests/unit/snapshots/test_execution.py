@@ -50,6 +50,8 @@ class Strategy(CanonicalSnapshotStrategy):
         self.threads: list[str] = []
         self.resources: list[Resources] = []
         self.written: Callable[[], None] = lambda: None
+        self.on_cancel: Callable[[], None] = lambda: None
+        """Called when the open streams of the snapshot are closed from outside."""
 
     def prepare(self, checkpoint_id: CheckpointId) -> Resources:
         self.resources.append(Resources(super().prepare(checkpoint_id).scans))
@@ -63,6 +65,7 @@ class Strategy(CanonicalSnapshotStrategy):
         registry: CloseableRegistry,
     ) -> SnapshotResult:
         self.threads.append(threading.current_thread().name)
+        registry.register(_OnClose(self.on_cancel))
         result = super().run(resources, checkpoint_id, streams, registry)
         self.written()
         return result
@@ -133,7 +136,7 @@ def test_both_parts_of_a_snapshot_are_timed(stage: Stage):
         time.sleep(0.03)
         return freeze(checkpoint_id)
 
-    stage.strategy.prepare = slowly  # type: ignore[method-assign]
+    stage.strategy.prepare = slowly
     stage.strategy.written = lambda: time.sleep(0.06)
     done = stage.take()
     assert done.sync_ms >= 30
@@ -227,16 +230,17 @@ PATIENCE_S = 60.0
 
 
 def test_a_deadline_ends_a_snapshot_that_does_not_come_to_its_end(stage: Stage):
-    stuck = threading.Event()
-    stage.registry.register(_OnClose(stuck.set))
+    closed = threading.Event()
+    stage.strategy.on_cancel = closed.set
 
     def wait(number: int) -> None:
         if number == 2:
-            # Like a slow storage: goes on when its stream is closed from outside.
-            stuck.wait(PATIENCE_S)
+            # Like a slow storage: a write ends when its stream is closed from outside.
+            closed.wait(PATIENCE_S)
 
     with pytest.raises(ConflictError) as refusal:
         stage.take(wait, timeout_s=0.01)
+    assert closed.is_set(), "the deadline closes what the snapshot has open"
     assert refusal.value.kind == "checkpoint-expired"
     assert "checkpoint.timeout_s" in refusal.value.hint
     assert stage.is_clean()

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ def handle_of(result: SnapshotResult) -> IncrementalRemoteKeyedStateHandle:
     return result.keyed
 
 
-def sst(result: SnapshotResult) -> dict[str, object]:
+def sst(result: SnapshotResult) -> dict[str, Any]:
     return dict(handle_of(result).shared)
 
 

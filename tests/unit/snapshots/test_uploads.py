@@ -57,7 +57,7 @@ class CountedClosings(FaultyStreams):
             self.closings += 1
             close()
 
-        stream.close = counted  # type: ignore[method-assign]
+        stream.close = counted
         return stream
 
 

@@ -109,7 +109,7 @@ def test_no_events(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_plain_directory_is_left_to_spark(tmp_path: Path, make: "pytest.FixtureRequest") -> None:
-    assert source_files(new_pipeline(tmp_path), [make(source(tmp_path, a=events()))], 2) is None  # type: ignore[operator]
+    assert source_files(new_pipeline(tmp_path), [make(source(tmp_path, a=events()))], 2) is None
 
 
 @pytest.mark.parametrize(

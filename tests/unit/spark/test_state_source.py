@@ -12,7 +12,7 @@ from statelib.savepoints.opened import Checkpoint
 from statelib.spark.dataframe.metadata_source import MetadataDataSource
 from statelib.spark.dataframe.state_source import StateDataSource
 from statelib.testing.counting_reader import counting
-from statelib.testing.stored_longs import SCHEMA, STRIDE, UID, long_columns, store_longs
+from tests.support.stored_longs import SCHEMA, STRIDE, UID, long_columns, store_longs
 
 ENTRIES = 20_000
 READ: Counter[str] = Counter()

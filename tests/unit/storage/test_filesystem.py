@@ -249,12 +249,12 @@ def test_hostile_attempts(tmp_path: Path, attempt: str) -> None:
 def test_ids_are_plain_integers(tmp_path: Path, number: object) -> None:
     storage = FileSystemCheckpointStorage(str(tmp_path), FLIGHTS)
     with pytest.raises(InvalidRequestError) as caught:
-        storage.initialize_location(number)  # type: ignore[arg-type]
+        storage.initialize_location(number)
     assert caught.value.kind == "bad-id"
     with pytest.raises(InvalidRequestError):
-        storage.initialize_savepoint_location(number, None)  # type: ignore[arg-type]
+        storage.initialize_savepoint_location(number, None)
     with pytest.raises(InvalidRequestError):
-        FileSystemStreamFactory(str(tmp_path), ATTEMPT, number, 0)  # type: ignore[arg-type]
+        FileSystemStreamFactory(str(tmp_path), ATTEMPT, number, 0)
     assert list(tmp_path.iterdir()) == []
 
 

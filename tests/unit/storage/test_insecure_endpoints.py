@@ -14,6 +14,8 @@ from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.clients import ALLOW_HTTP, allows_http
 from statelib.storage.retries import IMPATIENT
 
+pytestmark = pytest.mark.slow
+
 AWS = {"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "a-secret"}
 AZURE = {"AZURE_STORAGE_ACCOUNT_NAME": "account", "AZURE_STORAGE_ACCOUNT_KEY": "a2V5"}
 EMULATED = {"AZURE_STORAGE_USE_EMULATOR": "true", "AZURITE_BLOB_STORAGE_URL": "{url}"}

@@ -29,7 +29,7 @@ from statelib.storage.views import (
     WrittenStream,
 )
 from statelib.storage.wrappers.merging import MAX_MERGED_BYTES, dense
-from statelib.testing.storage_case import content
+from statelib.testing.suites.storage_case import content
 from statelib.wire.checksum import content_hash, crc32c
 
 ATTEMPT = AttemptId("0" * 32)

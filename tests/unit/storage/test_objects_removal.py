@@ -8,6 +8,8 @@ from statelib.storage.objects.removal import ObjectRemover
 from statelib.storage.placed_removal import PlacedRemover, is_below, parent_of
 from statelib.storage.retries import IMPATIENT
 
+pytestmark = pytest.mark.slow
+
 ROOT = "s3://bucket/state"
 
 

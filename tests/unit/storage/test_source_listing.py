@@ -12,6 +12,8 @@ from statelib.storage.objects.uris import object_location
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.source_listing import SourceListing, look_at_source
 
+pytestmark = pytest.mark.slow
+
 FILES = ("day-1/a.parquet", "day-1/_SUCCESS", "day-1/p=1/.x.crc", "day-2/_SUCCESS", "day-10/a.parquet", "one.csv")
 CASES = [
     ("day-1", True, 1),

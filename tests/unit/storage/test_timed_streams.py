@@ -7,7 +7,6 @@ import pytest
 
 from statelib.errors import RetryableError
 from statelib.storage.views import CheckpointedStateScope
-from statelib.storage.wrappers import timed_streams
 from statelib.storage.wrappers.timed_streams import StorageClock, TimedStreams
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.faulty_streams import FaultyStreams
@@ -20,7 +19,7 @@ class Time:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ns = 0
-        monkeypatch.setattr(timed_streams.time, "monotonic_ns", lambda: self.now_ns)
+        monkeypatch.setattr("statelib.storage.wrappers.timed_streams.time.monotonic_ns", lambda: self.now_ns)
 
     def passes(self, ms: int) -> None:
         self.now_ns += ms * 1_000_000

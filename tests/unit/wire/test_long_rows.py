@@ -1,11 +1,14 @@
 """Rows longer than the blocks in which bytes are moved and hashed, and spans of every kind gathered."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from statelib.wire.digest import row_hashes
 from statelib.wire.ragged import BLOCK_BYTES, blocks, from_list, gather, join
+
+pytestmark = pytest.mark.slow
 
 LENGTHS = (3, BLOCK_BYTES - 1, 0, 2 * BLOCK_BYTES + 7, 1, BLOCK_BYTES, 5)
 ROWS = [np.random.default_rng(i).bytes(n) for i, n in enumerate(LENGTHS)]

@@ -1,6 +1,6 @@
-"""An S3 endpoint for tests, with a :class:`~statelib.testing.fault_proxy.FaultProxy` in front of it.
+"""An S3 endpoint for tests, with a :class:`~tests.support.fault_proxy.FaultProxy` in front of it.
 
-Both run outside the test's process: ``python -m statelib.testing.s3_endpoint <interpreter that has moto>`` starts
+Both run outside the test's process: ``python -m tests.support.s3_endpoint <interpreter that has moto>`` starts
 them, says their ports, and ends both when its standard input ends, so also when the test was killed.
 """
 
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from statelib.testing.fault_proxy import FAULTS_PATH, Fault, FaultProxy
-from statelib.testing.said_port import said_port
+from tests.support.announced_port import announced_port
+from tests.support.fault_proxy import FAULTS_PATH, Fault, FaultProxy
 
 CANARY = "canary-secret-8cfd1b7e"
 """The secret key of the tests: must not turn up anywhere."""
@@ -72,16 +72,16 @@ class S3Endpoint:
 
 
 def _request(url: str, method: str, data: bytes | None = None, headers: Mapping[str, str] = {}) -> bytes:
-    request = urllib.request.Request(url, data, dict(headers), method=method)  # noqa: S310 - our own loopback URL
-    with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310
+    request = urllib.request.Request(url, data, dict(headers), method=method)
+    with urllib.request.urlopen(request, timeout=30) as answer:
         return bytes(answer.read())
 
 
 @contextmanager
 def s3_endpoint(interpreter: Path) -> Iterator[S3Endpoint]:
     """A new, empty endpoint, gone afterwards. ``interpreter``: a Python that has ``moto[server]``."""
-    command = [sys.executable, "-m", "statelib.testing.s3_endpoint", str(interpreter)]
-    with subprocess.Popen(  # noqa: S603 - in a session of its own, so that Ctrl-C leaves it to us
+    command = [sys.executable, "-m", "tests.support.s3_endpoint", str(interpreter)]
+    with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         assert process.stdin
@@ -99,10 +99,10 @@ def s3_endpoint(interpreter: Path) -> Iterator[S3Endpoint]:
 def main(arguments: Sequence[str]) -> None:
     """Run both until standard input ends."""
     command = [arguments[0], "-I", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:  # noqa: S603
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr
         try:
-            proxy = FaultProxy(said_port(server.stderr, _RUNNING))
+            proxy = FaultProxy(announced_port(server.stderr, _RUNNING))
             threading.Thread(target=proxy.serve_forever, daemon=True).start()
             sys.stdout.write(f"{proxy.server_port} {proxy.upstream}\n")
             sys.stdout.flush()

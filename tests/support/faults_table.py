@@ -1,6 +1,6 @@
-"""``python -m tests.faults_table [--json] FILE``: goals G1 to G11 beside what the tests of faults measured.
+"""``python -m tests.support.faults_table [--json] FILE``: goals G1 to G11 beside what the tests of faults measured.
 
-``FILE``: what :func:`tests.figures.record` appended to. Ends with 1 if a goal was broken or came short.
+``FILE``: what :func:`tests.support.figures.record` appended to. Ends with 1 if a goal was broken or came short.
 """
 
 import argparse

@@ -18,7 +18,7 @@ from statelib.storage.local.reader import LocalFirstReader
 from statelib.storage.local.store import LocalSnapshotDirectories, LocalStateStore
 from statelib.testing.counting_reader import CountingReader
 from statelib.testing.keyed_samples import all_entries, sample_schema
-from statelib.testing.strategy_suite import SnapshotStrategySuite, Stage
+from statelib.testing.suites.strategy import SnapshotStrategySuite, Stage
 
 _FIRST = CheckpointId(1)
 Files = dict[str, tuple[int, int]]

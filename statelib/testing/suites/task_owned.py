@@ -21,11 +21,11 @@ from statelib.storage.views import (
     CheckpointStreamFactory,
     StorageReference,
 )
-from statelib.testing.storage_case import ATTEMPT, OTHER_ATTEMPT, SIZES, Storage, StorageCase, content
+from statelib.testing.suites.storage_case import ATTEMPT, OTHER_ATTEMPT, SIZES, Storage, StorageCase, content
 
 
 class TaskOwnedSuite(StorageCase):
-    """See :class:`~statelib.testing.storage_suite.StorageSuite`."""
+    """See :class:`~statelib.testing.suites.storage.StorageSuite`."""
 
     @pytest.mark.parametrize("size", SIZES)
     def test_task_owned_data_outlives_discards_until_its_task_removes_it(

@@ -10,7 +10,7 @@ import struct
 from statelib.formats import snappy_framing
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import ListOf, MapOf, StateType
-from statelib.testing.reference_codecs import Plain, encode
+from statelib.testing.reference.codecs import Plain, encode
 
 Entry = tuple[Plain, Plain, Plain]
 

@@ -31,12 +31,12 @@ from statelib.storage.views import (
     StorageReference,
     WrittenStream,
 )
-from statelib.testing.storage_case import ATTEMPT, ID, OTHER_ATTEMPT, SIZES, Storage, content
-from statelib.testing.task_owned_suite import TaskOwnedSuite
+from statelib.testing.suites.storage_case import ATTEMPT, ID, OTHER_ATTEMPT, SIZES, Storage, content
+from statelib.testing.suites.task_owned import TaskOwnedSuite
 
 
 class StorageSuite(TaskOwnedSuite):
-    """Override the three methods of :class:`~statelib.testing.storage_case.StorageCase`."""
+    """Override the three methods of :class:`~statelib.testing.suites.storage_case.StorageCase`."""
 
     # streams
 

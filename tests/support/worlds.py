@@ -19,7 +19,7 @@ from statelib.model.ids import CheckpointId
 from statelib.serializers.entries.keys import key_groups
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 CALM = {
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "1",

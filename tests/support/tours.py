@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-from worlds import day, new_deployment, publish_here
 
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
@@ -17,6 +16,7 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.verification import verify
+from tests.support.worlds import day, new_deployment, publish_here
 
 TOURS = """\
 name: {name}

@@ -1,6 +1,6 @@
 """An Azure Blob endpoint for tests: Azurite, in a process of its own.
 
-``python -m statelib.testing.azure_endpoint <main.js of Azurite>`` starts it, says its port, and ends it when its
+``python -m tests.support.azure_endpoint <main.js of Azurite>`` starts it, says its port, and ends it when its
 standard input ends, so also when the test was killed.
 """
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
 
-from statelib.testing.said_port import said_port
+from tests.support.announced_port import announced_port
 
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -48,18 +48,18 @@ class AzureEndpoint:
         text = "PUT" + "\n" * 12 + f"{signed}\n/{ACCOUNT}/{ACCOUNT}/{name}\nrestype:container"
         signature = hmac.new(base64.b64decode(KEY), text.encode(), hashlib.sha256).digest()
         headers["Authorization"] = f"SharedKey {ACCOUNT}:{base64.b64encode(signature).decode()}"
-        request = urllib.request.Request(  # noqa: S310 - our own loopback URL
+        request = urllib.request.Request(
             f"{self.url}/{name}?restype=container", b"", {**headers, "Content-Type": ""}, method="PUT"
         )
-        with urllib.request.urlopen(request, timeout=30):  # noqa: S310
+        with urllib.request.urlopen(request, timeout=30):
             return
 
 
 @contextmanager
 def azure_endpoint(main_js: Path) -> Iterator[AzureEndpoint]:
     """A new, empty endpoint, gone afterwards."""
-    command = [sys.executable, "-m", "statelib.testing.azure_endpoint", str(main_js)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603
+    command = [sys.executable, "-m", "tests.support.azure_endpoint", str(main_js)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin
         assert process.stdout
         try:
@@ -76,10 +76,10 @@ def main(arguments: Sequence[str]) -> None:
     """Run it until standard input ends."""
     where = ["--blobHost", "127.0.0.1", "--blobPort", "0", "--inMemoryPersistence"]
     command = ["node", arguments[0], *where, "--skipApiVersionCheck", "--disableTelemetry", "--silent"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout
         try:
-            sys.stdout.write(f"{said_port(server.stdout, _LISTENS)}\n")
+            sys.stdout.write(f"{announced_port(server.stdout, _LISTENS)}\n")
             sys.stdout.flush()
             sys.stdin.read()
         finally:

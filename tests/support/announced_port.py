@@ -5,7 +5,7 @@ import threading
 from typing import IO
 
 
-def said_port(lines: IO[str], pattern: re.Pattern[str]) -> int:
+def announced_port(lines: IO[str], pattern: re.Pattern[str]) -> int:
     """The first group of the first line in which ``pattern`` is found; what is said afterwards is thrown away, lest
     the server waits for a reader."""
     for line in lines:
