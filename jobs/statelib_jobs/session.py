@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from statelib.extras import extras_named
-from statelib.flows.wiring import log_settings, secrets
+from statelib.flows.wiring import log_settings
 from statelib.spark.session.job_failures import as_own
 from statelib.spark.session.local_session import new_session
 from statelib.spark.snapshot.termination import unwound_by_signal
 from statelib.telemetry.logs import configure, hidden
+from statelib.telemetry.secrets import secrets
 
 
 @contextmanager

@@ -87,7 +87,7 @@ def deployment_of(settings: Mapping[str, str]) -> "Deployment":
 
 
 def _settings_of(connection: "Connection") -> dict[str, str]:
-    from statelib.flows.wiring import passwords
+    from statelib.telemetry.secrets import passwords
 
     extra = connection.extra_dejson
     settings = {variable: str(extra[key]) for key, variable in EXTRA.items() if extra.get(key)}

@@ -4,8 +4,9 @@ of it, and a test holds every command to it."""
 from dataclasses import dataclass, fields
 
 from statelib.catalog.views.history import CHECKPOINT_HISTORY
-from statelib.flows.cleanup.orphans import Orphans, Why
-from statelib.flows.lifecycle import PipelineStatus
+from statelib.flows.cleanup.explanation import Why
+from statelib.flows.cleanup.orphans import Orphans
+from statelib.flows.lifecycle.suspension import PipelineStatus
 from statelib.model.record import CheckpointRecord, PipelineHead
 from statelib.savepoints.verification import Verification
 

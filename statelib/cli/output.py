@@ -22,9 +22,9 @@ from rich.table import Table
 from statelib.cli import completion
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError
 from statelib.extras import extras_named
-from statelib.flows.cleanup.troubles import Troubles
-from statelib.flows.wiring import secrets
+from statelib.flows.cleanup.each_pipeline import Troubles
 from statelib.telemetry.logs import hidden
+from statelib.telemetry.secrets import secrets
 from statelib.visible import visible, visible_json
 
 

@@ -1,7 +1,6 @@
 """Where concrete classes are named and the environment is read: everything else gets them as arguments."""
 
 import os
-import re
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -9,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, unquote
 
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline, load_pipelines
@@ -22,12 +20,13 @@ from statelib.storage.objects.clients import ALLOW_HTTP
 from statelib.storage.placed_removal import PlacedRemover
 from statelib.storage.places import CheckpointStorage, StorageSettings
 from statelib.storage.views import CheckpointStorageWorkerView, FileMergingSettings
-from statelib.telemetry.logs import SHORTEST_SECRET, LogSettings
+from statelib.telemetry.logs import LogSettings
 from statelib.telemetry.metrics import Telemetry
 from statelib.telemetry.sending import sending
 
 if TYPE_CHECKING:
     from statelib.catalog.catalog import Catalog
+from statelib.telemetry.secrets import secrets
 
 VARIABLES = {
     "STATELIB_CATALOG": "SQLAlchemy URL of the catalog, e.g. sqlite:////srv/statelib/catalog.db",
@@ -37,21 +36,23 @@ VARIABLES = {
     "STATELIB_DOCS": "directory of the quality reports",
     "STATELIB_WORK": "scratch directory of Spark tasks",
 }
+
+
 OPTIONAL = {
     "STATELIB_LOCAL": "directory for local copies of state, on each host's own disk; default: below STATELIB_WORK"
 }
+
+
 LOGGING = {
     "STATELIB_LOG_FORMAT": "text or json: one object a line; in Airflow's tasks Airflow decides. Default: text",
     "STATELIB_LOG_LEVEL": "DEBUG, INFO, WARNING or ERROR. Default: INFO of Spark jobs, WARNING of the command line",
 }
+
+
 NETWORK = {
     ALLOW_HTTP: "true lets object storages be reached by http:, which sends credentials and state in the clear, and is "
     "for executors to have, too. Default: false, such an endpoint is refused (insecure-endpoint)"
 }
-_SECRET = re.compile("SECRET|PASSWORD|PASSWD|TOKEN|ACCOUNT_KEY")
-"""In the name of an environment variable whose value no log may show."""
-# Up to the last @, as a password may have more of them that somebody forgot to encode.
-_IN_URL = re.compile(r"://[^:/@]*:(.*)@|[?&]\w*password=([^&]*)", re.DOTALL | re.IGNORECASE)
 
 
 def now_ms() -> int:
@@ -223,16 +224,3 @@ def log_settings(level: str = "WARNING", environ: Mapping[str, str] = os.environ
         level=(environ.get("STATELIB_LOG_LEVEL") or level).upper(),
         secrets=secrets(environ),
     )
-
-
-def secrets(environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Values of the environment that nobody may see, the password of the catalog's URL included."""
-    found = {value for name, value in environ.items() if _SECRET.search(name)}
-    found |= passwords(environ.get("STATELIB_CATALOG", ""))
-    return tuple(sorted((secret for secret in found if len(secret) >= SHORTEST_SECRET), key=len, reverse=True))
-
-
-def passwords(url: str) -> set[str]:
-    """Of a catalog's URL: each as it is written, as it is meant, and as a library may write it."""
-    written = [part for found in _IN_URL.findall(url) for part in found if part]
-    return {form for text in written for form in (text, unquote(text), quote(unquote(text), safe=""))}

@@ -36,6 +36,11 @@ class ClaimMode(StrEnum):
     NO_CLAIM = "NO_CLAIM"
 
 
+def interval_key(interval: DataInterval, generation: int) -> str:
+    """Which work a checkpoint is: the same interval is the same work, until a restore begins a new generation."""
+    return f"{interval.start_ms}-{interval.end_ms}@{generation}"
+
+
 @dataclass(frozen=True)
 class BeginRequest:
     """The request to begin a checkpoint or savepoint. ``interval`` is None for a savepoint. ``strategy``:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.retention import retire
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.record import ClaimMode
 from tests.contract.catalog_kit import new_database, postgresql

@@ -15,9 +15,10 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import Begun, begin, register
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import completed
 from statelib.flows.wiring import Deployment

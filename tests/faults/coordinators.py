@@ -18,8 +18,9 @@ from typing import Any
 
 from statelib.catalog import engine
 from statelib.errors import StatelibError
+from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.wiring import Deployment
 from tests.faults.endured_flow import FaultyDeployment, attempt
 

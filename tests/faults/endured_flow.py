@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import RetryableError
-from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName

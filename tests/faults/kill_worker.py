@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from statelib.definition.source.parts import source_parts
-from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval

@@ -11,13 +11,16 @@ import pytest
 from statelib.coordinator.invariants import history_violations
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import StatelibError
-from statelib.flows.checkpoint import snapshot
-from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint import publishing, snapshot_plan
+from statelib.flows.checkpoint.publishing import publish
+from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
 from statelib.flows.checkpoint.steps import abort, begin, register
-from statelib.flows.cleanup import retention as cleanup
+from statelib.flows.cleanup import garbage
+from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
-from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
+from statelib.flows.cleanup.retention import retire
+from statelib.flows.restore.holding import hold_source, release_source
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
@@ -72,9 +75,9 @@ def simulating() -> Iterator[None]:
         patch.setattr(objects_bucket, "open_client", lambda _location, _timeout_s: None)
         patch.setattr(registry, "RETRIES", RETRIES)
         patch.setitem(PLACES._kinds, "gs", ObjectKind(lambda: RETRIES))
-        for module in (snapshot, cleanup):
+        for module in (snapshot_plan, garbage):
             patch.setattr(module, "new_attempt", attempt)
-        patch.setattr(snapshot, "now_ms", lambda: STORE.world.now_ms if STORE.world else 0)
+        patch.setattr(publishing, "now_ms", lambda: STORE.world.now_ms if STORE.world else 0)
         yield
 
 

@@ -8,8 +8,9 @@ from sqlalchemy import create_engine, select
 from statelib.catalog.tables.schema import FILE
 from statelib.coordinator.invariants import history_violations
 from statelib.flows.checkpoint.steps import abort
+from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind

@@ -6,11 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
-from statelib.flows.checkpoint.snapshot import plan_snapshot, publish
+from statelib.flows.checkpoint.publishing import publish
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, begin, check, register
+from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
-from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
+from statelib.flows.cleanup.retention import retire
+from statelib.flows.restore.holding import hold_source, release_source
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import resolve
 from statelib.model.ids import CheckpointId

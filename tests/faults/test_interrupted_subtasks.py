@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.publishing import publish
+from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SubtaskReport

@@ -17,9 +17,9 @@ from demo.airflow_client import AirflowClient, AirflowRequestError, Run
 from demo.airflow_process import COMPONENTS, RunningAirflow, airflow, exclusive, free_ports, migrate
 from demo.compare import aircraft_expected, aircraft_found, difference
 from demo.places import Places
-from statelib.flows import lifecycle
 from statelib.flows.checkpoint.steps import abort, begin
 from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.lifecycle import suspension
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment, deployment
 from statelib.model.checkpoint import DataInterval, SnapshotKind
@@ -184,7 +184,7 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
     refused = world.wait("2013-01-03", dag)
     assert refused.state == "failed"
     assert "is cancelled" in client.failed_log(refused)
-    lifecycle.resume(world.here, STREAKS, "test")
+    suspension.resume(world.here, STREAKS, "test")
     client.clear(dag, refused.run_id)
     world.succeed(world.wait("2013-01-03", dag))
 

@@ -9,9 +9,9 @@ import pytest
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.steps import begin, register
-from statelib.flows.continuation import continuation
+from statelib.flows.restore.continuation import continuation
+from statelib.flows.restore.layout import lay_out
 from statelib.flows.restore.steps import apply_restore, plan_restore
-from statelib.flows.restore_layout import lay_out
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName

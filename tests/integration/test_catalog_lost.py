@@ -14,8 +14,9 @@ from statelib.catalog import engine
 from statelib.catalog.migration import REVISION
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, RetryableError, StatelibError
 from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.wiring import Deployment
@@ -239,7 +240,7 @@ def test_a_checkpoint_is_registered_though_its_statistics_cannot_be_written(
     retire(here)
     assert [each.checkpoints for each in collect_garbage(here)] == [(1, 2)]
     assert here.catalog().head(NAME).head == 4
-    assert "tally: the storage in use could not be noted" in caplog.text
+    assert "tally: the storage in use was not recorded" in caplog.text
     file.execute("DROP TRIGGER full")
     file.close()
     before = here.catalog().browsing.storage.samples(NAME)

@@ -7,7 +7,8 @@ import pytest
 
 from statelib.errors import CorruptStateError, NotFoundError
 from statelib.flows.checkpoint.steps import register
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import resolve

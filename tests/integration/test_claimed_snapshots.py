@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from statelib.flows.cleanup.retention import collect_garbage, dispose
+from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName

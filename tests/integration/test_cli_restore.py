@@ -14,7 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 from statelib.cli.main import app
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.wiring import Deployment
 from statelib.formats.manifest.trailer import append_manifest, read_checkpoint_file
 from statelib.formats.metadata.metadata_file import encode_metadata

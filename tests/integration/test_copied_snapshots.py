@@ -12,7 +12,7 @@ from obstore.exceptions import GenericError
 
 from statelib.definition.columns import event_schema
 from statelib.errors import CorruptStateError, StatelibError
-from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, check, register
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.restore.steps import apply_restore, plan_restore

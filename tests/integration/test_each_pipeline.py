@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import RetryableError, StatelibError
+from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint

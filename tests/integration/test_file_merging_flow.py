@@ -8,8 +8,10 @@ import pytest
 
 from statelib.errors import CorruptStateError
 from statelib.flows.checkpoint.steps import begin, register
-from statelib.flows.cleanup.orphans import orphans, why
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.explanation import why
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import resolve

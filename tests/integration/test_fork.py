@@ -8,8 +8,10 @@ import pytest
 
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
 from statelib.flows.checkpoint.steps import begin, check, register
-from statelib.flows.cleanup.orphans import orphans, why
-from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.cleanup.explanation import why
+from statelib.flows.cleanup.garbage import collect_garbage, dispose
+from statelib.flows.cleanup.orphans import orphans
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from statelib.errors import StatelibError
+from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, FileRecord, Origin, SnapshotKind

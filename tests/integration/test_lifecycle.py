@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import ConflictError, InvalidRequestError
-from statelib.flows import lifecycle
-from statelib.flows.checkpoint.snapshot import declining, plan_snapshot, publish
+from statelib.flows.checkpoint.declining import declining
+from statelib.flows.checkpoint.publishing import publish
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, begin, register
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.retention import retire
+from statelib.flows.lifecycle import suspension
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.wiring import Deployment
 from statelib.model.failure import CheckpointFailureReason
@@ -157,11 +160,11 @@ def test_too_many_failures_stop_the_pipeline_and_skip_no_interval(here: Deployme
         with pytest.raises(InvalidRequestError) as refusal:
             begin(here, pipeline, day(number), "test")
         assert refusal.value.kind == ("too-many-failures" if number == 2 else "interval-gap")
-    assert lifecycle.status(here, pipeline).status is JobStatus.FAILED
+    assert suspension.status(here, pipeline).status is JobStatus.FAILED
     assert "failed" in said(here, "pipelines", "status", "tally")
     assert "runs, it stands on tally/1" in said(here, "pipelines", "resume", "tally")
     checkpoint_of(here, "tally", 2, events(2))
-    told = lifecycle.status(here, pipeline)
+    told = suspension.status(here, pipeline)
     assert (told.status, told.failures, told.last) == (JobStatus.RUNNING, 0, day(2))
 
 
@@ -178,7 +181,7 @@ def test_what_becomes_of_a_cancelled_pipeline_is_its_policys(here: Deployment, p
     saved = save(here, "mine")
     begin(here, pipeline, day(3), "test")
     assert "is cancelled" in said(here, "pipelines", "cancel", "tally")
-    assert lifecycle.status(here, pipeline).status is JobStatus.CANCELED
+    assert suspension.status(here, pipeline).status is JobStatus.CANCELED
     (retired,) = retire(here)
     collect_garbage(here)
     gone = policy == "RETAIN_ON_FAILURE"
@@ -197,7 +200,7 @@ def test_a_discarded_pipeline_starts_from_nothing_when_told(here: Deployment) ->
     file = Path(here.pipelines_directory) / "tally.yaml"
     file.write_text(file.read_text().replace("{count: 2}", "{after_termination: NEVER_RETAIN_AFTER_TERMINATION}"))
     days(here, 1, 2)
-    lifecycle.cancel(here, "tally", "test")
+    suspension.cancel(here, "tally", "test")
     retire(here)
     collect_garbage(here)
     assert stored(here) == set()

@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from statelib.flows.checkpoint.snapshot import plan_snapshot, publish
+from statelib.flows.checkpoint.publishing import publish
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment

@@ -25,7 +25,7 @@ from demo.processes import unused_ports
 from statelib.catalog.tables.schema import CHECKPOINT
 from statelib.cli.main import app
 from statelib.errors import StatelibError
-from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint

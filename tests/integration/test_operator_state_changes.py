@@ -7,8 +7,8 @@ import pytest
 
 from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.steps import begin
+from statelib.flows.restore.layout import lay_out
 from statelib.flows.restore.steps import plan_restore
-from statelib.flows.restore_layout import lay_out
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment

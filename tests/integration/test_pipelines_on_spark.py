@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from demo.compare import aircraft_expected, aircraft_found, difference, routes_expected, routes_found
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError
-from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import InvalidRequestError, NotFoundError
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.views.anatomy import portrait
 from statelib.flows.views.comparison import compare
 from statelib.flows.views.overview import check_known, names, overview, storage_now, storage_samples

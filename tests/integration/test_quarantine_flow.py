@@ -8,9 +8,11 @@ import pytest
 from statelib.coordinator.orphans import Verdict
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
 from statelib.flows.checkpoint.steps import abort, begin, check, register
-from statelib.flows.cleanup.orphans import orphans, survey, why
-from statelib.flows.cleanup.retention import collect_garbage, retire
-from statelib.flows.quarantine import release
+from statelib.flows.cleanup.explanation import why
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.orphans import orphans, survey
+from statelib.flows.cleanup.retention import retire
+from statelib.flows.restore.quarantine import release
 from statelib.flows.restore.steps import plan_restore
 from statelib.flows.views.verification import verify_pipeline
 from statelib.flows.wiring import Deployment

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from statelib.errors import ConflictError
-from statelib.flows.checkpoint.snapshot import plan_snapshot
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import register
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.views.inspection import resolve

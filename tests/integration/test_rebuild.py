@@ -12,7 +12,8 @@ from sqlalchemy import create_engine, select
 
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, LEASE, REF
 from statelib.flows.checkpoint.steps import begin, register
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.garbage import collect_garbage
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.savepoint.steps import begin_savepoint

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from statelib.flows.checkpoint.steps import begin
+from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import MAX_NUMBER, CheckpointId, Epoch, PipelineName

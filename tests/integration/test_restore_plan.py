@@ -4,7 +4,8 @@ import dataclasses
 from pathlib import Path
 
 from statelib.flows.restore.estimate import Throughput, measured
-from statelib.flows.restore.steps import RestorePlan, apply_restore, plan_restore
+from statelib.flows.restore.plan import RestorePlan
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.model.checkpoint import RestoreMeasure
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import open_checkpoint

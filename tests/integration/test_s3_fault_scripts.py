@@ -9,8 +9,9 @@ import pytest
 from sqlalchemy.engine.default import DefaultDialect
 
 from statelib.errors import RetryableError, StatelibError, UnsupportedError
+from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import CorruptStateError
-from statelib.flows.checkpoint.state_sample import Chosen, choose, sample
 from statelib.flows.checkpoint.steps import begin, check, register
+from statelib.flows.gate.state_sample import Chosen, choose, sample
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import InvalidRequestError
-from statelib.flows import lifecycle
 from statelib.flows.checkpoint.steps import abort, begin, check, register
-from statelib.flows.restore.steps import RestorePlan, apply_restore, plan_restore
+from statelib.flows.lifecycle import suspension
+from statelib.flows.restore.plan import RestorePlan
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
@@ -47,10 +48,10 @@ def test_suspending_keeps_windows_and_draining_closes_them(backend: str, strateg
     assert counts(saved, "hourly") == counts(one, "hourly")
     assert saved.manifest is not None
     assert not saved.manifest.drained
-    assert lifecycle.status(here, pipeline).status is JobStatus.CANCELED
+    assert suspension.status(here, pipeline).status is JobStatus.CANCELED
     with pytest.raises(InvalidRequestError, match="is cancelled"):
         begin(here, pipeline, day(2), "test")
-    lifecycle.resume(here, "toll", "test")
+    suspension.resume(here, "toll", "test")
 
     form = "native" if strategy == "full" else "canonical"
     drained = finish(here, stop(here, StopMode.DRAIN, form))
@@ -70,12 +71,12 @@ def test_what_is_restored_goes_on_where_the_savepoint_ended(tmp_path: Path) -> N
     run_day(here, 1, passes(("a", "N", 23.1)))
     suspended = stop(here, StopMode.SUSPEND)
     finish(here, suspended)
-    lifecycle.resume(here, "toll", "test")
+    suspension.resume(here, "toll", "test")
     drained = stop(here, StopMode.DRAIN)
     finish(here, drained)
     for number, of_the_evening in ((suspended, 2), (drained, 1)):
         apply_restore(here, pipeline, plan_restore(here, pipeline, str(number), None, ClaimMode.NO_CLAIM), "test")
-        assert lifecycle.status(here, pipeline).status is JobStatus.RUNNING
+        assert suspension.status(here, pipeline).status is JobStatus.RUNNING
         checkpoint_id = begin(here, pipeline, replace(day(2), end_ms=FIRST + 41 * HOUR), "test").checkpoint_id
         publish_here(here, pipeline, checkpoint_id, passes(("a", "N", 23.2), ("a", "N", 40)))
         found = resolve(here, register(here, pipeline, checkpoint_id).directory)
@@ -97,14 +98,14 @@ def test_the_plan_of_a_restore_says_that_the_savepoint_is_drained(tmp_path: Path
         assert (sentence in printed) is drained
         as_json = json.loads(said(here, "restore", "toll", str(number), "--dry-run", "--json"))
         assert as_json["plan"]["drained"] is drained
-        lifecycle.resume(here, "toll", "test")
+        suspension.resume(here, "toll", "test")
 
 
 def test_a_failed_stop_lets_the_pipeline_go_on(tmp_path: Path) -> None:
     here = deployment(tmp_path, "heap", "canonical")
     run_day(here, 1, passes(("a", "N", 23)))
     abort(here, "toll", stop(here, StopMode.SUSPEND), "the target is full")
-    assert lifecycle.status(here, here.pipeline("toll")).status is JobStatus.RUNNING
+    assert suspension.status(here, here.pipeline("toll")).status is JobStatus.RUNNING
     run_day(here, 2, passes(("a", "N", 40)))
 
 
@@ -116,5 +117,5 @@ def test_a_target_that_is_a_file_is_named_and_the_pipeline_goes_on(tmp_path: Pat
     with pytest.raises(InvalidRequestError, match=f"^{file}: expected a directory, found a file ") as caught:
         stop(here, StopMode.SUSPEND, target=str(file))
     assert caught.value.kind == "not-a-directory"
-    assert lifecycle.status(here, here.pipeline("toll")).status is JobStatus.RUNNING
+    assert suspension.status(here, here.pipeline("toll")).status is JobStatus.RUNNING
     run_day(here, 2, passes(("a", "N", 40)))

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from statelib.flows.checkpoint.steps import begin, register
+from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName

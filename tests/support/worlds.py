@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint.snapshot import SnapshotPlan, plan_snapshot, publish
+from statelib.flows.checkpoint.publishing import publish
+from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval

@@ -18,7 +18,7 @@ from statelib_airflow.runtime import steps
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from statelib.flows.restore.steps import RestorePlan
+    from statelib.flows.restore.plan import RestorePlan
 
 PLAN = "{{ ti.xcom_pull(task_ids='plan', key='description') }}"
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class ApprovePlanOperator(ApprovalOperator):
 @task(task_id="switch")
 def switch(pipeline_file: str, plan_json: str) -> dict[str, int | None]:
     """Make the planned checkpoint the pipeline's head; returns the head."""
-    from statelib.flows.restore.steps import RestorePlan
+    from statelib.flows.restore.plan import RestorePlan
 
     return steps.switch(hook_of_run(), pipeline_file, RestorePlan.from_json(plan_json), get_current_context())
 
@@ -124,6 +124,6 @@ class ReplayOperator(BaseSensorOperator):
 
 
 def _plan(context: "Context") -> "RestorePlan":
-    from statelib.flows.restore.steps import RestorePlan
+    from statelib.flows.restore.plan import RestorePlan
 
     return RestorePlan.from_json(context["ti"].xcom_pull(task_ids="plan", key="plan"))

@@ -12,7 +12,7 @@ from statelib_airflow.hooks import StatelibHook
 from statelib_airflow.runtime import observing
 
 if TYPE_CHECKING:
-    from statelib.flows.cleanup.troubles import Troubles
+    from statelib.flows.cleanup.each_pipeline import Troubles
 
 log = logging.getLogger(__name__)
 
@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 def retention(hook: StatelibHook, pipeline: str | None = None) -> dict[str, list[int]]:
     """Let go of what the pipeline files do not keep; returns the ids of each pipeline. What is stored of a pipeline
     whose file is gone is logged, with how to delete it."""
+    from statelib.flows.cleanup.each_pipeline import Troubles
     from statelib.flows.cleanup.retention import retire
-    from statelib.flows.cleanup.troubles import Troubles
     from statelib.flows.cleanup.without_file import without_file
 
     troubles = Troubles()
@@ -45,8 +45,8 @@ def retention(hook: StatelibHook, pipeline: str | None = None) -> dict[str, list
 
 def gc(hook: StatelibHook, pipeline: str | None = None) -> dict[str, dict[str, int]]:
     """Delete what nothing needs any more; returns files and bytes of each pipeline."""
-    from statelib.flows.cleanup.retention import collect_garbage
-    from statelib.flows.cleanup.troubles import Troubles
+    from statelib.flows.cleanup.each_pipeline import Troubles
+    from statelib.flows.cleanup.garbage import collect_garbage
 
     troubles = Troubles()
     with failing_fast():
@@ -64,9 +64,9 @@ def orphans(
     hook: StatelibHook, pipeline: str | None = None, *, grace_hours: int, dry_run: bool
 ) -> dict[str, dict[str, Any]]:
     """Report orphans, and delete them unless ``dry_run``; returns how many and whether they are gone."""
+    from statelib.flows.cleanup.each_pipeline import Troubles
     from statelib.flows.cleanup.orphans import HOUR_MS
     from statelib.flows.cleanup.orphans import orphans as sweep
-    from statelib.flows.cleanup.troubles import Troubles
 
     troubles = Troubles()
     grace_ms = grace_hours * HOUR_MS
@@ -110,7 +110,7 @@ def _end_in_trouble(troubles: "Troubles") -> None:
 
 def dispose(hook: StatelibHook, pipeline: str, savepoint: str, *, dry_run: bool) -> dict[str, Any]:
     """Delete a savepoint and all that only it needs, or tell what that would be."""
-    from statelib.flows.cleanup.retention import dispose as delete
+    from statelib.flows.cleanup.garbage import dispose as delete
     from statelib.model.ids import CheckpointId, PipelineName
 
     with failing_fast():

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from statelib.definition.pipeline import Pipeline
+    from statelib.flows.cleanup.garbage import Collected
     from statelib.flows.cleanup.orphans import Orphans
-    from statelib.flows.cleanup.retention import Collected
     from statelib.flows.views.verification import VerifiedPipeline
     from statelib.model.quality import QualityResult
     from statelib.model.record import CheckpointRecord
@@ -48,7 +48,7 @@ class AirflowTelemetry:
 def in_log(pipeline: str, checkpoint_id: int, attempt: str | None = None) -> None:
     """From here on every line of the task's log is of this checkpoint, and shows no password of the deployment."""
     with _harmless("log fields"):
-        from statelib.flows.wiring import secrets
+        from statelib.telemetry.secrets import secrets
 
         for secret in secrets():
             mask_secret(secret)
@@ -67,7 +67,7 @@ def job_in_log(context: "Context") -> None:
 def registered(record: "CheckpointRecord", hook: StatelibHook, pipeline: "Pipeline") -> None:
     """Metrics and lineage of a checkpoint or savepoint that has just been committed."""
     with _harmless("metrics"):
-        from statelib.flows.observe import checkpoint_completed
+        from statelib.flows.views.metrics import checkpoint_completed
 
         checkpoint_completed(_telemetry(), record)
     with _harmless("lineage"):
@@ -78,7 +78,7 @@ def registered(record: "CheckpointRecord", hook: StatelibHook, pipeline: "Pipeli
 def aborted(hook: StatelibHook, pipeline: str) -> AbstractContextManager[None]:
     """Metrics of what is aborted within the block, by whom ever."""
     with _harmless("metrics"):
-        from statelib.flows.observe import telling_aborted
+        from statelib.flows.views.metrics import telling_aborted
 
         return telling_aborted(_telemetry(), hook.deployment().catalog(), pipeline)
     return nullcontext()
@@ -86,35 +86,35 @@ def aborted(hook: StatelibHook, pipeline: str) -> AbstractContextManager[None]:
 
 def judged(pipeline: str, results: "Sequence[QualityResult]") -> None:
     with _harmless("metrics"):
-        from statelib.flows.observe import gate_judged
+        from statelib.flows.views.metrics import gate_judged
 
         gate_judged(_telemetry(), pipeline, results)
 
 
 def verified(found: "VerifiedPipeline") -> None:
     with _harmless("metrics"):
-        from statelib.flows.observe import verified as told
+        from statelib.flows.views.metrics import verified as told
 
         told(_telemetry(), found)
 
 
 def restored(pipeline: str) -> None:
     with _harmless("metrics"):
-        from statelib.flows.observe import restored as told
+        from statelib.flows.views.metrics import restored as told
 
         told(_telemetry(), pipeline)
 
 
 def collected(found: "Sequence[Collected]") -> None:
     with _harmless("metrics"):
-        from statelib.flows.observe import garbage_collected
+        from statelib.flows.views.metrics import garbage_collected
 
         garbage_collected(_telemetry(), found)
 
 
 def orphans(found: "Sequence[Orphans]") -> None:
     with _harmless("metrics"):
-        from statelib.flows.observe import orphans_found
+        from statelib.flows.views.metrics import orphans_found
 
         orphans_found(_telemetry(), found)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from statelib.flows.checkpoint.steps import Begun
-    from statelib.flows.restore.steps import RestorePlan
+    from statelib.flows.restore.plan import RestorePlan
     from statelib.model.failure import CheckpointFailureReason
     from statelib.model.ids import CheckpointId
     from statelib.model.record import CheckpointRecord
@@ -182,7 +182,7 @@ class RestoreRequest:
 
 def plan_restore(hook: StatelibHook, pipeline: str, request: RestoreRequest, context: "Context") -> "RestorePlan":
     """Dry run of the restore. The run holds the checkpoint from here on, so that retention leaves it alone."""
-    from statelib.flows.restore.steps import hold_source
+    from statelib.flows.restore.holding import hold_source
     from statelib.flows.restore.steps import plan_restore as plan
     from statelib.model.record import ClaimMode
 
@@ -199,7 +199,7 @@ def plan_restore(hook: StatelibHook, pipeline: str, request: RestoreRequest, con
 
 def release(hook: StatelibHook, plan: "RestorePlan", context: "Context") -> None:
     """The restore is over, or will not happen: retention may have its checkpoint."""
-    from statelib.flows.restore.steps import release_source
+    from statelib.flows.restore.holding import release_source
 
     with failing_fast():
         release_source(hook.deployment(), plan, runs.run_id(context))

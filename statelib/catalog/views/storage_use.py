@@ -4,6 +4,7 @@ The numbers come from the catalog's rows, not from storage: they do not include 
 checkpoint ever registered.
 """
 
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -24,8 +25,11 @@ from sqlalchemy import (
 from statelib.catalog.engine import Transaction
 from statelib.catalog.tables.row_checks import checked
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, REF, STORAGE_SAMPLE
+from statelib.errors import StatelibError
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, Owner
+
+log = logging.getLogger(__name__)
 
 HOUR_MS = 3_600_000
 FINE_MS = 30 * 24 * HOUR_MS
@@ -81,13 +85,21 @@ class StorageUse:
             return _usage(connection, pipelines)
 
     def sample(self, pipeline: PipelineName) -> None:
-        """Write a sample of the present storage use, and delete old samples as :data:`FINE_MS` says. Every operation
-        that changes the pipeline's files calls this, for the chart over time."""
+        """Write a sample of the present storage use, and delete old samples as :data:`FINE_MS` says."""
         at_ms = self.clock()
         with self.transaction("sample") as connection:
             usage = _usage(connection, [pipeline])[pipeline]
             connection.execute(_INSERT, {"pipeline": pipeline, "at_ms": at_ms, **vars(usage)})
             connection.execute(_thin(pipeline, at_ms - FINE_MS))
+
+    def try_to_sample(self, pipeline: PipelineName) -> None:
+        """Write a sample as :meth:`sample` does, and log a warning if the catalog cannot write it. Every operation that
+        changes the pipeline's files calls this after its own commit, which a missing point of the chart must not
+        undo."""
+        try:
+            self.sample(pipeline)
+        except StatelibError as error:
+            log.warning("%s: the storage in use was not recorded, the chart lacks this point: %s", pipeline, error)
 
     def samples(self, pipeline: PipelineName) -> tuple[Sample, ...]:
         """Return the newest :data:`MAX_SAMPLES` samples of a pipeline, the oldest first."""

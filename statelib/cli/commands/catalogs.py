@@ -23,7 +23,8 @@ from statelib.cli.output import (
 )
 from statelib.cli.places import path_of
 from statelib.coordinator.rebuilding import Proof
-from statelib.flows.recovery.rebuild import PipelinePlan, RebuildPlan, Taken, apply_rebuild, plan_rebuild
+from statelib.flows.recovery.pipeline_rebuild import PipelinePlan, Taken
+from statelib.flows.recovery.rebuild import RebuildPlan, apply_rebuild, plan_rebuild
 from statelib.flows.views.inspection import parse_checkpoint
 from statelib.flows.wiring import deployment
 from statelib.model.amounts import amount

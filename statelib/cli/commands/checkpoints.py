@@ -25,7 +25,7 @@ from statelib.cli.output import (
 )
 from statelib.cli.presenters.described import describe
 from statelib.cli.presenters.trees import print_tree
-from statelib.flows.cleanup.troubles import Troubles
+from statelib.flows.cleanup.each_pipeline import Troubles
 from statelib.flows.views.inspection import check_pipeline, lineage_of_head, parse_checkpoint, resolve
 from statelib.flows.wiring import begun_deployment
 from statelib.model.amounts import keys_and_entries

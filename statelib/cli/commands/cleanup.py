@@ -25,13 +25,13 @@ from statelib.cli.output import (
     working,
 )
 from statelib.errors import InvalidRequestError
+from statelib.flows.cleanup import explanation, garbage, retention
 from statelib.flows.cleanup import orphans as sweep
-from statelib.flows.cleanup import retention as flow
-from statelib.flows.cleanup.troubles import Troubles
+from statelib.flows.cleanup.each_pipeline import Troubles
 from statelib.flows.cleanup.without_file import WithoutFile, without_file
 from statelib.flows.cleanup.without_file import discard as discard_pipeline
-from statelib.flows.observe import garbage_collected, orphans_found
 from statelib.flows.views.inspection import check_pipeline, parse_checkpoint
+from statelib.flows.views.metrics import garbage_collected, orphans_found
 from statelib.flows.wiring import Deployment, begun_deployment, telemetry
 from statelib.model.amounts import amount
 from statelib.model.ids import PipelineName
@@ -50,10 +50,10 @@ def gc(pipeline: PipelineOption = None, dry_run: DryRun = False, as_json: Json =
         here = begun_deployment()
         name = _known(here, pipeline)
         troubles = Troubles()
-        retired = flow.retire(here, name, dry_run=dry_run, troubles=troubles)
+        retired = retention.retire(here, name, dry_run=dry_run, troubles=troubles)
         also = {r.pipeline: r.checkpoints for r in retired} if dry_run else {}
         with working("collecting garbage"):
-            collected = flow.collect_garbage(here, name, dry_run=dry_run, also=also, troubles=troubles)
+            collected = garbage.collect_garbage(here, name, dry_run=dry_run, also=also, troubles=troubles)
         offered = without_file(here, name, troubles)
         if not collected:
             troubles.check()
@@ -136,7 +136,7 @@ def why(
 ) -> None:
     """Say which checkpoints need a file, and what gc will do with it."""
     with errors(as_json):
-        found = sweep.why(begun_deployment(), file if ":" in file else str(Path(file).absolute()))
+        found = explanation.why(begun_deployment(), file if ":" in file else str(Path(file).absolute()))
     if as_json:
         print_json(found)
         return
@@ -158,7 +158,7 @@ def dispose(
 ) -> None:
     """Delete a savepoint, or a checkpoint in quarantine, for good, wherever it lies; files that others need stay."""
     with errors(as_json):
-        collected = flow.dispose(begun_deployment(), *parse_checkpoint(checkpoint), dry_run=dry_run)
+        collected = garbage.dispose(begun_deployment(), *parse_checkpoint(checkpoint), dry_run=dry_run)
     if as_json:
         print_json({"dry_run": dry_run, "collected": _plain([collected])})
     else:
@@ -166,7 +166,7 @@ def dispose(
     _refused([collected])
 
 
-def _print_kept(retired: flow.Retired) -> None:
+def _print_kept(retired: retention.Retired) -> None:
     """What stays of a pipeline, and why: one line per reason."""
     reasons: dict[str, list[str]] = {}
     for each in retired.kept:
@@ -219,11 +219,11 @@ def _known(here: Deployment, pipeline: str | None) -> str | None:
     return check_pipeline(here, pipeline) if pipeline else None
 
 
-def _plain(collected: Sequence[flow.Collected]) -> list[dict[str, Any]]:
+def _plain(collected: Sequence[garbage.Collected]) -> list[dict[str, Any]]:
     return [asdict(c) for c in collected]
 
 
-def _print_collected(collected: Sequence[flow.Collected], dry_run: bool) -> None:
+def _print_collected(collected: Sequence[garbage.Collected], dry_run: bool) -> None:
     rows = [
         [c.pipeline, ", ".join(map(str, c.checkpoints)) or "-", count(len(c.files)), size(c.size_bytes)]
         for c in collected
@@ -236,7 +236,7 @@ def _print_collected(collected: Sequence[flow.Collected], dry_run: bool) -> None
     table("Would be deleted" if dry_run else "Deleted", [*columns, Column("size", right=True)], rows)
 
 
-def _refused(collected: Sequence[flow.Collected]) -> None:
+def _refused(collected: Sequence[garbage.Collected]) -> None:
     """Files that the catalog wants gone but that lie where gc does not reach: a problem, hence exit status 1."""
     refused = [uri for c in collected for uri in c.refused]
     for uri in refused:

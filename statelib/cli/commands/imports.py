@@ -9,8 +9,8 @@ import typer
 from statelib.cli import completion
 from statelib.cli.output import Json, errors, line, print_json
 from statelib.errors import InvalidRequestError
-from statelib.flows.observe import checkpoint_completed
 from statelib.flows.savepoint.imports import value_fields
+from statelib.flows.views.metrics import checkpoint_completed
 from statelib.flows.wiring import deployment, telemetry
 from statelib.model.amounts import keys_and_entries
 

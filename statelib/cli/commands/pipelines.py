@@ -12,11 +12,11 @@ from statelib.cli.output import Column, Json, errors, line, note, print_json, ta
 from statelib.definition.outside_checks import check_outside
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.definition.problems import DefinitionError
-from statelib.flows import lifecycle
-from statelib.flows.observe import telling_aborted
+from statelib.flows.lifecycle import suspension
 from statelib.flows.savepoint.fork import fork
-from statelib.flows.validation import state_faults
 from statelib.flows.views.inspection import parse_checkpoint
+from statelib.flows.views.metrics import telling_aborted
+from statelib.flows.views.validation import state_faults
 from statelib.flows.wiring import begun_deployment, deployment, telemetry
 from statelib.model.record import PipelineHead
 
@@ -140,7 +140,7 @@ def status(pipeline: Name, as_json: Json = False) -> None:
     """Show whether a pipeline runs, what it stands on, and how many checkpoints failed in a row."""
     with errors(as_json):
         here = begun_deployment()
-        told = lifecycle.status(here, here.pipeline(pipeline))
+        told = suspension.status(here, here.pipeline(pipeline))
     if as_json:
         print_json(asdict(told))
         return
@@ -159,7 +159,7 @@ def cancel(pipeline: Name, as_json: Json = False) -> None:
     with errors(as_json):
         here = begun_deployment()
         with telemetry() as receiver, telling_aborted(receiver, here.catalog(), pipeline):
-            head = lifecycle.cancel(here, pipeline, OWNER)
+            head = suspension.cancel(here, pipeline, OWNER)
     _print_head(head, as_json)
 
 
@@ -179,7 +179,7 @@ def resume(
 ) -> None:
     """Begin checkpoints again, after a cancellation or too many failures."""
     with errors(as_json):
-        head = lifecycle.resume(begun_deployment(), pipeline, OWNER, from_nothing=from_nothing)
+        head = suspension.resume(begun_deployment(), pipeline, OWNER, from_nothing=from_nothing)
     _print_head(head, as_json)
 
 

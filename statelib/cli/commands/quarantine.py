@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from statelib.cli.output import Json, count, errors, line, print_json
-from statelib.flows import quarantine as flow
+from statelib.flows.restore import quarantine as flow
 from statelib.flows.views.inspection import parse_checkpoint
 from statelib.flows.wiring import begun_deployment
 from statelib.model.amounts import amount

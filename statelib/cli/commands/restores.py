@@ -25,9 +25,11 @@ from statelib.cli.places import path_of, taken_for_id
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import intervals
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
-from statelib.flows.observe import restored, telling_aborted
-from statelib.flows.restore.steps import AFTER_DRAINING, RestorePlan, apply_restore, holding_source, plan_restore
+from statelib.flows.restore.holding import holding_source
+from statelib.flows.restore.plan import AFTER_DRAINING, RestorePlan
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import parse_checkpoint
+from statelib.flows.views.metrics import restored, telling_aborted
 from statelib.flows.wiring import Deployment, deployment, telemetry
 from statelib.model.amounts import amount
 from statelib.model.record import ClaimMode, PipelineHead

@@ -9,8 +9,8 @@ from statelib.cli.commands.runs import Form, Name, Remark, Target, check_format,
 from statelib.cli.output import Json, count, errors, line, print_json, size
 from statelib.cli.sparks import Master, Settings
 from statelib.errors import InvalidRequestError
-from statelib.flows import lifecycle
-from statelib.flows.observe import telling_aborted
+from statelib.flows.lifecycle import suspension
+from statelib.flows.views.metrics import telling_aborted
 from statelib.flows.wiring import begun_deployment, telemetry
 from statelib.model.termination import StopMode
 
@@ -49,7 +49,7 @@ def stop(
             record = new_savepoint(
                 here, definition, form=form, target=target, note=remark, owner=OWNER, spark=(master, conf), stop=mode
             )
-        head = lifecycle.status(here, definition).head
+        head = suspension.status(here, definition).head
     if as_json:
         print_json({**asdict(head), "savepoint": record})
         return

@@ -11,23 +11,21 @@ from statelib.catalog.commit.admission import HEAD_MOVED
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.parts import range_text, source_parts
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
-from statelib.flows.catalog_behind import check_remembered
-from statelib.flows.checkpoint.gate_facts import with_checks
 from statelib.flows.checkpoint.readiness import check_ready
-from statelib.flows.checkpoint.stored_facts import collect_facts
-from statelib.flows.continuation import continued_head
-from statelib.flows.quarantine import set_aside
-from statelib.flows.restore.steps import adopt_former
-from statelib.flows.storage_sample import note_storage_use
+from statelib.flows.gate.judging import judge
+from statelib.flows.lifecycle.renaming import adopt_former
+from statelib.flows.recovery.catalog_behind import check_remembered
+from statelib.flows.restore.continuation import continued_head
+from statelib.flows.restore.quarantine import set_aside
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval, SnapshotKind, SourcePosition
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.quality import QualityResult, Severity, verdict
-from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, PipelineHead
-from statelib.quality.gate import QualityReport, run_gate
+from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState, PipelineHead, interval_key
+from statelib.quality.gate import QualityReport
 from statelib.savepoints.commit_facts import commit_facts
-from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.opened import open_checkpoint
 
 _TRIES = 3
 
@@ -49,7 +47,7 @@ def begin(
     Raises what :func:`~statelib.definition.source.parts.source_parts` raises where nothing says which paths hold the
     interval's events, InvalidRequestError: ``bad-interval``, ``interval-out-of-order`` (the state is past it),
     ``interval-gap`` (events in between would be lost; ``on_gap: allow`` accepts that), and what
-    :func:`~statelib.flows.continuation.continued_head` raises for state that the pipeline cannot go on from.
+    :func:`~statelib.flows.restore.continuation.continued_head` raises for state that the pipeline cannot go on from.
     :func:`statelib.catalog.commit.admission.admit` raises. Nothing is recorded of such a refusal. ConflictError
     (``catalog-behind-storage``): checkpoints lie there that the catalog never heard of. RetryableError
     (``source-not-ready``): the interval's events are not complete.
@@ -97,11 +95,6 @@ def _begin(deployment: Deployment, pipeline: Pipeline, interval: DataInterval, o
     return Begun(record.checkpoint_id, record.state is CheckpointState.COMPLETED)
 
 
-def interval_key(interval: DataInterval, generation: int) -> str:
-    """Which work a checkpoint is: the same interval is the same work, until a restore begins a new generation."""
-    return f"{interval.start_ms}-{interval.end_ms}@{generation}"
-
-
 def check(
     deployment: Deployment,
     pipeline: Pipeline,
@@ -145,21 +138,6 @@ def _where_said(record: CheckpointRecord, report_uri: str) -> str:
     )
 
 
-def judge(
-    deployment: Deployment,
-    pipeline: Pipeline,
-    record: CheckpointRecord,
-    opened: Checkpoint,
-    *,
-    lineage: Sequence[CheckpointRecord],
-    docs_directory: str,
-) -> QualityReport:
-    """The gate's word on a snapshot as ``record`` has it, whatever the catalog knows. ``lineage``: its base, the base's
-    base and so on, as far as they are known."""
-    facts = collect_facts(deployment, pipeline, record, opened, lineage)
-    return run_gate(with_checks(deployment, pipeline, facts, opened, lineage), docs_directory)
-
-
 def register(
     deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId, report_uri: str = ""
 ) -> CheckpointRecord:
@@ -176,7 +154,7 @@ def register(
         )
     opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
     committed = catalog.commit(record.pipeline, checkpoint_id, record.epoch, commit_facts(opened, report_uri))
-    note_storage_use(catalog, record.pipeline)
+    catalog.browsing.storage.try_to_sample(record.pipeline)
     return committed
 
 

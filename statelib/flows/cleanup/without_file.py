@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from statelib.catalog.commit.cleanup import Situation
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError
-from statelib.flows.cleanup.retention import Collected, collect_garbage, names
-from statelib.flows.cleanup.troubles import Troubles, for_each
+from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
+from statelib.flows.cleanup.garbage import Collected, collect_garbage
 from statelib.flows.restore.identity import twins_of
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
@@ -37,7 +37,7 @@ def without_file(
     """Return what is stored of pipelines that have no file any more; changes nothing.
 
     Each pipeline by itself; what fails of one goes to ``troubles``, as
-    :func:`~statelib.flows.cleanup.troubles.for_each` says.
+    :func:`~statelib.flows.cleanup.each_pipeline.for_each` says.
     """
     loaded, broken = load_pipelines(deployment.pipelines_directory)
     files = {file.name: file for file in loaded}
@@ -56,7 +56,7 @@ def discard(deployment: Deployment, name: PipelineName, owner: str, *, dry_run: 
 
     Raises NotFoundError (``no-pipeline``); InvalidRequestError (``pipeline-has-file``: it has one, or may have;
     ``still-needed``: a pipeline that was renamed has not gone on from it yet); ConflictError as
-    :func:`~statelib.flows.cleanup.retention.collect_garbage`, and ``in-use`` or ``fenced`` where somebody works on
+    :func:`~statelib.flows.cleanup.garbage.collect_garbage`, and ``in-use`` or ``fenced`` where somebody works on
     it."""
     loaded, broken = load_pipelines(deployment.pipelines_directory)
     files = {file.name: file for file in loaded}

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError, InvalidRequestError, NotFoundError, UnsupportedError
-from statelib.flows.checkpoint.steps import judge
-from statelib.flows.continuation import continuation
+from statelib.flows.gate.judging import judge
+from statelib.flows.restore.continuation import continuation
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.quality import QualityResult

@@ -1,126 +1,22 @@
 """The restore story: find the checkpoint, say what would happen, then make it the pipeline's head."""
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-
 from statelib.catalog.catalog import Catalog
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError
-from statelib.flows.continuation import Continuation, continuation
-from statelib.flows.quarantine import check_not_quarantined
 from statelib.flows.restore.adoption import adopt_snapshot, check_adoptable
+from statelib.flows.restore.continuation import Continuation, continuation
 from statelib.flows.restore.estimate import newest_throughput
 from statelib.flows.restore.identity import row_of
-from statelib.flows.restore_layout import RestoreLayout, lay_out
+from statelib.flows.restore.layout import RestoreLayout, lay_out
+from statelib.flows.restore.plan import RestorePlan, SubtaskRead
+from statelib.flows.restore.quarantine import check_not_quarantined
 from statelib.flows.wiring import Deployment
-from statelib.model.amounts import amount
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
 from statelib.restore.volume import bytes_to_read, entries_to_read
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.storage.registry import PLACES
-from statelib.visible import as_markdown, visible
-
-
-@dataclass(frozen=True)
-class SubtaskRead:
-    """What one subtask of the next run restores from: the key groups of each handle, and how much it reads.
-    ``entries``: None where nothing tells."""
-
-    subtask: int
-    key_groups: str
-    handles: tuple[str, ...]
-    size_bytes: int
-    entries: int | None
-
-    def __str__(self) -> str:
-        entries = "unknown entries" if self.entries is None else amount(self.entries, "entry")
-        handles = ", ".join(self.handles)
-        return (
-            f"subtask {self.subtask} (key groups {self.key_groups}) reads"
-            f" {amount(len(self.handles), 'handle')}: {handles}; {amount(self.size_bytes, 'byte')}, {entries}"
-        )
-
-
-HOLD_MS = 24 * 3_600_000
-"""How long a restore that never came to its end keeps its source from being let go of."""
-
-
-AFTER_DRAINING = (
-    "its event-time timers have fired and its windows are closed; later events of these windows begin them again, empty"
-)
-"""What a restore of a drained savepoint means for the intervals that follow it."""
-
-
-@dataclass(frozen=True)
-class RestorePlan:
-    """A dry run of a restore. ``checkpoint_id`` is None where ``directory`` is not in the catalog.
-    ``abandoned``: checkpoints of the present history that will not be part of the new one.
-    ``aborts``: checkpoints and savepoints under way, which the restore gives up.
-    ``replay_from_ms``: where the restored state ends; ``replay_until_ms``: the start of the last
-    interval that is left behind, None if none is. ``states``: what becomes of each state of the pipeline;
-    ``non_restored``: state of the snapshot that is left out, because that was allowed.
-    ``estimate_ms``: how long the slowest subtask reads if it is as fast as the restore before checkpoint
-    ``estimated_from`` was, the newest that was measured; None if none was. ``keys``: distinct ones, None where they are
-    not known. ``drained``: see :data:`AFTER_DRAINING`."""
-
-    pipeline: str
-    checkpoint_id: int | None
-    directory: str
-    claim_mode: str
-    parallelism: int
-    old_parallelism: int
-    entries: int | None
-    replay_from_ms: int | None
-    replay_until_ms: int | None
-    abandoned: tuple[int, ...]
-    aborts: tuple[int, ...]
-    reads: tuple[SubtaskRead, ...]
-    states: tuple[str, ...]
-    non_restored: tuple[str, ...]
-    estimate_ms: int | None = None
-    estimated_from: int | None = None
-    keys: int | None = None
-    drained: bool = False
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> "RestorePlan":
-        values = json.loads(text)
-        reads = tuple(SubtaskRead(**{**read, "handles": tuple(read["handles"])}) for read in values["reads"])
-        sequences = {name: tuple(values[name]) for name in ("abandoned", "aborts", "states", "non_restored")}
-        return RestorePlan(**{**values, **sequences, "reads": reads})
-
-    def estimate(self) -> str:
-        """How long the slowest subtask restores, for people."""
-        if self.estimate_ms is None:
-            return "unknown, no restore from storage was measured yet"
-        return f"about {self.estimate_ms / 1000:.1f} s, as fast as before checkpoint {self.estimated_from}"
-
-    def describe(self) -> str:
-        """The plan as Markdown, for logs and for the person who approves it. Names out of a snapshot are only text."""
-        name = f"checkpoint {self.checkpoint_id}" if self.checkpoint_id is not None else self.directory
-        keys, entries = ("unknown" if n is None else f"{n:,}" for n in (self.keys, self.entries))
-        lines = [
-            f"**Restore `{self.pipeline}` to {as_markdown(name)}** ({self.claim_mode})",
-            f"- directory: `{visible(self.directory).replace('`', chr(39))}`",
-            f"- keys: {keys}",
-            f"- entries: {entries}",
-            f"- slowest subtask: {self.estimate()}",
-            f"- parallelism: {self.old_parallelism} → {self.parallelism}",
-            f"- leaves behind: {', '.join(map(str, self.abandoned)) or 'nothing'}",
-            f"- aborts, because it is under way: {', '.join(map(str, self.aborts)) or 'nothing'}",
-        ]
-        if self.drained:
-            lines.append(f"- **drained**: {AFTER_DRAINING}")
-        lines += [f"- {as_markdown(line)}" for line in self.states]
-        lines += [f"- **not restored**: {as_markdown(line)}" for line in self.non_restored]
-        return "\n".join(lines + [f"- {as_markdown(str(line))}" for line in self.reads])
 
 
 def find_checkpoint(
@@ -254,58 +150,6 @@ def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan,
         checkpoint_id = adopt_snapshot(deployment, name, continuation(pipeline, opened).opened).checkpoint_id
     claim = plan.claim_mode == ClaimMode.CLAIM
     return catalog.restore(name, CheckpointId(checkpoint_id), plan.parallelism, owner, claim=claim)
-
-
-def adopt_former(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHead | None:
-    """Let a pipeline that never ran under its present name go on from where it stood under an earlier one.
-
-    The newest checkpoint of the earlier name becomes its head, as a NO_CLAIM restore from its path would make
-    it; None where no earlier name has one."""
-    catalog = deployment.catalog()
-    for name in pipeline.renamed_from:
-        former = catalog.head(PipelineName(name))
-        if former.head is not None:
-            directory = catalog.get(former.pipeline, former.head).directory
-            parallelism = former.parallelism or pipeline.parallelism
-            plan = plan_restore(deployment, pipeline, directory, parallelism, ClaimMode.NO_CLAIM)
-            return apply_restore(deployment, pipeline, plan, owner)
-    return None
-
-
-def hold_source(deployment: Deployment, plan: RestorePlan, holder: str) -> None:
-    """Keep retention and gc away from the plan's checkpoint until :func:`release_source`, a day at most; also from
-    another pipeline's, if it is that.
-
-    A snapshot that is not in the catalog belongs to its user and needs no holding. Raises
-    InvalidRequestError (``not-completed``) if the checkpoint was let go of since it was planned.
-    """
-    cleanup = deployment.catalog().cleanup
-    for pipeline, checkpoint_id in _sources(deployment, plan):
-        cleanup.pin(pipeline, checkpoint_id, f"restore:{holder}", HOLD_MS)
-
-
-def release_source(deployment: Deployment, plan: RestorePlan, holder: str) -> None:
-    """The restore is over: as the head, its checkpoint is safe."""
-    cleanup = deployment.catalog().cleanup
-    for pipeline, _ in _sources(deployment, plan):
-        cleanup.unpin(pipeline, f"restore:{holder}")
-
-
-@contextmanager
-def holding_source(deployment: Deployment, plan: RestorePlan, holder: str) -> Iterator[None]:
-    """Hold the plan's checkpoint while the block runs, however it ends."""
-    hold_source(deployment, plan, holder)
-    try:
-        yield
-    finally:
-        release_source(deployment, plan, holder)
-
-
-def _sources(deployment: Deployment, plan: RestorePlan) -> list[tuple[PipelineName, CheckpointId]]:
-    """The catalog's rows of the plan's snapshot."""
-    if plan.checkpoint_id is not None:
-        return [(PipelineName(plan.pipeline), CheckpointId(plan.checkpoint_id))]
-    return deployment.catalog().cleanup.living_in(plan.directory)
 
 
 def _abandoned(catalog: Catalog, head: PipelineHead, record: CheckpointRecord | None) -> list[CheckpointRecord]:

@@ -6,37 +6,27 @@ Or its files are copies, which the storage makes where it can, and the fork has 
 A pin holds the source until those rows are there. Whatever fails leaves a pending checkpoint, as any begin does.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 
 from statelib.catalog.catalog import Catalog
 from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, StatelibError
-from statelib.flows.continuation import own_operator_id, own_uid
-from statelib.flows.quarantine import check_not_quarantined
-from statelib.flows.restore.steps import HOLD_MS, check_state
-from statelib.flows.restore_layout import lay_out
+from statelib.flows.restore.continuation import own_operator_id, own_uid
+from statelib.flows.restore.holding import HOLD_MS
+from statelib.flows.restore.layout import lay_out
+from statelib.flows.restore.quarantine import check_not_quarantined
+from statelib.flows.restore.steps import check_state
 from statelib.flows.savepoint.copied_files import copied_files
-from statelib.flows.wiring import Deployment, now_ms
+from statelib.flows.savepoint.forked_metadata import forked, origins_of
+from statelib.flows.wiring import Deployment
 from statelib.formats.manifest.trailer import append_manifest
 from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.model.checkpoint import (
-    CheckpointManifest,
-    CheckpointMetadata,
     DataInterval,
-    Origin,
     SnapshotKind,
 )
-from statelib.model.handles import (
-    ChangelogStateBackendHandleImpl,
-    FileStateHandle,
-    IncrementalRemoteKeyedStateHandle,
-    RelativeFileStateHandle,
-    SegmentFileStateHandle,
-)
-from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint, open_checkpoint, origin_directories
@@ -44,8 +34,6 @@ from statelib.savepoints.verification import verify
 from statelib.storage.placed_removal import is_below
 from statelib.storage.registry import PLACES, new_attempt
 from statelib.storage.views import StorageReference
-
-T = TypeVar("T")
 
 
 def fork(
@@ -131,7 +119,7 @@ def _as_own(pipeline: Pipeline, source: Checkpoint) -> Checkpoint:
 def _check_files(deployment: Deployment, source: Checkpoint) -> None:
     """The system can keep only what lies in its own storage."""
     assert source.manifest is not None
-    allowed = origin_directories(deployment.root_uri(), _origins(source.manifest))
+    allowed = origin_directories(deployment.root_uri(), origins_of(source.manifest))
     uris = [PLACES.file_uri(source.directory, f.path) for f in source.manifest.files]
     elsewhere = [uri for uri in uris if not is_below(uri, allowed)]
     if elsewhere:
@@ -142,10 +130,6 @@ def _check_files(deployment: Deployment, source: Checkpoint) -> None:
             hint="copy its files with --copy, or fork a checkpoint or a savepoint that lies in the storage's own"
             " savepoints directory",
         )
-
-
-def _origins(source: CheckpointManifest) -> tuple[Origin, ...]:
-    return (Origin(source.pipeline, source.checkpoint_id), *source.origins)
 
 
 def _check_new(name: PipelineName, head: CheckpointId | None) -> None:
@@ -170,7 +154,7 @@ def _complete(
     attempt = new_attempt()
     catalog.record_attempt(record.pipeline, record.checkpoint_id, attempt)
     copies = copied_files(deployment, pipeline, source, record, attempt) if copy else None
-    metadata, manifest = _forked(source, record, attempt, copies)
+    metadata, manifest = forked(source, record, attempt, copies)
     data = append_manifest(encode_metadata(metadata), manifest)
     there = deployment.storage(pipeline).publish_metadata(StorageReference(record.directory), data)
     crash_point("fork: published")
@@ -182,57 +166,3 @@ def _complete(
             f"fork {record.pipeline}/{record.checkpoint_id} of {source.directory}: {reason}", kind="damaged-snapshot"
         )
     return catalog.commit(record.pipeline, record.checkpoint_id, record.epoch, commit_facts(opened, ""))
-
-
-def _forked(
-    source: Checkpoint, record: CheckpointRecord, attempt: AttemptId, copies: Mapping[str, str] | None
-) -> tuple[CheckpointMetadata, CheckpointManifest]:
-    """The source's metadata and manifest, as those of the fork's checkpoint. ``copies``: by the URI of each file of the
-    source, that of the fork's; None where it refers to the source's."""
-    old = source.manifest
-    assert old is not None
-
-    def uri(path: str) -> str:
-        original = PLACES.file_uri(source.directory, path)
-        return original if copies is None else copies[original]
-
-    files = tuple(replace(f, path=uri(f.path)) for f in old.files)
-    operator = _absolute(source.keyed_operator(), uri, record.checkpoint_id)
-    manifest = replace(
-        old,
-        pipeline=record.pipeline,
-        checkpoint_id=record.checkpoint_id,
-        kind=record.kind,
-        epoch=record.epoch,
-        attempt=attempt,
-        generation=record.generation,
-        base=None,
-        created_at_ms=now_ms(),
-        files=files,
-        origins=_origins(old) if copies is None else (),
-        sync_ms=0,
-        async_ms=0,
-        upload_ms=0,
-        uploaded_bytes=0 if copies is None else sum(f.size_bytes for f in files),
-        keys_changed=None,
-        restored_from=(),
-        restores=(),
-        uid=operator.uid,
-    )
-    return CheckpointMetadata(record.checkpoint_id, (operator,)), manifest
-
-
-def _absolute(value: T, uri: Callable[[str], str], checkpoint_id: CheckpointId) -> T:
-    """A copy of handles, of whatever kind, in which every file has an absolute URI: ``uri`` gives it for a path."""
-    if isinstance(value, RelativeFileStateHandle):
-        return FileStateHandle(uri(value.path), value.size_bytes)  # type: ignore[return-value]
-    if isinstance(value, FileStateHandle | SegmentFileStateHandle):
-        return replace(value, path=uri(value.path))
-    if isinstance(value, tuple):
-        return tuple(_absolute(item, uri, checkpoint_id) for item in value)  # type: ignore[return-value]
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    found = {f.name: _absolute(getattr(value, f.name), uri, checkpoint_id) for f in fields(value) if f.init}
-    if isinstance(value, IncrementalRemoteKeyedStateHandle | ChangelogStateBackendHandleImpl):
-        found["checkpoint_id"] = checkpoint_id
-    return replace(value, **found)

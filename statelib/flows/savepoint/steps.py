@@ -3,7 +3,7 @@
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.checkpoint.steps import Begun
-from statelib.flows.continuation import continued_head
+from statelib.flows.restore.continuation import continued_head
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.choices import NATIVE_SAVEPOINT, Strategy
@@ -42,7 +42,7 @@ def begin_savepoint(
 
     ``stop``: the pipeline begins no checkpoint from now on, in the same transaction, as ``flink stop`` does; it goes
     on if the savepoint fails. Raises InvalidRequestError (``bad-format``, ``pipeline-cancelled``, and what
-    :func:`~statelib.flows.continuation.continued_head` raises), NotFoundError (``no-head``).
+    :func:`~statelib.flows.restore.continuation.continued_head` raises), NotFoundError (``no-head``).
     """
     if format not in FORMATS:
         raise InvalidRequestError(f"savepoint format {format!r}: expected one of {FORMATS}", kind="bad-format")

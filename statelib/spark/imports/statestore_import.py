@@ -15,7 +15,9 @@ from statelib.backends.operator import OperatorStateBackend
 from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, StatelibError
-from statelib.flows.checkpoint.snapshot import declining, plan_snapshot, publish
+from statelib.flows.checkpoint.declining import declining
+from statelib.flows.checkpoint.publishing import publish
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, check, register
 from statelib.flows.savepoint.imports import begin_import
 from statelib.flows.wiring import Deployment

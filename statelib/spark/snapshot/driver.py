@@ -17,7 +17,9 @@ from pyspark.sql import functions as f
 
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint.snapshot import SnapshotPlan, declining, plan_snapshot, publish
+from statelib.flows.checkpoint.declining import declining
+from statelib.flows.checkpoint.publishing import publish
+from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
 from statelib.flows.wiring import Deployment, log_settings, now_ms
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.ids import CheckpointId

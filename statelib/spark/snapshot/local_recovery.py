@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError, RetryableError
-from statelib.flows.checkpoint.snapshot import SnapshotPlan
-from statelib.flows.restore_layout import RestoreLayout
+from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
+from statelib.flows.restore.layout import RestoreLayout
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import AttemptId

@@ -6,9 +6,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint.live_state import rehearse_subtask
+from statelib.flows.restore.layout import RestoreLayout
+from statelib.flows.restore.live_state import rehearse_subtask
 from statelib.flows.restore.steps import rehearsal_layout
-from statelib.flows.restore_layout import RestoreLayout
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import EventCounts, SubtaskReport
 from statelib.spark.snapshot.driver import run_subtasks

@@ -8,7 +8,7 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint.snapshot import SnapshotPlan
+from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.model.choices import Strategy
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId

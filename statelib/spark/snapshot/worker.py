@@ -16,9 +16,9 @@ from statelib.backends.written_keys import WrittenKeys
 from statelib.crash_points import crash_point
 from statelib.definition.columns import key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.checkpoint.live_state import live_backend
-from statelib.flows.checkpoint.snapshot import SnapshotPlan
-from statelib.flows.restore_layout import RestoreLayout
+from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
+from statelib.flows.restore.layout import RestoreLayout
+from statelib.flows.restore.live_state import live_backend
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.source_position import SOURCE_POSITION, element_of
 from statelib.functions.hooks import SnapshotContext, call_hook

@@ -21,7 +21,8 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from statelib.flows.checkpoint.snapshot import plan_snapshot, publish
+from statelib.flows.checkpoint.publishing import publish
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval

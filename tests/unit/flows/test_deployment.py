@@ -10,7 +10,8 @@ import pytest
 from statelib.catalog.migration import REVISION
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, StatelibError, UnsupportedError
-from statelib.flows.wiring import VARIABLES, deployment, passwords
+from statelib.flows.wiring import VARIABLES, deployment
+from statelib.telemetry.secrets import passwords
 
 MINIMAL = {
     "name": "p",

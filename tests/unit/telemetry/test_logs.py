@@ -10,8 +10,9 @@ from contextvars import copy_context
 import pytest
 
 from statelib.errors import InvalidRequestError
-from statelib.flows.wiring import log_settings, secrets
+from statelib.flows.wiring import log_settings
 from statelib.telemetry.logs import FORMATS, LogSettings, bound, configure, configured, current, hidden
+from statelib.telemetry.secrets import secrets
 
 CANARY = "hunter2-c%40nary"
 MEANT = "hunter2-c@nary"

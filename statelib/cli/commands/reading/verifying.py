@@ -14,7 +14,7 @@ from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
 from statelib.cli.output import Json, PipelineOption, count, err, errors, line, note, print_json, size
 from statelib.cli.places import path_of, taken_for_id
 from statelib.errors import InvalidRequestError
-from statelib.flows.cleanup.troubles import Troubles
+from statelib.flows.cleanup.each_pipeline import Troubles
 from statelib.flows.views.inspection import check_pipeline, completed, stored_record
 from statelib.flows.wiring import Deployment, begun_deployment, storage_root
 from statelib.model.amounts import amount, plural

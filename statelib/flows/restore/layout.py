@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from statelib.coordinator.operator_assignment import redistribute
 from statelib.coordinator.state_assignment import assign
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.continuation import Continuation, continuation
+from statelib.flows.restore.continuation import Continuation, continuation
 from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyCounts, KeyedStateSchema, no_keys

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.definition.pipeline import Pipeline
-from statelib.flows.restore_layout import RestoreLayout
+from statelib.flows.restore.layout import RestoreLayout
 from statelib.flows.wiring import Deployment
 from statelib.model.choices import Backend
 from statelib.model.ids import AttemptId

@@ -10,9 +10,9 @@ from statelib.definition.expectations import EXPECTATIONS, class_name
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.quality import Drift
 from statelib.errors import StatelibError
-from statelib.flows.checkpoint.live_state import rehearse_subtask
-from statelib.flows.checkpoint.state_sample import Chosen, choose, sample
-from statelib.flows.restore_layout import lay_out
+from statelib.flows.gate.state_sample import Chosen, choose, sample
+from statelib.flows.restore.layout import lay_out
+from statelib.flows.restore.live_state import rehearse_subtask
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, SnapshotKind
 from statelib.model.record import CheckpointRecord, CheckpointState

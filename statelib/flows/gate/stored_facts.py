@@ -6,7 +6,7 @@ from dataclasses import replace
 from statelib.coordinator.invariants import covers_exactly_once
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
-from statelib.flows.continuation import continuation
+from statelib.flows.restore.continuation import continuation
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.key_groups import KeyGroupRange, all_key_groups

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from statelib.errors import RetryableError, StatelibError
+from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 
 T = TypeVar("T")
@@ -61,6 +62,11 @@ class Troubles:
             kind="pipelines-in-trouble",
             hint="each part says what to do for one of them",
         ) from first
+
+
+def names(deployment: Deployment, pipeline: str | None) -> tuple[PipelineName, ...]:
+    """All pipelines that the catalog knows, or that one; none where it never began a checkpoint."""
+    return tuple(name for name in deployment.catalog().pipelines() if pipeline in (None, name))
 
 
 def for_each(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.problems import DefinitionError
 from statelib.errors import StatelibError
-from statelib.flows.continuation import continued_head
+from statelib.flows.restore.continuation import continued_head
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 

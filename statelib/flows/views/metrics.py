@@ -5,8 +5,8 @@ from contextlib import contextmanager, suppress
 
 from statelib.catalog.catalog import Catalog
 from statelib.errors import StatelibError
+from statelib.flows.cleanup.garbage import Collected
 from statelib.flows.cleanup.orphans import Orphans
-from statelib.flows.cleanup.retention import Collected
 from statelib.flows.views.verification import VerifiedPipeline
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName

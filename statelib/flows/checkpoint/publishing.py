@@ -1,0 +1,150 @@
+"""Publish a snapshot: combine the acknowledgements of its subtasks and write ``_metadata``."""
+
+from collections.abc import Sequence
+
+from statelib.coordinator.pending_checkpoint import Acknowledgement, PendingCheckpoint
+from statelib.crash_points import crash_point
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import ConflictError
+from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
+from statelib.flows.restore.continuation import own_operator_id, own_uid
+from statelib.flows.wiring import Deployment, now_ms
+from statelib.formats.manifest.trailer import append_manifest, read_checkpoint_file
+from statelib.formats.metadata.metadata_file import encode_metadata
+from statelib.model.checkpoint import (
+    CheckpointManifest,
+    CheckpointMetadata,
+    EventCounts,
+    FileRecord,
+    OperatorState,
+    OperatorSubtaskState,
+    SubtaskReport,
+)
+from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
+from statelib.model.ids import AttemptId
+from statelib.model.key_groups import all_key_groups
+from statelib.model.record import CheckpointRecord
+from statelib.model.state import merge_key_counts, merge_statistics
+from statelib.storage.places import is_absolute
+
+
+def publish(
+    deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, read: int, reports: Sequence[SubtaskReport]
+) -> AttemptId:
+    """All subtasks acknowledged: write ``_metadata``, put-if-absent. Returns the attempt that won.
+
+    The first acknowledgement of a subtask counts; what only a later one wrote is discarded. Raises
+    CorruptStateError if they do not make one whole checkpoint.
+    """
+    pending = PendingCheckpoint(plan.record.parallelism, pipeline.max_parallelism)
+    for report in reports:
+        pending, answer = pending.acknowledge(report)
+        _discard(deployment, pipeline, plan, report, answer)
+    ordered = pending.complete().ordered()
+    manifest = _manifest(pipeline, plan, read, ordered)
+    data = append_manifest(encode_metadata(_metadata(pipeline, plan, ordered)), manifest)
+    crash_point("snapshot: before publish")
+    there = deployment.storage(pipeline).publish_metadata(plan.reference, data)
+    crash_point("snapshot: published")
+    if there == data:
+        return plan.attempt
+    return _other_attempt(plan, there)
+
+
+def _discard(
+    deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, report: SubtaskReport, answer: Acknowledgement
+) -> None:
+    """Storage refuses a file that the reporting attempt did not name."""
+    if not answer.discard:
+        return
+    streams = deployment.storage(pipeline).resolve_checkpoint_storage_location(
+        plan.record.checkpoint_id, plan.reference, report.attempt, report.subtask
+    )
+    for file in answer.discard:
+        where = FileStateHandle if ":" in file.path or file.path.startswith("/") else RelativeFileStateHandle
+        streams.discard(where(file.path, file.size_bytes))
+
+
+def _other_attempt(plan: SnapshotPlan, there: bytes) -> AttemptId:
+    """Another attempt at the same checkpoint was first: its result stands, ours is left to gc."""
+    _, manifest = read_checkpoint_file(there)
+    if manifest is None or (manifest.checkpoint_id, manifest.epoch) != (plan.record.checkpoint_id, plan.record.epoch):
+        raise ConflictError(
+            f"{plan.record.directory}/_metadata belongs to something else than checkpoint "
+            f"{plan.record.checkpoint_id} of epoch {plan.record.epoch}",
+            kind="foreign-metadata",
+        )
+    return manifest.attempt
+
+
+def _manifest(
+    pipeline: Pipeline, plan: SnapshotPlan, read: int, reports: Sequence[SubtaskReport]
+) -> CheckpointManifest:
+    record = plan.record
+    whole = all_key_groups(pipeline.max_parallelism)
+    files = tuple(f for r in reports for f in r.files)
+    return CheckpointManifest(
+        pipeline=record.pipeline,
+        checkpoint_id=record.checkpoint_id,
+        kind=record.kind,
+        strategy=record.strategy,
+        epoch=record.epoch,
+        attempt=plan.attempt,
+        generation=record.generation,
+        base=record.base,
+        created_at_ms=now_ms(),
+        position=plan.position,
+        events=_events(read, reports),
+        schema=plan.layout.schema,
+        files=files,
+        origins=plan.origins if _refers_to_others(record, files) else (),
+        statistics=tuple(
+            merge_statistics(whole, [r.statistics[index] for r in reports])
+            for index in range(len(plan.layout.schema.states))
+        ),
+        sync_ms=max(r.sync_ms for r in reports),
+        async_ms=max(r.async_ms for r in reports),
+        uploaded_bytes=sum(r.uploaded_bytes for r in reports),
+        restored_from=tuple(r.restored_from for r in reports),
+        restores=tuple(r.restored for r in reports),
+        uid=own_uid(pipeline),
+        upload_ms=max(r.upload_ms for r in reports),
+        keys_changed=_keys_changed(reports),
+        drained=plan.drains,
+        keys=merge_key_counts(whole, (r.keys for r in reports)),
+    )
+
+
+def _keys_changed(reports: Sequence[SubtaskReport]) -> int | None:
+    """A key is one subtask's only, hence the sum; None if a subtask did not count."""
+    counts = [r.keys_changed for r in reports if r.keys_changed is not None]
+    return sum(counts) if len(counts) == len(reports) else None
+
+
+def _refers_to_others(record: CheckpointRecord, files: Sequence[FileRecord]) -> bool:
+    """Whether a fork still needs files of what it is a fork of."""
+    own = record.directory.rpartition("/")[0]
+    return any(is_absolute(f.path) and not f.path.startswith(f"{own}/") for f in files)
+
+
+def _events(read: int, reports: Sequence[SubtaskReport]) -> EventCounts:
+    late: dict[str, int] = {}
+    for report in reports:
+        for state, events in report.events.late:
+            late[state] = late.get(state, 0) + events
+    applied, null_key = sum(r.events.applied for r in reports), sum(r.events.null_key for r in reports)
+    return EventCounts(read, applied, null_key, tuple(late.items()))
+
+
+def _metadata(pipeline: Pipeline, plan: SnapshotPlan, reports: Sequence[SubtaskReport]) -> CheckpointMetadata:
+    states = ((r.subtask, OperatorSubtaskState(r.keyed, r.operator)) for r in reports)
+    # A subtask without any state is left out, not entered as an empty one: nothing is to be matched on restore (R147).
+    subtasks = tuple((subtask, state) for subtask, state in states if state != OperatorSubtaskState())
+    operator = OperatorState(
+        own_operator_id(pipeline),
+        plan.record.parallelism,
+        pipeline.max_parallelism,
+        subtasks,
+        uid=own_uid(pipeline),
+    )
+    return CheckpointMetadata(plan.record.checkpoint_id, (operator,))

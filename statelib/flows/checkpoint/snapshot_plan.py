@@ -1,0 +1,137 @@
+"""The plan of one attempt at a snapshot: what each task restores, and which files it need not write again."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from statelib.definition.pipeline import Pipeline
+from statelib.errors import ConflictError, NotFoundError
+from statelib.flows.checkpoint.previous_files import previous_files
+from statelib.flows.restore.continuation import continuation
+from statelib.flows.restore.layout import RestoreLayout, lay_out
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import (
+    Origin,
+    SourcePosition,
+)
+from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.model.record import CheckpointRecord, CheckpointState, why
+from statelib.model.termination import StopMode
+from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.snapshots.previous import (
+    PreviousSnapshot,
+)
+from statelib.storage.references import encode_reference
+from statelib.storage.registry import new_attempt
+from statelib.storage.views import CheckpointStorageCoordinatorView, CheckpointStorageWorkerView, StorageReference
+
+log = logging.getLogger(__name__)
+
+
+NOTHING_APPLIED = SourcePosition(None, -(2**63))
+
+
+@dataclass(frozen=True)
+class SnapshotPlan:
+    """All that the tasks of one attempt need; picklable."""
+
+    record: CheckpointRecord
+    attempt: AttemptId
+    layout: RestoreLayout
+    base_position: SourcePosition
+    previous: tuple[PreviousSnapshot, ...]
+    """By subtask: the snapshot whose files it may refer to."""
+    trigger: bytes
+    """The reference of the checkpoint's location, as it is shipped to workers."""
+    origins: tuple[Origin, ...] = ()
+    """Of the base: other pipelines in whose directories such files may lie."""
+    base_files: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
+    """Of the base: key of a file or a segment -> (size in bytes, crc32c)."""
+
+    @property
+    def drains(self) -> bool:
+        """Whether event time goes to its end before this savepoint is taken."""
+        return self.record.stop is StopMode.DRAIN
+
+    @property
+    def position(self) -> SourcePosition:
+        """How far the source has been applied with this checkpoint; a savepoint moves nothing."""
+        interval, before = self.record.interval, self.base_position
+        if interval is None:
+            return before
+        return SourcePosition(interval, max(interval.end_ms - 1, before.watermark_ms))
+
+    @property
+    def reference(self) -> StorageReference:
+        return StorageReference(self.record.directory)
+
+
+def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId) -> SnapshotPlan | None:
+    """A new attempt at a pending checkpoint; None if an earlier attempt has published its metadata.
+
+    Raises ConflictError (``not-pending``) if the checkpoint was aborted meanwhile.
+    """
+    catalog = deployment.catalog()
+    name = PipelineName(pipeline.name)
+    record = catalog.get(name, checkpoint_id)
+    if record.state is CheckpointState.COMPLETED or _is_published(deployment.storage(pipeline), record.directory):
+        return None
+    if record.state is not CheckpointState.PENDING:
+        raise ConflictError(
+            f"checkpoint {name}/{checkpoint_id} is {record.state}: {why(record) or 'no reason given'}",
+            kind="not-pending",
+            hint="clear the DAG run from its first task to begin a new one",
+        )
+    attempt = new_attempt()
+    record = catalog.record_attempt(name, checkpoint_id, attempt, pipeline.checkpoint.timeout_s * 1000)
+    base_record = catalog.get(name, record.base) if record.base is not None else None
+    base = None
+    if base_record is not None:
+        base = open_checkpoint(base_record.directory, own=True, storage_root=deployment.storage_root)
+        _log_changes(pipeline, base)
+    position = base.position() if base else None
+    counted = None if record.base is None else catalog.gate.key_counts(name, record.base, pipeline.max_parallelism)
+    layout = lay_out(base, record.parallelism, pipeline, counted=counted)
+    return SnapshotPlan(
+        record=record,
+        attempt=attempt,
+        layout=layout,
+        base_position=position or NOTHING_APPLIED,
+        previous=previous_files(
+            record,
+            base_record,
+            base,
+            schema=layout.schema,
+            subtasks=tuple(zip(layout.ranges, layout.sources, strict=True)),
+            pipeline_directory=f"{deployment.root_uri().rstrip('/')}/{name}",
+        ),
+        trigger=_trigger(deployment.storage(pipeline), record),
+        origins=base.manifest.origins if base and base.manifest else (),
+        base_files=(base.checksums() or {}) if base and pipeline.checkpoint.local_recovery else {},
+    )
+
+
+def _trigger(storage: CheckpointStorageWorkerView, record: CheckpointRecord) -> bytes:
+    default = storage.default_location(record.checkpoint_id)
+    return encode_reference(StorageReference(record.directory), default)
+
+
+def _log_changes(pipeline: Pipeline, base: Checkpoint) -> None:
+    """What the base's state becomes, where the pipeline file has changed since; the workers say how much of it."""
+    source = continuation(pipeline, base)
+    for resolution in source.evolution.resolutions:
+        if resolution.changes:
+            log.warning("%s: %s", pipeline.name, resolution)
+    for left_out in source.non_restored():
+        log.warning("%s: not restored: %s", pipeline.name, left_out)
+
+
+def _is_published(storage: CheckpointStorageCoordinatorView, directory: str) -> bool:
+    """Whether a try has published it. One that was killed may have done so without coming to its fsync: what is there
+    is published once more, which changes nothing but is durable when it returns."""
+    try:
+        found = open_checkpoint(directory)
+    except NotFoundError:
+        return False
+    storage.publish_metadata(StorageReference(directory), found.metadata_bytes)
+    return True

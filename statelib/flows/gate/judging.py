@@ -1,0 +1,26 @@
+"""The judgement of one snapshot by the quality gate and by the pipeline's own checks."""
+
+from collections.abc import Sequence
+
+from statelib.definition.pipeline import Pipeline
+from statelib.flows.gate.check_facts import with_checks
+from statelib.flows.gate.stored_facts import collect_facts
+from statelib.flows.wiring import Deployment
+from statelib.model.record import CheckpointRecord
+from statelib.quality.gate import QualityReport, run_gate
+from statelib.savepoints.opened import Checkpoint
+
+
+def judge(
+    deployment: Deployment,
+    pipeline: Pipeline,
+    record: CheckpointRecord,
+    opened: Checkpoint,
+    *,
+    lineage: Sequence[CheckpointRecord],
+    docs_directory: str,
+) -> QualityReport:
+    """The gate's word on a snapshot as ``record`` has it, whatever the catalog knows. ``lineage``: its base, the base's
+    base and so on, as far as they are known."""
+    facts = collect_facts(deployment, pipeline, record, opened, lineage)
+    return run_gate(with_checks(deployment, pipeline, facts, opened, lineage), docs_directory)
