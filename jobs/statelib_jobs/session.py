@@ -1,5 +1,6 @@
 """The Spark session that all jobs use, and how they end."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,5 +34,5 @@ def session(name: str) -> Iterator[SparkSession]:
         finally:
             spark.stop()  # which logs, and the last line is to say what failed
     if failure is not None:
-        print(hidden(f"statelib: {failure.kind}: {failure}", secrets()), file=sys.stderr)
+        print(hidden(f"statelib: {failure.kind}: {failure}", secrets(os.environ)), file=sys.stderr)
         sys.exit(1)

@@ -194,7 +194,7 @@ def count(number: int | None) -> str:
 
 def fail(error: StatelibError, as_json: bool) -> NoReturn:
     """Print the one line that says what is wrong, then leave: 1 for damage, 2 for a bad call."""
-    message = hidden(error.message, secrets())
+    message = hidden(error.message, secrets(os.environ))
     if as_json:
         print_json({"error": error.kind, "message": message, "hint": error.hint})
     else:

@@ -37,7 +37,8 @@ class ClaimMode(StrEnum):
 
 
 def interval_key(interval: DataInterval, generation: int) -> str:
-    """Which work a checkpoint is: the same interval is the same work, until a restore begins a new generation."""
+    """Return the key of the checkpoint of an interval. A repeated request for the same interval finds the same
+    checkpoint, until a restore begins a new generation."""
     return f"{interval.start_ms}-{interval.end_ms}@{generation}"
 
 

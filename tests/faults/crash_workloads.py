@@ -14,14 +14,18 @@ from statelib.catalog.tables.schema import ATTEMPT, CHECKPOINT, FILE, METADATA, 
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import RetryableError
-from statelib.flows.checkpoint.snapshot import declining, plan_snapshot, publish
+from statelib.flows.checkpoint.declining import declining
+from statelib.flows.checkpoint.publishing import publish
+from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, begin, register
+from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.lifecycle import cancel, resume
-from statelib.flows.quarantine import release
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
-from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
+from statelib.flows.restore.holding import hold_source, release_source
+from statelib.flows.restore.quarantine import release
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment

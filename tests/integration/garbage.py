@@ -160,3 +160,7 @@ def bytes_at(uri: str) -> bytes:
         location = object_location(uri)
         return Bucket(location.bucket_uri, IMPATIENT).read(location.key, 1 << 30)
     return Path(local_path(uri)).read_bytes()
+
+
+def is_there(here: Deployment, directory: str) -> bool:
+    return directory in here.remover().list_directories(directory.rpartition("/")[0])

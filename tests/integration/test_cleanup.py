@@ -14,9 +14,12 @@ import pytest
 
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, NotFoundError, RetryableError
 from statelib.flows.checkpoint.steps import abort, begin, register
-from statelib.flows.cleanup.orphans import HOUR_MS, orphans, why
-from statelib.flows.cleanup.retention import collect_garbage, dispose, retire
-from statelib.flows.restore.steps import apply_restore, hold_source, plan_restore, release_source
+from statelib.flows.cleanup.explanation import why
+from statelib.flows.cleanup.garbage import collect_garbage, dispose
+from statelib.flows.cleanup.orphans import HOUR_MS, orphans
+from statelib.flows.cleanup.retention import retire
+from statelib.flows.restore.holding import hold_source, release_source
+from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
@@ -32,6 +35,7 @@ from tests.integration.garbage import (
     directories,
     events,
     failing_remover,
+    is_there,
     needed,
     put_file,
     save,
@@ -59,10 +63,6 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
         return tally(tmp_path)
     scheme, fixture = {"s3": ("s3", "bucket"), "azure": ("az", "container")}[request.param]
     return tally(tmp_path, storage_root=f"{scheme}://{request.getfixturevalue(fixture)}/base/state")
-
-
-def is_there(here: Deployment, directory: str) -> bool:
-    return directory in here.remover().list_directories(directory.rpartition("/")[0])
 
 
 def completed(here: Deployment) -> list[int]:

@@ -12,8 +12,9 @@ import pytest
 
 from statelib.errors import RetryableError
 from statelib.flows.checkpoint.steps import abort, begin
+from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.cleanup.retention import collect_garbage, retire
+from statelib.flows.cleanup.retention import retire
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState

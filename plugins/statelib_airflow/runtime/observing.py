@@ -5,6 +5,7 @@ log lines to the task's log, with the checkpoint in each.
 """
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -50,7 +51,7 @@ def in_log(pipeline: str, checkpoint_id: int, attempt: str | None = None) -> Non
     with _harmless("log fields"):
         from statelib.telemetry.secrets import secrets
 
-        for secret in secrets():
+        for secret in secrets(os.environ):
             mask_secret(secret)
         more = {} if attempt is None else {"attempt": attempt}
         bind_contextvars(pipeline=pipeline, checkpoint_id=int(checkpoint_id), **more)
