@@ -15,7 +15,7 @@ from statelib.serializers.entries.values import decode_values, encode_values, va
 from statelib.serializers.registry import codec_of
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
 from statelib.serializers.type_text import parse_type
-from statelib.testing import reference_codecs as reference
+from statelib.testing.reference import codecs as reference
 from statelib.testing.type_strategies import plain_values, state_types
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
