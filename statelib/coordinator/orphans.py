@@ -63,7 +63,7 @@ class Listed:
 
 
 @dataclass(frozen=True)
-class Known:
+class CatalogRecords:
     """The records of the catalog that decide about files on storage.
 
     They are read after the files were listed. An attempt is recorded before it writes, so the attempt of each listed
@@ -83,7 +83,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Found:
+class ClassifiedFile:
     """A file on storage and its verdict."""
 
     file: Listed
@@ -99,7 +99,9 @@ _KEEPS_METADATA = (
 _MAY_WRITE = (CheckpointState.PENDING, CheckpointState.DELETING)
 
 
-def classify(files: Sequence[Listed], catalog: Known, storage_now_ms: int, grace_ms: int) -> tuple[Found, ...]:
+def classify(
+    files: Sequence[Listed], catalog: CatalogRecords, storage_now_ms: int, grace_ms: int
+) -> tuple[ClassifiedFile, ...]:
     """Return each file with its verdict, in the order of ``files``.
 
     Args:
@@ -108,10 +110,10 @@ def classify(files: Sequence[Listed], catalog: Known, storage_now_ms: int, grace
         storage_now_ms: The present time in milliseconds, by the clock of the storage.
         grace_ms: The grace period in milliseconds. A younger file of an unknown attempt is YOUNG.
     """
-    return tuple(Found(file, _verdict(file, catalog, storage_now_ms - grace_ms)) for file in files)
+    return tuple(ClassifiedFile(file, _verdict(file, catalog, storage_now_ms - grace_ms)) for file in files)
 
 
-def _verdict(file: Listed, catalog: Known, young_since_ms: int) -> Verdict:
+def _verdict(file: Listed, catalog: CatalogRecords, young_since_ms: int) -> Verdict:
     """Return the verdict of one file. A file that was changed after ``young_since_ms`` is young."""
     directory, _, name = file.uri.rpartition("/")
     if file.uri in catalog.files:
@@ -130,14 +132,14 @@ def _verdict(file: Listed, catalog: Known, young_since_ms: int) -> Verdict:
     return Verdict.YOUNG if file.modified_at_ms > young_since_ms else Verdict.UNKNOWN_ATTEMPT
 
 
-def _verdict_by_attempt(prefix: str, catalog: Known) -> Verdict | None:
+def _verdict_by_attempt(prefix: str, catalog: CatalogRecords) -> Verdict | None:
     """Return the verdict of a file by the prefix of its attempt; None if the catalog has no record of the attempt."""
     if prefix in catalog.open_attempts:
         return Verdict.LIVE
     return Verdict.ORPHAN if prefix in catalog.ended_attempts else None
 
 
-def _verdict_of_temporary(directory: str, catalog: Known) -> Verdict | None:
+def _verdict_of_temporary(directory: str, catalog: CatalogRecords) -> Verdict | None:
     """Return the verdict of a temporary file; None if the catalog has no record of the checkpoint at ``directory``.
 
     It is LIVE if a process that publishes the checkpoint may be writing it at this moment."""
@@ -146,7 +148,7 @@ def _verdict_of_temporary(directory: str, catalog: Known) -> Verdict | None:
     return Verdict.LIVE if catalog.checkpoints[directory][1] in _MAY_WRITE else Verdict.ORPHAN
 
 
-def _verdict_of_metadata(directory: str, catalog: Known) -> Verdict:
+def _verdict_of_metadata(directory: str, catalog: CatalogRecords) -> Verdict:
     """Return the verdict of the ``_metadata`` file in ``directory``."""
     if directory not in catalog.checkpoints:
         return Verdict.UNKNOWN_CHECKPOINT

@@ -15,7 +15,6 @@ from enum import StrEnum
 from statelib.coordinator.acknowledgements import check_acknowledgement, check_coverage
 from statelib.errors import ConflictError
 from statelib.model.checkpoint import FileRecord, SubtaskReport
-from statelib.model.failure import CheckpointFailureReason
 from statelib.model.key_groups import check_parallelism
 
 
@@ -29,7 +28,7 @@ class AcknowledgeResult(StrEnum):
     UNKNOWN = "UNKNOWN"
     """The checkpoint has no such subtask."""
     DISCARDED = "DISCARDED"
-    """The checkpoint has been completed or aborted already."""
+    """The checkpoint has been completed already."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +41,6 @@ class Acknowledgement:
     discard: tuple[FileRecord, ...] = ()
 
 
-class Phase(StrEnum):
-    """The phases of a :class:`PendingCheckpoint`. The last two are final."""
-
-    PENDING = "PENDING"
-    COMPLETED = "COMPLETED"
-    ABORTED = "ABORTED"
-
-
 @dataclass(frozen=True)
 class PendingCheckpoint:
     """The acknowledgements of one checkpoint so far, as an immutable value: each step returns a new one.
@@ -57,18 +48,15 @@ class PendingCheckpoint:
     Attributes:
         parallelism: The number of subtasks.
         max_parallelism: The number of key groups.
-        phase: PENDING until the checkpoint is completed or aborted.
+        completed: Whether all subtasks have acknowledged and :meth:`complete` was called. The catalog records the end
+            of a checkpoint that is aborted instead.
         reports: The accepted acknowledgements by subtask.
-        failure: The reason as a member of the closed set; None unless ABORTED.
-        reason: The reason in words; empty unless ABORTED.
     """
 
     parallelism: int
     max_parallelism: int
-    phase: Phase = Phase.PENDING
+    completed: bool = False
     reports: Mapping[int, SubtaskReport] = field(default_factory=dict, repr=False)
-    failure: CheckpointFailureReason | None = None
-    reason: str = ""
 
     def __post_init__(self) -> None:
         check_parallelism(self.parallelism, self.max_parallelism)
@@ -86,7 +74,7 @@ class PendingCheckpoint:
                 :func:`~statelib.coordinator.acknowledgements.check_acknowledgement`. The caller then declines the
                 checkpoint.
         """
-        if self.phase is not Phase.PENDING:
+        if self.completed:
             return self, Acknowledgement(AcknowledgeResult.DISCARDED, self._unneeded(report))
         if not 0 <= report.subtask < self.parallelism:
             return self, Acknowledgement(AcknowledgeResult.UNKNOWN, self._unneeded(report))
@@ -102,19 +90,12 @@ class PendingCheckpoint:
 
         Raises:
             CorruptStateError: ``missing-acknowledgement``, ``key-groups-not-covered``.
-            ConflictError: ``not-pending`` if it has been completed or aborted already.
+            ConflictError: ``not-pending`` if it has been completed already.
         """
-        self._check_pending("completed")
+        if self.completed:
+            raise ConflictError("a checkpoint that is COMPLETED cannot be completed again", kind="not-pending")
         check_coverage(self.ordered(), self.missing, self.parallelism, self.max_parallelism)
-        return replace(self, phase=Phase.COMPLETED)
-
-    def abort(self, failure: CheckpointFailureReason, reason: str = "") -> "PendingCheckpoint":
-        """Return the checkpoint as ABORTED: a subtask declined, the deadline passed, or the run was given up.
-
-        A checkpoint that has been completed or aborted already is returned unchanged."""
-        if self.phase is not Phase.PENDING:
-            return self
-        return replace(self, phase=Phase.ABORTED, failure=failure, reason=reason or failure.message)
+        return replace(self, completed=True)
 
     def ordered(self) -> list[SubtaskReport]:
         """Return the accepted acknowledgements in the order of their subtasks."""
@@ -126,11 +107,3 @@ class PendingCheckpoint:
         Files of earlier checkpoints are not among them."""
         needed = {file.path for accepted in self.reports.values() for file in accepted.files}
         return tuple(file for file in report.files if report.wrote(file) and file.path not in needed)
-
-    def _check_pending(self, action: str) -> None:
-        """Raise ConflictError (``not-pending``) if the checkpoint has been completed or aborted already."""
-        if self.phase is not Phase.PENDING:
-            raise ConflictError(
-                f"a checkpoint that is {self.phase} cannot be {action}{f': {self.reason}' if self.reason else ''}",
-                kind="not-pending",
-            )

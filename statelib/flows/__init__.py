@@ -1,1 +1,1 @@
-"""One file a story; ``wiring`` alone names concrete classes."""
+"""The stories of the product, one per folder: what a run, a restore, a savepoint or a cleanup does, step by step."""

@@ -1,4 +1,5 @@
-"""Where concrete classes are named and the environment is read: everything else gets them as arguments."""
+"""The deployment, made of the environment. Concrete classes are chosen here; all other modules get them as
+arguments."""
 
 import os
 import time
@@ -13,6 +14,7 @@ from statelib.crash_points import crash_point
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.ids import PipelineName
+from statelib.model.record import CheckpointRecord
 from statelib.storage import registry
 from statelib.storage.filesystem.removal import CheckpointRemover
 from statelib.storage.local.store import LocalStateStore
@@ -26,13 +28,14 @@ from statelib.telemetry.sending import sending
 
 if TYPE_CHECKING:
     from statelib.catalog.catalog import Catalog
+    from statelib.savepoints.opened import Checkpoint
 from statelib.telemetry.secrets import secrets
 
 VARIABLES = {
     "STATELIB_CATALOG": "SQLAlchemy URL of the catalog, e.g. sqlite:////srv/statelib/catalog.db",
     "STATELIB_STORAGE": "directory, file:, s3:, gs:, az: or abfss: URI under which checkpoints are kept",
     "STATELIB_PIPELINES": "directory of the pipeline files",
-    "STATELIB_DATA": "what {data} stands for in a pipeline's source path",
+    "STATELIB_DATA": "the value of {data} in a pipeline's source path",
     "STATELIB_DOCS": "directory of the quality reports",
     "STATELIB_WORK": "scratch directory of Spark tasks",
 }
@@ -44,25 +47,26 @@ OPTIONAL = {
 
 
 LOGGING = {
-    "STATELIB_LOG_FORMAT": "text or json: one object a line; in Airflow's tasks Airflow decides. Default: text",
+    "STATELIB_LOG_FORMAT": "text or json: one object per line; in Airflow's tasks Airflow decides. Default: text",
     "STATELIB_LOG_LEVEL": "DEBUG, INFO, WARNING or ERROR. Default: INFO of Spark jobs, WARNING of the command line",
 }
 
 
 NETWORK = {
-    ALLOW_HTTP: "true lets object storages be reached by http:, which sends credentials and state in the clear, and is "
-    "for executors to have, too. Default: false, such an endpoint is refused (insecure-endpoint)"
+    ALLOW_HTTP: "true allows object storages to be reached by http:, which sends credentials and state unencrypted; "
+    "executors need it too. Default: false, such an endpoint is refused (insecure-endpoint)"
 }
 
 
 def now_ms() -> int:
+    """Return the time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 @cache
 def catalog_at(url: str) -> "Catalog":
-    """Return the catalog at ``url``, one object per process for those who write and those who only look. It connects
-    to nothing yet, and keeps nothing of a SQLite file that may be replaced."""
+    """Return the catalog at ``url``, one object per process for writers and readers. It connects to nothing yet, and
+    caches nothing of a SQLite file, which may be replaced."""
     from statelib.catalog.catalog import Catalog  # here, so that Spark's workers start without SQLAlchemy
 
     return Catalog(url, now_ms)
@@ -70,10 +74,10 @@ def catalog_at(url: str) -> "Catalog":
 
 @dataclass(frozen=True)
 class Deployment:
-    """One place where pipelines run: its catalog, its storage, its directories. Picklable.
+    """The place where pipelines run: its catalog, its storage and its directories. Picklable.
 
-    ``catalog_url`` may hold a password: it is not shown, and no worker gets it. ``local_directory``: '' stands for
-    ``work_directory``."""
+    ``catalog_url`` may contain a password: ``repr`` leaves it out, and workers do not get it. ``local_directory``: ''
+    means ``work_directory``."""
 
     catalog_url: str = field(repr=False)
     storage_root: str
@@ -84,8 +88,8 @@ class Deployment:
     local_directory: str = ""
 
     def catalog(self) -> "Catalog":
-        """The catalog. An empty database gets its tables; those of another statelib are left to
-        :meth:`migrate_catalog`, because runs of that version may be under way.
+        """Return the catalog, and create its tables in an empty database. Tables of another version of statelib are not
+        changed, because runs of that version may be under way: :meth:`migrate_catalog` does that.
 
         Raises InvalidRequestError (``catalog-not-migrated``), UnsupportedError (``catalog-schema-unknown``)."""
         catalog = catalog_at(self.catalog_url)
@@ -93,16 +97,16 @@ class Deployment:
         return catalog
 
     def migrate_catalog(self) -> None:
-        """Bring the catalog to this version's schema; does nothing if it is there. Raises UnsupportedError."""
+        """Change the catalog's tables to this version's schema, if they have another one. Raises UnsupportedError."""
         catalog_at(self.catalog_url).migrate()
 
     def for_workers(self) -> "Deployment":
-        """What Spark's executors get of it: all but the catalog, which only the driver talks to."""
+        """Return the deployment without the catalog, for Spark's executors: only the driver uses the catalog."""
         return replace(self, catalog_url="")
 
     def existing_catalog(self) -> "Catalog":
-        """The catalog as it is, for those who only look: nothing is made or migrated. Raises InvalidRequestError
-        (``no-catalog``) where a SQLite file is not there."""
+        """Return the catalog for reading only: nothing is created or migrated. Raises InvalidRequestError
+        (``no-catalog``) if its SQLite file does not exist."""
         from statelib.catalog.engine import database_file
 
         file = database_file(self.catalog_url)
@@ -115,7 +119,7 @@ class Deployment:
         return catalog_at(self.catalog_url)
 
     def scratch(self) -> str:
-        """The work directory of whichever host this is asked on; made if it is not there.
+        """Return the work directory on this host, and create it if it does not exist.
 
         Raises InvalidRequestError (``no-scratch-directory``)."""
         try:
@@ -123,24 +127,40 @@ class Deployment:
             crash_point("scratch: space made")
         except OSError as error:
             raise InvalidRequestError(
-                f"scratch space {self.work_directory} cannot be made: {error.strerror}",
+                f"scratch space {self.work_directory} cannot be created: {error.strerror}",
                 kind="no-scratch-directory",
                 hint="let STATELIB_WORK name a directory that every host of the pipeline may write to",
             ) from error
         return self.work_directory
 
+    def open(self, record: CheckpointRecord) -> "Checkpoint":
+        """Open a checkpoint or savepoint that the catalog has a row of. Raises as
+        :func:`~statelib.savepoints.opened.open_checkpoint`; a missing manifest is damage (``corrupt-metadata``)."""
+        from statelib.savepoints.opened import open_checkpoint  # here, so that the command line starts without Arrow
+
+        return open_checkpoint(record.directory, own=True, storage_root=self.storage_root)
+
+    def open_at(self, path: str) -> "Checkpoint":
+        """Open a snapshot by its path or URI, whether statelib or Flink wrote it. Raises as
+        :func:`~statelib.savepoints.opened.open_checkpoint`."""
+        from statelib.savepoints.opened import open_checkpoint
+
+        return open_checkpoint(path, storage_root=self.storage_root)
+
     def storage(self, pipeline: Pipeline) -> CheckpointStorage:
+        """Return the storage of a pipeline's checkpoints and savepoints."""
         settings = StorageSettings(
             PipelineName(pipeline.name), pipeline.checkpoint.inline_threshold_bytes, self.work_directory
         )
         return registry.PLACES.storage(self.storage_root, settings)
 
     def local_states(self, pipeline: Pipeline) -> LocalStateStore:
-        """The local copies of a pipeline's checkpoints on whichever host this is asked."""
+        """Return the store of the local copies of a pipeline's checkpoints on this host."""
         return LocalStateStore(self.local_directory or self.work_directory, self.root_uri(), pipeline.name)
 
     def worker_storage(self, pipeline: Pipeline) -> CheckpointStorageWorkerView:
-        """What its workers write to: the same storage, merging small files where the pipeline says so."""
+        """Return the storage that the pipeline's workers write to. It merges small files if the pipeline file sets
+        ``file_merging``."""
         merging = pipeline.checkpoint.file_merging
         storage = self.storage(pipeline)
         if not merging.enabled:
@@ -150,45 +170,43 @@ class Deployment:
         )
 
     def remover(self) -> CheckpointRemover:
-        """What deletes from that storage, and from wherever savepoints lie."""
+        """Return the remover, which deletes from this storage and from the directories of savepoints elsewhere."""
         return PlacedRemover(self.root_uri(), registry.RETRIES)
 
     def root_uri(self) -> str:
-        """The storage's root; the checkpoints of a pipeline lie in the directory of its name."""
+        """Return the URI of the storage's root. The checkpoints of a pipeline are below ``<root>/<pipeline>``."""
         return registry.PLACES.kind(self.storage_root).normalised(self.storage_root)
 
     def pipelines(self) -> list[Pipeline]:
-        """The valid pipelines; broken files are left out here and reported by ``pipelines validate``."""
+        """Return the valid pipelines. Files that do not load are left out; ``pipelines validate`` reports them."""
         return load_pipelines(Path(self.pipelines_directory))[0]
 
     def pipeline(self, name: str) -> Pipeline:
-        """Return a pipeline by its name. Raises InvalidRequestError where its file does not load, NotFoundError
-        (``no-pipeline``) where there is none."""
+        """Return a pipeline by its name. Raises InvalidRequestError if its file does not load, NotFoundError
+        (``no-pipeline``) if it has no file."""
         pipelines, faults = load_pipelines(Path(self.pipelines_directory))
-        found = {p.name: p for p in pipelines}
-        if name not in found:
+        by_name = {p.name: p for p in pipelines}
+        if name not in by_name:
             for fault in faults:
                 if Path(fault.path).stem == name:
                     raise InvalidRequestError(fault.message, kind=fault.kind, hint=fault.hint)
-            known = ", ".join(sorted(found)) or "none"
+            names = ", ".join(sorted(by_name)) or "none"
             raise NotFoundError(
-                f"pipeline {name!r} is not in {self.pipelines_directory}: known are {known}",
+                f"pipeline {name!r} is not in {self.pipelines_directory}: known are {names}",
                 kind="no-pipeline",
                 hint="statelib pipelines validate shows files that do not load",
             )
-        return found[name]
+        return by_name[name]
 
 
 def storage_root(environ: Mapping[str, str] = os.environ) -> str | None:
-    """Where the deployment keeps its checkpoints, for what else needs no deployment; None if that is not said."""
+    """Return the root of the checkpoint storage, for commands that need no other setting. None if it is not set."""
     return environ.get("STATELIB_STORAGE") or None
 
 
 def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
-    """The deployment that the environment describes.
-
-    Raises InvalidRequestError (kind ``missing-setting``) naming each variable that is not set.
-    """
+    """Return the deployment that the environment describes. Raises InvalidRequestError (``missing-setting``), which
+    names each variable that is not set."""
     os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")  # before anything imports Great Expectations
     missing = [f"{name} ({meaning})" for name, meaning in VARIABLES.items() if not environ.get(name)]
     if missing:
@@ -202,21 +220,21 @@ def deployment(environ: Mapping[str, str] = os.environ) -> Deployment:
 
 
 def begun_deployment() -> Deployment:
-    """Return the deployment that the environment describes, whose catalog has to be there: for what begins no pipeline.
-
-    Raises as :func:`deployment` and :meth:`Deployment.existing_catalog` do."""
-    found = deployment()
-    found.existing_catalog()
-    return found
+    """Return the deployment that the environment describes, for commands that begin no pipeline: its catalog must
+    exist. Raises as :func:`deployment` and :meth:`Deployment.existing_catalog`."""
+    begun = deployment()
+    begun.existing_catalog()
+    return begun
 
 
 def telemetry(environ: Mapping[str, str] = os.environ) -> AbstractContextManager[Telemetry]:
-    """Where the metrics of a process go that Airflow does not run; :func:`~statelib.telemetry.sending.sending`."""
+    """Return the receiver of metrics for a process that Airflow does not run; see
+    :func:`~statelib.telemetry.sending.sending`."""
     return sending(environ)
 
 
 def log_settings(level: str = "WARNING", environ: Mapping[str, str] = os.environ) -> LogSettings:
-    """What the environment says of log lines, ``level`` unless it says another.
+    """Return the settings of log lines from the environment. ``level``: the level if the environment sets none.
 
     Raises InvalidRequestError (``bad-log-setting``)."""
     return LogSettings(

@@ -16,6 +16,7 @@ PLAIN: tuple[str, ...] = (
     "statelib/coordinator",
     "statelib/definition",
     "statelib/backends",
+    "statelib/flows/",
     "statelib/formats/",
     "statelib/functions/",
     "statelib/model",

@@ -117,7 +117,7 @@ def test_bounds_that_make_no_intervals_are_refused(here: Deployment) -> None:
 def test_a_pipeline_without_a_schedule_is_told_its_intervals(here: Deployment) -> None:
     unscheduled = "\n".join(line for line in ORDERS.splitlines() if not line.startswith("schedule"))
     (Path(here.pipelines_directory) / "orders.yaml").write_text(unscheduled)
-    assert "nothing says where its first interval begins" in refused(here, "run", "orders")
+    assert "the start of its first interval is unknown" in refused(here, "run", "orders")
     assert "where the interval ends" in refused(here, "run", "orders", "--start", "2026-01-01")
 
 

@@ -105,7 +105,7 @@ def test_several_troubles_are_one_error_that_names_them_all(here: Deployment, tm
     damage_row(here, tmp_path)
     (tmp_path / "state" / "beta" / "chk-9").mkdir()
     (tmp_path / "state" / "beta" / "chk-9" / "_metadata").write_bytes(b"")
-    with pytest.raises(StatelibError, match=r"2 pipelines are in trouble.*alpha/3.*beta") as trouble:
+    with pytest.raises(StatelibError, match=r"2 pipelines have errors.*alpha/3.*beta") as trouble:
         retire(here)
     assert (trouble.value.kind, isinstance(trouble.value, RetryableError)) == ("pipelines-in-trouble", False)
     assert completed(here, "gamma") == [3, 4]

@@ -247,7 +247,7 @@ def test_task_owned_state_is_reported_and_never_removed(here: Deployment) -> Non
     (found,) = orphans(here, grace_ms=0, dry_run=False, force=True)
     assert found.task_owned == (mine,)
     assert mine in data_files(here)
-    assert "only its task removes it" in why(here, local_path(mine)).explanation
+    assert "only its task deletes it" in why(here, local_path(mine)).explanation
     storage.create_task_owned_checkpoint_state_toolset(AttemptId("1" * 32), 5).discard(handle)
     assert mine not in data_files(here)
 

@@ -205,7 +205,7 @@ def test_what_is_left_out_is_given_up_by_name_and_then_the_sweeps(tmp_path: Path
     again = forgetting(here, tmp_path)
     assert call(again, "catalog", "rebuild", "--yes").exit_code == 1
     hints = call(again, "orphans").stderr
-    assert re.search(r"rebuild --merge -p sales enters it; .* --give-up sales/[25]\)?$", hints, re.MULTILINE), hints
+    assert re.search(r"rebuild --merge -p sales registers it; .* --give-up sales/[25]\)?$", hints, re.MULTILINE), hints
     for healthy in ("sales/1", "sales/99"):
         assert "is not given up" in refused(again, "catalog", "rebuild", "--merge", "--give-up", healthy, "--yes")
     both = ("--give-up", "sales/2", "--give-up", "sales/5")

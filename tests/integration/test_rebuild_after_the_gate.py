@@ -108,7 +108,7 @@ def test_one_that_passes_is_the_head_whether_it_was_registered_or_not(tmp_path: 
     [
         (lambda file: file.unlink(), "could not be judged: "),
         (lambda file: file.write_text("name: ["), "has no valid file of pipeline ratings"),
-        (lambda file: file.write_text(file.read_text().replace("  texts:", "  words:")), "has other states by now"),
+        (lambda file: file.write_text(file.read_text().replace("  texts:", "  words:")), "has other states now"),
     ],
 )
 def test_what_cannot_be_judged_is_said_and_left_to_an_option(
@@ -121,7 +121,7 @@ def test_what_cannot_be_judged_is_said_and_left_to_an_option(
     assert (states(plan)[3], plan["head"]["head"]) == ("QUARANTINED", 2)
     assert reason in plan["entered"][2]["reason"]
     assert planned(again, "--dry-run", "--leave-out", "ratings/3")["head"]["head"] == 2
-    assert "ratings/2 is none of the checkpoints" in refused(again, *REBUILD, "-n", "--take", "ratings/2")
+    assert "ratings/2 is not one of the checkpoints" in refused(again, *REBUILD, "-n", "--take", "ratings/2")
     taken = planned(again, "--yes", "--take", "ratings/3")
     assert (states(taken)[3], taken["head"]["head"]) == ("COMPLETED", 3)
     assert reason in again.catalog().get(NAME, again.catalog().head(NAME).head or FOURTH).note

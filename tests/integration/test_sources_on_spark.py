@@ -75,7 +75,7 @@ def run(here: Deployment, *more: str) -> list[tuple[int, int]]:
 def test_a_day_that_has_half_landed_is_refused_until_its_marker_is_there(here: Deployment) -> None:
     write_pipeline(here, "ready: {marker: _SUCCESS}")
     first = write_day(here, 1)
-    assert "2026-01-01/_SUCCESS is not there" in refused(here, "run", "orders")
+    assert "2026-01-01/_SUCCESS does not exist" in refused(here, "run", "orders")
     assert json.loads(said(here, "checkpoints", "list", "--all", "--json")) == [], "nothing was begun"
     (first / "_SUCCESS").touch()
     assert run(here) == [(1, 3)]

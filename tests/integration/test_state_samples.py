@@ -9,7 +9,7 @@ import pytest
 
 from statelib.errors import CorruptStateError
 from statelib.flows.checkpoint.steps import begin, check, register
-from statelib.flows.gate.state_sample import Chosen, choose, sample
+from statelib.flows.gate.state_sample import SampledKeyGroups, choose, sample
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
@@ -69,7 +69,7 @@ def test_every_kind_of_state_is_a_table_with_the_names_of_the_pipeline_file(tmp_
     here = world(tmp_path, backend)
     checkpoint_of(here, NAME, 1, events(1))
     found = {
-        state: sample(opened(here), state, KEY, Chosen(None, 10), here.work_directory)
+        state: sample(opened(here), state, KEY, SampledKeyGroups(None, 10), here.work_directory)
         for state in ("sums", "per_note", "notes", "recent", "hourly")
     }
     assert all(one.complete and one.entries == len(one.table) for one in found.values())
@@ -91,9 +91,9 @@ def statistics(*entries: int) -> StateStatistics:
 
 
 def test_key_groups_are_chosen_evenly_and_one_at_least() -> None:
-    assert choose(statistics(5, 5), 10) == Chosen(None, 10)
-    assert choose(statistics(5, 0, 5, 5, 5), 10) == Chosen((0, 3), 10)
-    assert choose(statistics(100, 100), 10) == Chosen((0,), 10)
+    assert choose(statistics(5, 5), 10) == SampledKeyGroups(None, 10)
+    assert choose(statistics(5, 0, 5, 5, 5), 10) == SampledKeyGroups((0, 3), 10)
+    assert choose(statistics(100, 100), 10) == SampledKeyGroups((0,), 10)
 
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
@@ -112,7 +112,7 @@ def test_a_sample_is_whole_key_groups_and_says_so(tmp_path: Path, backend: str) 
         f"judged by a sample of {read} of 400 entries ({len(chosen.key_groups)} of 16 key groups"
     )
     assert sample(there, "sums", KEY, chosen, here.work_directory).table.equals(found.table)
-    cut = sample(there, "sums", KEY, Chosen(chosen.key_groups, 7), here.work_directory)
+    cut = sample(there, "sums", KEY, SampledKeyGroups(chosen.key_groups, 7), here.work_directory)
     assert len(cut.table) == 7
     assert cut.note.endswith("the last of them in part)")
 

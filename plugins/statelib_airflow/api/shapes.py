@@ -7,8 +7,8 @@ from statelib.catalog.views.browsing import Entry, Standing
 from statelib.catalog.views.storage_use import Usage
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.views.anatomy import Portrait, state_type
-from statelib.flows.views.comparison import Comparison
-from statelib.flows.views.overview import View
+from statelib.flows.views.comparison import CheckpointComparison
+from statelib.flows.views.overview import PipelineView
 from statelib_airflow.addresses import run_page
 
 Json = dict[str, Any]
@@ -16,7 +16,7 @@ _ANATOMY = ("max_parallelism", "states", "states_total", "subtasks", "files", "f
 MAX_SENTENCES = 20
 
 
-def pipeline_json(view: View, trigger: bool, path: str) -> Json:
+def pipeline_json(view: PipelineView, trigger: bool, path: str) -> Json:
     """``path``: Airflow's own, '' or ``/airflow``."""
     return {
         "name": view.name,
@@ -90,7 +90,7 @@ def portrait_json(portrait: Portrait, path: str) -> Json:
     }
 
 
-def comparison_json(comparison: Comparison, path: str) -> Json:
+def comparison_json(comparison: CheckpointComparison, path: str) -> Json:
     return {
         "left": checkpoint_json(comparison.left, path),
         "right": checkpoint_json(comparison.right, path),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from statelib.definition.pipeline import Pipeline
-    from statelib.flows.cleanup.garbage import Collected
+    from statelib.flows.cleanup.garbage import CollectedGarbage
     from statelib.flows.cleanup.orphans import Orphans
     from statelib.flows.views.verification import VerifiedPipeline
     from statelib.model.quality import QualityResult
@@ -79,9 +79,9 @@ def registered(record: "CheckpointRecord", hook: StatelibHook, pipeline: "Pipeli
 def aborted(hook: StatelibHook, pipeline: str) -> AbstractContextManager[None]:
     """Metrics of what is aborted within the block, by whom ever."""
     with _harmless("metrics"):
-        from statelib.flows.views.metrics import telling_aborted
+        from statelib.flows.views.metrics import counting_aborted
 
-        return telling_aborted(_telemetry(), hook.deployment().catalog(), pipeline)
+        return counting_aborted(_telemetry(), hook.deployment().catalog(), pipeline)
     return nullcontext()
 
 
@@ -106,7 +106,7 @@ def restored(pipeline: str) -> None:
         told(_telemetry(), pipeline)
 
 
-def collected(found: "Sequence[Collected]") -> None:
+def collected(found: "Sequence[CollectedGarbage]") -> None:
     with _harmless("metrics"):
         from statelib.flows.views.metrics import garbage_collected
 

@@ -21,7 +21,7 @@ from statelib.catalog.tables.schema import CHECKPOINT, FILE, GC_LOG, LEASE, REF
 from statelib.catalog.tables.storage_facts import FileFacts
 from statelib.coordinator.checkpoint_lifecycle import CheckpointEvent, after, before
 from statelib.coordinator.discard import CondemnedFile
-from statelib.coordinator.orphans import Known
+from statelib.coordinator.orphans import CatalogRecords
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.model.amounts import number_of
 from statelib.model.checkpoint import SnapshotKind
@@ -243,7 +243,7 @@ class Cleanup:
                     .values(state=after(event))
                 )
 
-    def known(self, pipeline: PipelineName) -> Known:
+    def known(self, pipeline: PipelineName) -> CatalogRecords:
         """Return the catalog's facts for the orphan sweep. Call this only after storage was listed, so that a file
         which is registered meanwhile is not taken for an orphan."""
         with self.transaction(read_only=True) as connection:

@@ -20,9 +20,9 @@ _OWNER = "statelib catalog rebuild"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A snapshot to enter. ``record``: its row, COMPLETED or QUARANTINED. ``facts``: the columns that a commit writes.
-    ``results``: the results of the gate, empty if it did not run."""
+class RebuiltCheckpoint:
+    """A snapshot that a rebuild registers. ``record``: its row, COMPLETED or QUARANTINED. ``facts``: the columns that
+    a commit writes. ``results``: the results of the gate, empty if it did not run."""
 
     record: CheckpointRecord
     facts: CommitFacts
@@ -30,9 +30,9 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """A pipeline to enter. ``head`` and ``next_id``: its new row. ``before`` and ``before_next_id``: its epoch and next
-    id when that was decided."""
+class RebuiltPipeline:
+    """A pipeline that a rebuild registers. ``head`` and ``next_id``: its new row. ``before`` and ``before_next_id``:
+    its epoch and next id when that was decided."""
 
     head: PipelineHead
     next_id: int
@@ -61,7 +61,10 @@ class Rebuilding:
             return owner == _OWNER
 
     def enter(
-        self, standings: Sequence[Standing], entries: Sequence[Entry], given_up: Sequence[CheckpointRecord] = ()
+        self,
+        standings: Sequence[RebuiltPipeline],
+        entries: Sequence[RebuiltCheckpoint],
+        given_up: Sequence[CheckpointRecord] = (),
     ) -> None:
         """Enter pipelines and snapshots in one transaction. Older snapshots come first, because the first snapshot that
         has a file is recorded as its creator. ``given_up``: checkpoints to enter as ABORTED with their reason; the
@@ -81,7 +84,7 @@ class Rebuilding:
                 _set_lease(connection, standing, now_ms)
 
 
-def _check_unchanged(connection: Connection, standing: Standing, now_ms: int) -> None:
+def _check_unchanged(connection: Connection, standing: RebuiltPipeline, now_ms: int) -> None:
     pipeline = standing.head.pipeline
     head = leases.lock(connection, pipeline, now_ms)
     next_id = connection.execute(select(LEASE.c.next_id).where(LEASE.c.pipeline == pipeline)).scalar_one()
@@ -93,7 +96,7 @@ def _check_unchanged(connection: Connection, standing: Standing, now_ms: int) ->
         )
 
 
-def _enter(connection: Connection, entry: Entry, now_ms: int) -> None:
+def _enter(connection: Connection, entry: RebuiltCheckpoint, now_ms: int) -> None:
     record, facts = entry.record, entry.facts
     aside = gate.aside(record.reason) if record.state is CheckpointState.QUARANTINED else {}
     values = {**_values(record), **completed_values(facts, record.created_at_ms), **aside}
@@ -139,7 +142,7 @@ def _values(record: CheckpointRecord) -> Values:
     }
 
 
-def _set_lease(connection: Connection, standing: Standing, now_ms: int) -> None:
+def _set_lease(connection: Connection, standing: RebuiltPipeline, now_ms: int) -> None:
     head = standing.head
     issued_number(standing.next_id, head.pipeline, "checkpoint id")
     issued_number(head.epoch, head.pipeline, "epoch")

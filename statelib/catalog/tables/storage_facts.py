@@ -6,7 +6,7 @@ from sqlalchemy import Connection, select, union
 
 from statelib.catalog.tables.row_checks import checked
 from statelib.catalog.tables.schema import ATTEMPT, CHECKPOINT, FILE, REF
-from statelib.coordinator.orphans import ATTEMPT_PREFIX, Known
+from statelib.coordinator.orphans import ATTEMPT_PREFIX, CatalogRecords
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, Owner
 
@@ -35,7 +35,7 @@ class FileFacts:
     references: tuple[Reference, ...]
 
 
-def known(connection: Connection, pipeline: PipelineName) -> Known:
+def known(connection: Connection, pipeline: PipelineName) -> CatalogRecords:
     """Return the files, attempts and checkpoints that :func:`statelib.coordinator.orphans.classify` compares storage
     with. ``connection`` must be one transaction that sees one state of the catalog."""
     # Files and attempts of all pipelines: a checkpoint of one pipeline may refer to a file of another. In doubt, as
@@ -47,7 +47,7 @@ def known(connection: Connection, pipeline: PipelineName) -> Known:
     attempts = [(str(a), state) for a, state in connection.execute(select(ATTEMPT.c.attempt, ATTEMPT.c.state)).all()]
     rows = connection.execute(select(CHECKPOINT).where(CHECKPOINT.c.pipeline == pipeline)).all()
     checkpoints = [checked(CHECKPOINT, row) for row in rows]
-    return Known(
+    return CatalogRecords(
         files=frozenset(files),
         open_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state not in _ENDED),
         ended_attempts=frozenset(a[:ATTEMPT_PREFIX] for a, state in attempts if state in _ENDED),

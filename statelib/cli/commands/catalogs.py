@@ -23,7 +23,7 @@ from statelib.cli.output import (
 )
 from statelib.cli.places import path_of
 from statelib.coordinator.rebuilding import Proof
-from statelib.flows.recovery.pipeline_rebuild import PipelinePlan, Taken
+from statelib.flows.recovery.pipeline_rebuild import EnteredSnapshot, PipelinePlan
 from statelib.flows.recovery.rebuild import RebuildPlan, apply_rebuild, plan_rebuild
 from statelib.flows.views.inspection import parse_checkpoint
 from statelib.flows.wiring import deployment
@@ -129,7 +129,7 @@ def rebuild(
     if as_json:
         print_json(_told(plan, applied=not dry_run))
     else:
-        total = sum(len(p.taken) for p in plan.pipelines)
+        total = sum(len(p.entered) for p in plan.pipelines)
         note(
             f"dry run: {amount(total, 'snapshot')} would be entered"
             if dry_run
@@ -143,13 +143,13 @@ def _told(plan: RebuildPlan, *, applied: bool) -> dict[str, Any]:
     pipelines = [
         {
             "pipeline": p.pipeline,
-            "entered": [asdict(t.record) | {"known_because": t.proof} for t in p.taken],
-            "already_known": p.known,
+            "entered": [asdict(t.record) | {"known_because": t.proof} for t in p.entered],
+            "already_known": p.registered,
             "left_out": [asdict(left) for left in p.left_out],
             "given_up": [asdict(record) for record in p.given_up],
             "missing_bases": p.missing_bases,
-            "head": asdict(p.standing.head),
-            "next_id": p.standing.next_id,
+            "head": asdict(p.rebuilt.head),
+            "next_id": p.rebuilt.next_id,
         }
         for p in plan.pipelines
     ]
@@ -172,7 +172,7 @@ def _print_plan(plan: RebuildPlan) -> None:
                 size(t.facts.size_bytes), t.record.state.lower(),
                 _because(t),
             ]
-            for t in p.taken
+            for t in p.entered
         ]  # fmt: skip
         if rows:
             table(p.pipeline, _COLUMNS, rows)
@@ -185,20 +185,20 @@ def _print_plan(plan: RebuildPlan) -> None:
         line("no snapshots of a pipeline lie on the storage")
 
 
-def _because(taken: Taken) -> str:
+def _because(taken: EnteredSnapshot) -> str:
     if taken.judgement is not None:
         return taken.record.note or taken.judgement.reason or "all of it was read, and it passes the gate"
     return "all of it was read" if taken.proof is Proof.UNKNOWN else str(taken.proof)
 
 
 def _print_standing(plan: PipelinePlan) -> None:
-    head, next_id = plan.standing.head, plan.standing.next_id
+    head, next_id = plan.rebuilt.head, plan.rebuilt.next_id
     state = "nothing" if head.head is None else f"{plan.pipeline}/{head.head}"
     rescaled = "" if head.parallelism is None else f", parallelism {head.parallelism}"
     line(f"{plan.pipeline} stands on {state}, generation {head.generation}{rescaled}; the next id is {next_id}")
-    if plan.known:
-        line(f"{count(len(plan.known))} are in the catalog already, and stay as they are there")
-    for taken in plan.taken:
+    if plan.registered:
+        line(f"{count(len(plan.registered))} are in the catalog already, and stay as they are there")
+    for taken in plan.entered:
         if not taken.completed:
             name = f"{plan.pipeline}/{taken.record.checkpoint_id}"
             note(f"goes into quarantine: {name}; --take {name} takes it as good")

@@ -219,11 +219,11 @@ def _known(here: Deployment, pipeline: str | None) -> str | None:
     return check_pipeline(here, pipeline) if pipeline else None
 
 
-def _plain(collected: Sequence[garbage.Collected]) -> list[dict[str, Any]]:
+def _plain(collected: Sequence[garbage.CollectedGarbage]) -> list[dict[str, Any]]:
     return [asdict(c) for c in collected]
 
 
-def _print_collected(collected: Sequence[garbage.Collected], dry_run: bool) -> None:
+def _print_collected(collected: Sequence[garbage.CollectedGarbage], dry_run: bool) -> None:
     rows = [
         [c.pipeline, ", ".join(map(str, c.checkpoints)) or "-", count(len(c.files)), size(c.size_bytes)]
         for c in collected
@@ -236,7 +236,7 @@ def _print_collected(collected: Sequence[garbage.Collected], dry_run: bool) -> N
     table("Would be deleted" if dry_run else "Deleted", [*columns, Column("size", right=True)], rows)
 
 
-def _refused(collected: Sequence[garbage.Collected]) -> None:
+def _refused(collected: Sequence[garbage.CollectedGarbage]) -> None:
     """Files that the catalog wants gone but that lie where gc does not reach: a problem, hence exit status 1."""
     refused = [uri for c in collected for uri in c.refused]
     for uri in refused:

@@ -15,7 +15,7 @@ from statelib.definition.problems import DefinitionError
 from statelib.flows.lifecycle import suspension
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.views.inspection import parse_checkpoint
-from statelib.flows.views.metrics import telling_aborted
+from statelib.flows.views.metrics import counting_aborted
 from statelib.flows.views.validation import state_faults
 from statelib.flows.wiring import begun_deployment, deployment, telemetry
 from statelib.model.record import PipelineHead
@@ -158,7 +158,7 @@ def cancel(pipeline: Name, as_json: Json = False) -> None:
     What becomes of its checkpoints is said by checkpoint.retain.after_termination of the pipeline file."""
     with errors(as_json):
         here = begun_deployment()
-        with telemetry() as receiver, telling_aborted(receiver, here.catalog(), pipeline):
+        with telemetry() as receiver, counting_aborted(receiver, here.catalog(), pipeline):
             head = suspension.cancel(here, pipeline, OWNER)
     _print_head(head, as_json)
 

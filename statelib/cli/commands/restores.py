@@ -29,7 +29,7 @@ from statelib.flows.restore.holding import holding_source
 from statelib.flows.restore.plan import AFTER_DRAINING, RestorePlan
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import parse_checkpoint
-from statelib.flows.views.metrics import restored, telling_aborted
+from statelib.flows.views.metrics import counting_aborted, restored
 from statelib.flows.wiring import Deployment, deployment, telemetry
 from statelib.model.amounts import amount
 from statelib.model.record import ClaimMode, PipelineHead
@@ -92,7 +92,7 @@ def _apply(here: Deployment, definition: Pipeline, plan: RestorePlan, present: R
             hint="look at the new plan, and try again",
         )
     with telemetry() as receiver:
-        with telling_aborted(receiver, here.catalog(), plan.pipeline):
+        with counting_aborted(receiver, here.catalog(), plan.pipeline):
             head = apply_restore(here, definition, plan, OWNER)
         restored(receiver, plan.pipeline)
     return head

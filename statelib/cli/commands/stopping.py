@@ -10,7 +10,7 @@ from statelib.cli.output import Json, count, errors, line, print_json, size
 from statelib.cli.sparks import Master, Settings
 from statelib.errors import InvalidRequestError
 from statelib.flows.lifecycle import suspension
-from statelib.flows.views.metrics import telling_aborted
+from statelib.flows.views.metrics import counting_aborted
 from statelib.flows.wiring import begun_deployment, telemetry
 from statelib.model.termination import StopMode
 
@@ -45,7 +45,7 @@ def stop(
         here = begun_deployment()
         definition = here.pipeline(pipeline)
         mode = StopMode.DRAIN if drain else StopMode.SUSPEND
-        with telemetry() as receiver, telling_aborted(receiver, here.catalog(), pipeline):
+        with telemetry() as receiver, counting_aborted(receiver, here.catalog(), pipeline):
             record = new_savepoint(
                 here, definition, form=form, target=target, note=remark, owner=OWNER, spark=(master, conf), stop=mode
             )

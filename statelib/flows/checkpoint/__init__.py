@@ -1,1 +1,1 @@
-"""The checkpoint story: the next interval, begin, snapshot, the facts that the gate judges, register or abort."""
+"""Checkpoint: begin it, plan and publish its snapshot, check it, and register or abort it."""

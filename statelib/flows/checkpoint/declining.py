@@ -12,19 +12,19 @@ from statelib.snapshots.execution import EXPIRED
 
 @contextmanager
 def declining(deployment: Deployment, plan: SnapshotPlan) -> Iterator[None]:
-    """What ends the attempt here is noted in the catalog, for whoever gives the checkpoint up: the next attempt
-    may still complete it. Beyond its deadline it is aborted: no attempt may go on with it."""
+    """Record in the catalog why the block failed, for whoever aborts the checkpoint later. The next attempt may still
+    complete the checkpoint. If its deadline has passed, it is aborted at once."""
     try:
         yield
     except Exception as error:
         try:
-            _note(deployment, plan, error)
+            _record(deployment, plan, error)
         except StatelibError as second:
-            error.add_note(f"also while noting the failure: {second}")
+            error.add_note(f"recording the failure in the catalog failed too: {second}")
         raise
 
 
-def _note(deployment: Deployment, plan: SnapshotPlan, error: Exception) -> None:
+def _record(deployment: Deployment, plan: SnapshotPlan, error: Exception) -> None:
     catalog, record = deployment.catalog(), plan.record
     failure, text = failure_in(error, plan.attempt)
     if isinstance(error, StatelibError):

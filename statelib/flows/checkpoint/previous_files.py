@@ -1,4 +1,4 @@
-"""Which files of its base a subtask's snapshot need not write: it refers to them, or the storage copies them."""
+"""The files of the base that a subtask's snapshot need not write: it refers to them, or the storage copies them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,13 +35,13 @@ def previous_files(
     subtasks: Sequence[tuple[KeyGroupRange, Sequence[RestoreSource]]],
     pipeline_directory: str,
 ) -> tuple[PreviousSnapshot, ...]:
-    """Return what each subtask's snapshot may refer to or have copied. Its database must be made of those files: same
-    key groups, opened as it is. Full checkpoints write everything, because their user wants them to depend on nothing.
-    ``subtasks``: which key groups each restores from what."""
+    """Return the files that each subtask's snapshot may refer to or have copied. Its database must be made of those
+    files: it has the same key groups and is opened without conversion. Full checkpoints write everything, because their
+    user wants them to depend on nothing. ``subtasks``: the key groups and the restore sources of each subtask."""
     incremental = record.strategy in REFERRING
     if base_record is None or base is None or not (incremental or record.kind is SnapshotKind.SAVEPOINT):
         return (NO_PREVIOUS,) * len(subtasks)
-    # A base from elsewhere, another pipeline's too, could be restored, but not be read through one of our checkpoints.
+    # A base outside the pipeline's directory can be restored, but a checkpoint of the pipeline may not refer to it.
     own = base.directory.rpartition("/")[0] == pipeline_directory
     files = _BaseFiles(base.directory, base.reader(), base.identities())
     shared = files.shared() if incremental and own and _may_be_shared(base_record) else None
@@ -57,15 +57,16 @@ class _BaseFiles:
     identities: Identities
 
     def shared(self) -> Identities:
-        """Return the files in a shared directory. A fork names its source's exclusive files by URI too: they are not
-        shared."""
+        """Return the files in a shared directory. The exclusive files of a fork's source have absolute URIs too, but
+        are not shared."""
         return {
             path: identity for path, identity in self.identities.items() if path.split("/")[-2:-1] == [SHARED_DIRECTORY]
         }
 
 
 def _may_be_shared(base: CheckpointRecord) -> bool:
-    """Files of a user's snapshot may go at any time: the first checkpoint after it is whole by itself (R51)."""
+    """Return whether checkpoints may refer to the files of the base. The files of a user's snapshot may be deleted at
+    any time, so that the first checkpoint after it contains everything (R51)."""
     return base.state is CheckpointState.COMPLETED and base.owner is Owner.SYSTEM
 
 
@@ -76,8 +77,8 @@ def _previous(
     sources: Sequence[RestoreSource],
     shared: Identities | None,
 ) -> PreviousSnapshot:
-    """A log is continued if it is all that the subtask is restored from. ``shared``: what may be referred to, None for
-    nothing."""
+    """Return the files of the base that one subtask need not write. A change log is continued if the subtask is
+    restored from it alone. ``shared``: the files that may be referred to, None for none."""
     in_place = restored_in_place(schema, key_groups, sources)
     previous = NO_PREVIOUS
     if shared is not None:
@@ -90,14 +91,14 @@ def _previous(
 def _stored(
     base: _BaseFiles, handle: IncrementalRemoteKeyedStateHandle, previous: PreviousSnapshot
 ) -> dict[str, CopyableFile]:
-    """Return the whole files whose content is proved by checksums, without those that are referred to."""
+    """Return the files that the storage may copy: whole files with checksums that are not referred to."""
     copyable = {}
     for name, stream in (*handle.shared, *handle.private):
         if not isinstance(stream, FileStateHandle | RelativeFileStateHandle) or name in previous.files:
             continue
         if stream.path not in base.identities:
             continue
-        base.reader.locate(stream)  # refuses what no restore would read either
+        base.reader.locate(stream)  # raises for a path that no restore would read
         written = WrittenStream(stream, *base.identities[stream.path])
         if written.xxh3 is not None:
             copyable[name] = CopyableFile(written, PLACES.file_uri(base.directory, stream.path))

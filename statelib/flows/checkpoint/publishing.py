@@ -31,10 +31,11 @@ from statelib.storage.places import is_absolute
 def publish(
     deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, read: int, reports: Sequence[SubtaskReport]
 ) -> AttemptId:
-    """All subtasks acknowledged: write ``_metadata``, put-if-absent. Returns the attempt that won.
+    """Write ``_metadata`` if it does not exist yet, and return the attempt that wrote it first.
 
-    The first acknowledgement of a subtask counts; what only a later one wrote is discarded. Raises
-    CorruptStateError if they do not make one whole checkpoint.
+    The first acknowledgement of each subtask is used; files that only a later one wrote are deleted. ``read``: the
+    number of events that the driver read. Raises CorruptStateError if the acknowledgements do not form a whole
+    checkpoint.
     """
     pending = PendingCheckpoint(plan.record.parallelism, pipeline.max_parallelism)
     for report in reports:
@@ -44,17 +45,17 @@ def publish(
     manifest = _manifest(pipeline, plan, read, ordered)
     data = append_manifest(encode_metadata(_metadata(pipeline, plan, ordered)), manifest)
     crash_point("snapshot: before publish")
-    there = deployment.storage(pipeline).publish_metadata(plan.reference, data)
+    published = deployment.storage(pipeline).publish_metadata(plan.reference, data)
     crash_point("snapshot: published")
-    if there == data:
+    if published == data:
         return plan.attempt
-    return _other_attempt(plan, there)
+    return _other_attempt(plan, published)
 
 
 def _discard(
     deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, report: SubtaskReport, answer: Acknowledgement
 ) -> None:
-    """Storage refuses a file that the reporting attempt did not name."""
+    """Delete the files that only the rejected attempt wrote. The storage refuses files with another attempt's name."""
     if not answer.discard:
         return
     streams = deployment.storage(pipeline).resolve_checkpoint_storage_location(
@@ -65,12 +66,12 @@ def _discard(
         streams.discard(where(file.path, file.size_bytes))
 
 
-def _other_attempt(plan: SnapshotPlan, there: bytes) -> AttemptId:
-    """Another attempt at the same checkpoint was first: its result stands, ours is left to gc."""
-    _, manifest = read_checkpoint_file(there)
+def _other_attempt(plan: SnapshotPlan, published: bytes) -> AttemptId:
+    """Return the attempt that published the checkpoint before this one. The files of this one are left to gc."""
+    _, manifest = read_checkpoint_file(published)
     if manifest is None or (manifest.checkpoint_id, manifest.epoch) != (plan.record.checkpoint_id, plan.record.epoch):
         raise ConflictError(
-            f"{plan.record.directory}/_metadata belongs to something else than checkpoint "
+            f"{plan.record.directory}/_metadata does not belong to checkpoint "
             f"{plan.record.checkpoint_id} of epoch {plan.record.epoch}",
             kind="foreign-metadata",
         )
@@ -116,13 +117,14 @@ def _manifest(
 
 
 def _keys_changed(reports: Sequence[SubtaskReport]) -> int | None:
-    """A key is one subtask's only, hence the sum; None if a subtask did not count."""
+    """Return the number of keys that were changed; None if any subtask has not counted them. No two subtasks share a
+    key."""
     counts = [r.keys_changed for r in reports if r.keys_changed is not None]
     return sum(counts) if len(counts) == len(reports) else None
 
 
 def _refers_to_others(record: CheckpointRecord, files: Sequence[FileRecord]) -> bool:
-    """Whether a fork still needs files of what it is a fork of."""
+    """Return whether the checkpoint refers to files outside its pipeline's directory, as that of a fork does."""
     own = record.directory.rpartition("/")[0]
     return any(is_absolute(f.path) and not f.path.startswith(f"{own}/") for f in files)
 
@@ -138,7 +140,7 @@ def _events(read: int, reports: Sequence[SubtaskReport]) -> EventCounts:
 
 def _metadata(pipeline: Pipeline, plan: SnapshotPlan, reports: Sequence[SubtaskReport]) -> CheckpointMetadata:
     states = ((r.subtask, OperatorSubtaskState(r.keyed, r.operator)) for r in reports)
-    # A subtask without any state is left out, not entered as an empty one: nothing is to be matched on restore (R147).
+    # A subtask without any state is left out, so that a restore matches nothing to it (R147).
     subtasks = tuple((subtask, state) for subtask, state in states if state != OperatorSubtaskState())
     operator = OperatorState(
         own_operator_id(pipeline),

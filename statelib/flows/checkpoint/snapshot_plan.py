@@ -33,29 +33,29 @@ NOTHING_APPLIED = SourcePosition(None, -(2**63))
 
 @dataclass(frozen=True)
 class SnapshotPlan:
-    """All that the tasks of one attempt need; picklable."""
+    """The plan that the tasks of one attempt follow. Picklable."""
 
     record: CheckpointRecord
     attempt: AttemptId
     layout: RestoreLayout
     base_position: SourcePosition
     previous: tuple[PreviousSnapshot, ...]
-    """By subtask: the snapshot whose files it may refer to."""
+    """The files of the base that each subtask may refer to or have copied."""
     trigger: bytes
-    """The reference of the checkpoint's location, as it is shipped to workers."""
+    """The encoded reference to the checkpoint's location, for the workers."""
     origins: tuple[Origin, ...] = ()
-    """Of the base: other pipelines in whose directories such files may lie."""
+    """The other pipelines in whose directories the base may have files."""
     base_files: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
-    """Of the base: key of a file or a segment -> (size in bytes, crc32c)."""
+    """The base's files and their segments: checksum key -> (size in bytes, crc32c)."""
 
     @property
     def drains(self) -> bool:
-        """Whether event time goes to its end before this savepoint is taken."""
+        """Whether event time is advanced to its end before this savepoint is taken."""
         return self.record.stop is StopMode.DRAIN
 
     @property
     def position(self) -> SourcePosition:
-        """How far the source has been applied with this checkpoint; a savepoint moves nothing."""
+        """The position in the source up to which events are applied; a savepoint has the position of its base."""
         interval, before = self.record.interval, self.base_position
         if interval is None:
             return before
@@ -63,11 +63,12 @@ class SnapshotPlan:
 
     @property
     def reference(self) -> StorageReference:
+        """The reference to the checkpoint's directory."""
         return StorageReference(self.record.directory)
 
 
 def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: CheckpointId) -> SnapshotPlan | None:
-    """A new attempt at a pending checkpoint; None if an earlier attempt has published its metadata.
+    """Return the plan of a new attempt at a pending checkpoint; None if an earlier attempt has published its metadata.
 
     Raises ConflictError (``not-pending``) if the checkpoint was aborted meanwhile.
     """
@@ -87,7 +88,7 @@ def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: Che
     base_record = catalog.get(name, record.base) if record.base is not None else None
     base = None
     if base_record is not None:
-        base = open_checkpoint(base_record.directory, own=True, storage_root=deployment.storage_root)
+        base = deployment.open(base_record)
         _log_changes(pipeline, base)
     position = base.position() if base else None
     counted = None if record.base is None else catalog.gate.key_counts(name, record.base, pipeline.max_parallelism)
@@ -117,7 +118,7 @@ def _trigger(storage: CheckpointStorageWorkerView, record: CheckpointRecord) -> 
 
 
 def _log_changes(pipeline: Pipeline, base: Checkpoint) -> None:
-    """What the base's state becomes, where the pipeline file has changed since; the workers say how much of it."""
+    """Log a warning for each state that the pipeline file has changed since the base was taken."""
     source = continuation(pipeline, base)
     for resolution in source.evolution.resolutions:
         if resolution.changes:
@@ -127,11 +128,11 @@ def _log_changes(pipeline: Pipeline, base: Checkpoint) -> None:
 
 
 def _is_published(storage: CheckpointStorageCoordinatorView, directory: str) -> bool:
-    """Whether a try has published it. One that was killed may have done so without coming to its fsync: what is there
-    is published once more, which changes nothing but is durable when it returns."""
+    """Return whether an attempt has published ``_metadata``. An attempt that was killed may not have come to its fsync:
+    the same bytes are therefore published once more, which changes nothing but makes them durable."""
     try:
-        found = open_checkpoint(directory)
+        published = open_checkpoint(directory)
     except NotFoundError:
         return False
-    storage.publish_metadata(StorageReference(directory), found.metadata_bytes)
+    storage.publish_metadata(StorageReference(directory), published.metadata_bytes)
     return True

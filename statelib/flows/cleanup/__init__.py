@@ -1,1 +1,1 @@
-"""Retention, deletion and the sweep of orphans."""
+"""Cleanup: retention, garbage collection and the orphan sweep, each pipeline by itself."""

@@ -1,4 +1,4 @@
-"""Stories over many pipelines: each pipeline by itself, so that the trouble of one never stops the others."""
+"""Run an operation for many pipelines, each by itself, so that an error of one never stops the others."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Trouble:
-    """What kept a story from one pipeline. ``message`` names it."""
+    """An error that ended an operation for one pipeline. ``message`` names the pipeline."""
 
     pipeline: PipelineName
     kind: str
@@ -24,58 +24,59 @@ class Trouble:
 
 @dataclass
 class Troubles:
-    """The troubles of stories that follow one another; a pipeline in trouble is left out of the later ones."""
+    """The errors of several operations in a row, per pipeline. A pipeline with an error is left out of the later
+    ones."""
 
     errors: dict[PipelineName, StatelibError] = field(default_factory=dict)
 
-    def each(self, names: Iterable[PipelineName], story: Callable[[PipelineName], T]) -> list[T]:
-        """Run the story for every pipeline that is in no trouble yet; return the results of those that went well."""
+    def each(self, names: Iterable[PipelineName], operation: Callable[[PipelineName], T]) -> list[T]:
+        """Run the operation for every pipeline that has no error yet, and return the results of those that succeed."""
         results = []
         for name in names:
             if name in self.errors:
                 continue
             try:
-                results.append(story(name))
+                results.append(operation(name))
             except StatelibError as error:
                 self.errors[name] = error
         return results
 
     def found(self) -> tuple[Trouble, ...]:
-        """The troubles, in the order in which they were met."""
+        """Return the errors in the order in which they occurred."""
         return tuple(Trouble(name, e.kind, _naming(name, e), e.hint) for name, e in self.errors.items())
 
     def check(self) -> None:
-        """Raise what was collected as one error that names every pipeline in trouble; nothing where there is none.
+        """Raise the collected errors as one error that names every pipeline concerned. Do nothing if there are none.
 
-        One trouble keeps its class, kind and hint. Several are a RetryableError where a retry can help one of them, and
-        else have the class of the first, with the kind ``pipelines-in-trouble``."""
+        A single error keeps its class, kind and hint. Several become one with the kind ``pipelines-in-trouble``: a
+        RetryableError if a retry can help one of them, otherwise of the class of the first."""
         if not self.errors:
             return
-        found, errors = self.found(), list(self.errors.values())
+        troubles, errors = self.found(), list(self.errors.values())
         first = errors[0]
         if len(errors) == 1:
-            raise type(first)(found[0].message, kind=first.kind, hint=first.hint) from first
-        lines = [f"{trouble.message} ({trouble.hint})" if trouble.hint else trouble.message for trouble in found]
+            raise type(first)(troubles[0].message, kind=first.kind, hint=first.hint) from first
+        lines = [f"{trouble.message} ({trouble.hint})" if trouble.hint else trouble.message for trouble in troubles]
         cls = RetryableError if any(isinstance(error, RetryableError) for error in errors) else type(first)
         raise cls(
-            f"{len(lines)} pipelines are in trouble, all others were done: " + "; ".join(lines),
+            f"{len(lines)} pipelines have errors, all others are done: " + "; ".join(lines),
             kind="pipelines-in-trouble",
-            hint="each part says what to do for one of them",
+            hint="each part of the message says what to do for one of them",
         ) from first
 
 
 def names(deployment: Deployment, pipeline: str | None) -> tuple[PipelineName, ...]:
-    """All pipelines that the catalog knows, or that one; none where it never began a checkpoint."""
+    """Return the pipelines of the catalog, or only ``pipeline``; nothing if that one never began a checkpoint."""
     return tuple(name for name in deployment.catalog().pipelines() if pipeline in (None, name))
 
 
 def for_each(
-    names: Iterable[PipelineName], story: Callable[[PipelineName], T], troubles: Troubles | None = None
+    names: Iterable[PipelineName], operation: Callable[[PipelineName], T], troubles: Troubles | None = None
 ) -> list[T]:
-    """Run the story for every pipeline by itself. What fails is added to ``troubles``; without them it is raised, once
-    all others are done."""
+    """Run the operation for every pipeline, and return the results of those that succeed. Errors are added to
+    ``troubles``; if that is None, they are raised once all pipelines are done."""
     collected = Troubles() if troubles is None else troubles
-    results = collected.each(names, story)
+    results = collected.each(names, operation)
     if troubles is None:
         collected.check()
     return results

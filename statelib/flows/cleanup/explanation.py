@@ -15,7 +15,7 @@ from statelib.storage.registry import PLACES
 
 @dataclass(frozen=True)
 class Why:
-    """What is known of a file. ``needed_by``: ``<pipeline>/<id>`` of each checkpoint that refers to it."""
+    """The explanation of a file. ``needed_by``: ``<pipeline>/<id>`` of each checkpoint that refers to it."""
 
     file: str
     state: str
@@ -26,7 +26,7 @@ class Why:
 
 
 def why(deployment: Deployment, file: str) -> Why:
-    """Which checkpoints need a file, and what gc will do with it. NotFoundError (``unknown-file``)."""
+    """Return which checkpoints need a file, and what gc will do with it. Raises NotFoundError (``unknown-file``)."""
     uri = PLACES.kind(file).normalised(file)
     facts = deployment.catalog().cleanup.file(uri)
     if facts is not None:
@@ -41,40 +41,41 @@ def why(deployment: Deployment, file: str) -> Why:
         record = owners[0]
         name = f"{record.pipeline}/{record.checkpoint_id}"
         alive = record.state in (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
-        said = f"metadata of {record.kind.lower()} {name}, which is {record.state}"
-        return Why(uri, record.state, record.owner, name, (name,) if alive else (), said)
+        explanation = f"metadata of {record.kind.lower()} {name}, which is {record.state}"
+        return Why(uri, record.state, record.owner, name, (name,) if alive else (), explanation)
     return _of_listed(deployment, uri)
 
 
 def _of_recorded(facts: FileFacts) -> Why:
     needed = tuple(f"{r.pipeline}/{r.checkpoint_id}" for r in facts.references)
     if needed:
-        said = f"needed by {number_of(len(needed), 'checkpoint')}"
+        explanation = f"needed by {number_of(len(needed), 'checkpoint')}"
     elif facts.state == "LIVE":
-        said = "needed by none: the next gc removes it" if facts.owner == "SYSTEM" else "needed by none, its user's"
+        fate = "the next gc deletes it" if facts.owner == "SYSTEM" else "it belongs to its user"
+        explanation = f"needed by none: {fate}"
     else:
-        said = "gc is about to remove it" if facts.state == "CONDEMNED" else "gc has removed it"
-    return Why(facts.uri, facts.state, facts.owner, f"{facts.pipeline}/{facts.created_by}", needed, said)
+        explanation = "gc is about to delete it" if facts.state == "CONDEMNED" else "gc has deleted it"
+    return Why(facts.uri, facts.state, facts.owner, f"{facts.pipeline}/{facts.created_by}", needed, explanation)
 
 
 _EXPLANATIONS = {
-    Verdict.LIVE: "of an attempt that is still running",
-    Verdict.ORPHAN: "of an attempt that has ended without it: statelib orphans --delete removes it",
-    Verdict.UNKNOWN_ATTEMPT: "of an attempt that the catalog does not know: statelib orphans --delete removes it",
-    Verdict.YOUNG: "of an attempt that the catalog does not know, within the grace period",
-    Verdict.UNKNOWN_CHECKPOINT: "of a checkpoint that the catalog does not know",
-    Verdict.TASK_OWNED: "state that a task owns: only its task removes it",
+    Verdict.LIVE: "written by an attempt that is still running",
+    Verdict.ORPHAN: "left by an attempt that has ended: statelib orphans --delete deletes it",
+    Verdict.UNKNOWN_ATTEMPT: "written by an attempt that is not in the catalog: statelib orphans --delete deletes it",
+    Verdict.YOUNG: "written by an attempt that is not in the catalog, within the grace period",
+    Verdict.UNKNOWN_CHECKPOINT: "written for a checkpoint that is not in the catalog",
+    Verdict.TASK_OWNED: "state that a task owns: only its task deletes it",
     Verdict.FOREIGN: "not named by statelib: never deleted",
 }
 
 
 def _of_listed(deployment: Deployment, uri: str) -> Why:
     for name in deployment.catalog().pipelines():
-        for found in survey(deployment, name, DEFAULT_GRACE_MS, looks_only=True):
-            if found.file.uri == uri:
-                return Why(uri, found.verdict, "", "", (), _EXPLANATIONS[found.verdict])
+        for each in survey(deployment, name, DEFAULT_GRACE_MS, looks_only=True):
+            if each.file.uri == uri:
+                return Why(uri, each.verdict, "", "", (), _EXPLANATIONS[each.verdict])
     raise NotFoundError(
-        f"{uri}: no checkpoint refers to it, and it lies in no pipeline's directory",
+        f"{uri}: no checkpoint refers to it, and it is in no pipeline's directory",
         kind="unknown-file",
         hint="give the absolute path or URI of a file in the checkpoint storage",
     )

@@ -1,4 +1,9 @@
-"""Garbage collection: delete the files and directories that no checkpoint refers to any more."""
+"""Garbage collection: delete the files and directories that no checkpoint refers to any more.
+
+Each step may be interrupted anywhere and run again. A decision is recorded before the first byte is deleted, a file
+that is missing counts as deleted, and only then is its deletion recorded. ``at`` is called with the name of each point
+where this matters; tests end the process there.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,13 +30,13 @@ Point = Callable[[str], None]
 
 
 BATCH = 100
-"""Files deleted between two transactions that say so."""
+"""The number of files that are deleted between two transactions that record it."""
 
 
 @dataclass(frozen=True)
-class Collected:
-    """What gc removed, or would remove, of one pipeline. ``refused``: files that nobody needs and that neither their
-    name nor their directory makes the pipeline's own, which gc never touches."""
+class CollectedGarbage:
+    """The checkpoints and files of one pipeline that gc deleted, or would delete. ``refused``: unneeded files that gc
+    never deletes, because neither their name nor their directory proves that they belong to the pipeline."""
 
     pipeline: PipelineName
     checkpoints: tuple[CheckpointId, ...]
@@ -48,31 +53,31 @@ def collect_garbage(
     also: Mapping[PipelineName, Sequence[CheckpointId]] = MappingProxyType({}),
     at: Point = crash_point,
     troubles: Troubles | None = None,
-) -> list[Collected]:
-    """Remove what DELETING checkpoints alone needed: condemn in one transaction, then ``_metadata``
-    first, then data, then the empty directory, then the rows. ``dry_run`` tells what would be removed
-    if the checkpoints ``also`` had been let go of too, and changes nothing. Each pipeline by itself; what fails of
-    one goes to ``troubles``, as :func:`~statelib.flows.cleanup.each_pipeline.for_each` says.
+) -> list[CollectedGarbage]:
+    """Delete what only DELETING checkpoints needed. The files are condemned in one transaction; then ``_metadata`` is
+    deleted, then data files, then the empty directory, then the rows. ``dry_run``: change nothing, and return what
+    would be deleted if the checkpoints ``also`` were DELETING too. Each pipeline is handled by itself; its errors go to
+    ``troubles``, as :func:`~statelib.flows.cleanup.each_pipeline.for_each` describes.
 
-    Raises ConflictError (``catalog-behind-storage``), CorruptStateError (``discard-of-referenced``),
-    and what storage raises; running it again continues where it stopped.
+    Raises ConflictError (``catalog-behind-storage``), CorruptStateError (``discard-of-referenced``), and as the
+    storage. A repeated call continues where this one stopped.
     """
     chosen = names(deployment, pipeline)
     survey = survey_before_deleting(deployment, chosen)
 
-    def of_one(name: PipelineName) -> Collected:
+    def collect(name: PipelineName) -> CollectedGarbage:
         survey.check(name)
         return _preview(deployment, name, also.get(name, ())) if dry_run else _collect(deployment, name, at)
 
-    return for_each(chosen, of_one, troubles)
+    return for_each(chosen, collect, troubles)
 
 
-def _preview(deployment: Deployment, name: PipelineName, also: Sequence[CheckpointId]) -> Collected:
+def _preview(deployment: Deployment, name: PipelineName, also: Sequence[CheckpointId]) -> CollectedGarbage:
     would = deployment.catalog().cleanup.preview(name, also)
     return _report(deployment, discard_plan(name, would.checkpoints, would.files, would.referenced), would.files)
 
 
-def _collect(deployment: Deployment, name: PipelineName, at: Point) -> Collected:
+def _collect(deployment: Deployment, name: PipelineName, at: Point) -> CollectedGarbage:
     cleanup = deployment.catalog().cleanup
     run_id = new_attempt()
     at("before condemn")
@@ -89,11 +94,11 @@ def _collect(deployment: Deployment, name: PipelineName, at: Point) -> Collected
     return report
 
 
-def _report(deployment: Deployment, plan: DiscardPlan, unneeded: Sequence[CondemnedFile]) -> Collected:
-    """``unneeded``: all that nobody refers to, condemned or not."""
+def _report(deployment: Deployment, plan: DiscardPlan, unneeded: Sequence[CondemnedFile]) -> CollectedGarbage:
+    """Return the result of deleting by the plan. ``unneeded``: the files that nothing refers to, condemned or not."""
     is_ours = partial(_is_ours, deployment.root_uri(), plan.pipeline)
     allowed = [file for file in plan.files if is_ours(file)]
-    return Collected(
+    return CollectedGarbage(
         plan.pipeline,
         tuple(record.checkpoint_id for record in plan.checkpoints),
         tuple(file.uri for file in allowed),
@@ -103,8 +108,8 @@ def _report(deployment: Deployment, plan: DiscardPlan, unneeded: Sequence[Condem
 
 
 def _is_ours(root: str, pipeline: PipelineName, file: CondemnedFile) -> bool:
-    """Whether a file that nobody refers to is the pipeline's to delete: state of its checkpoints in the storage, or
-    what the snapshot that it was recorded for wrote beside its own ``_metadata``."""
+    """Return whether an unneeded file belongs to the pipeline, so that gc may delete it. It must be state of the
+    pipeline's checkpoints in the storage, or written beside ``_metadata`` by the snapshot that it is recorded for."""
     if is_of_checkpoints(file.uri, root, pipeline):
         return True
     placed = file.kind is SnapshotKind.SAVEPOINT or is_below(file.uri, (root,))
@@ -114,13 +119,14 @@ def _is_ours(root: str, pipeline: PipelineName, file: CondemnedFile) -> bool:
 def _delete(
     deployment: Deployment,
     plan: DiscardPlan,
-    report: Collected,
+    report: CollectedGarbage,
     run_id: str,
     at: Point,
     *,
     spared: Collection[CheckpointId],
 ) -> None:
-    """``spared``: checkpoints whose rows go and whose files stay, because another row is the same snapshot."""
+    """Delete by the plan. ``spared``: checkpoints whose rows are deleted and whose files stay, because another row is
+    the same snapshot."""
     cleanup, remover = deployment.catalog().cleanup, deployment.remover()
     for record in plan.checkpoints:
         if record.checkpoint_id in spared or cleanup.is_shared(record):
@@ -153,13 +159,15 @@ def _delete(
 
 
 def _roots_of(deployment: Deployment, record: CheckpointRecord) -> tuple[str, ...]:
-    """Below what the files of a checkpoint may be removed: the storage's root; a savepoint's own directory too."""
+    """Return the directories below which files of the checkpoint may be deleted: the storage's root, and the directory
+    of a savepoint."""
     own = (record.directory,) if record.kind is SnapshotKind.SAVEPOINT else ()
     return (deployment.root_uri(), *own)
 
 
 def is_savepoint_named_by_us(record: CheckpointRecord) -> bool:
-    """Its directory is then ours to remove, also in its user's place."""
+    """Return whether the record is of a savepoint in a directory that statelib named. Such a directory may be deleted,
+    also in a place that its user chose."""
     name = savepoint_directory(record.pipeline, record.checkpoint_id)
     directory = PLACES.kind(record.directory).normalised(record.directory)
     return record.kind is SnapshotKind.SAVEPOINT and directory.rpartition("/")[2] == name
@@ -174,17 +182,18 @@ def _remove_directory(deployment: Deployment, record: CheckpointRecord) -> None:
 
 def dispose(
     deployment: Deployment, pipeline: PipelineName, checkpoint_id: CheckpointId, *, dry_run: bool = False
-) -> Collected:
-    """Delete a savepoint and all that only it needs, wherever its user had it written.
+) -> CollectedGarbage:
+    """Delete a savepoint and all files that only it needs, wherever it was written.
 
-    Raises as :meth:`statelib.catalog.commit.cleanup.Cleanup.dispose`."""
+    Raises ConflictError (``in-use``) if another row is the same snapshot, and as
+    :meth:`statelib.catalog.commit.cleanup.Cleanup.dispose`."""
     twin = twins_of(deployment, pipeline).originals.get(checkpoint_id)
     if twin is not None:
         raise ConflictError(
             f"{pipeline}/{checkpoint_id} is in use: {twin.pipeline}/{twin.checkpoint_id} is the same snapshot under "
             f"another path, {twin.directory}",
             kind="in-use",
-            hint=f"dispose of {twin.pipeline}/{twin.checkpoint_id} first; what is a checkpoint goes by retention",
+            hint=f"dispose of {twin.pipeline}/{twin.checkpoint_id} first; retention deletes it if it is a checkpoint",
         )
     deployment.catalog().cleanup.dispose(pipeline, checkpoint_id, dry_run=dry_run)
     also = {pipeline: (checkpoint_id,)} if dry_run else {}

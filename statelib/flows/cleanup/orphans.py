@@ -1,11 +1,11 @@
-"""The orphan sweep, and why a file is there: what lies on storage, judged by what the catalog knows."""
+"""The orphan sweep: find files that attempts left behind and that no checkpoint will ever refer to, and delete them."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from statelib.coordinator.orphans import METADATA_NAME, REMOVABLE, Found, Listed, Verdict, classify
+from statelib.coordinator.orphans import METADATA_NAME, REMOVABLE, ClassifiedFile, Listed, Verdict, classify
 from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
@@ -36,15 +36,15 @@ _ENDED = (CheckpointState.ABORTED, CheckpointState.DELETED)
 
 
 MAX_UNKNOWN_SHARE = 0.25
-"""More files of unknown attempts than this look like a catalog that has lost its memory."""
+"""The maximum share of files whose attempts the catalog does not have. A larger share suggests that rows were lost."""
 
 
 @dataclass(frozen=True)
 class Orphans:
-    """One pipeline's files that nobody will ever refer to; ``deleted`` tells whether they are gone.
-    ``young``: of attempts that the catalog does not know, still within the grace period.
-    ``task_owned``: state that tasks keep and remove by themselves; ``foreign``: not named by statelib. Neither is
-    ever deleted."""
+    """The files of one pipeline that nothing will ever refer to. ``deleted``: whether the sweep deleted them.
+    ``young``: files of attempts that the catalog does not have, within the grace period. ``task_owned``: state that
+    tasks keep and delete themselves. ``foreign``: files with names that statelib does not use. The last three are
+    never deleted."""
 
     pipeline: PipelineName
     files: tuple[str, ...]
@@ -65,14 +65,16 @@ def orphans(
     at: Point = crash_point,
     troubles: Troubles | None = None,
 ) -> list[Orphans]:
-    """Find what aborted and crashed attempts left behind, also temporary files; delete it unless ``dry_run``.
+    """Find the files that aborted and crashed attempts left behind, temporary files included, and delete them unless
+    ``dry_run``.
 
-    A file of an attempt that has ended goes at once; one that leads to nothing in the catalog goes
-    after ``grace_ms`` by the storage's clock. To read that clock something is written; ``dry_run`` writes nothing
-    and goes by this host's. Raises InvalidRequestError (``grace-too-short``,
-    ``too-many-orphans``: both yield to ``force``) and ConflictError (``catalog-behind-storage``,
-    which does not); what fails of one pipeline goes to ``troubles``, as
-    :func:`~statelib.flows.cleanup.each_pipeline.for_each` says.
+    A file of an attempt that has ended is deleted at once. A file whose attempt the catalog does not have is deleted
+    after ``grace_ms`` by the storage's clock. Reading that clock writes a file; ``dry_run`` writes nothing and uses
+    this host's clock. Errors of one pipeline go to ``troubles``, as
+    :func:`~statelib.flows.cleanup.each_pipeline.for_each` describes.
+
+    Raises InvalidRequestError (``grace-too-short``, ``too-many-orphans``), both of which ``force`` turns off, and
+    ConflictError (``catalog-behind-storage``), which it does not.
     """
     if grace_ms < MIN_GRACE_MS and not dry_run and not force:
         raise InvalidRequestError(
@@ -90,46 +92,50 @@ def orphans(
     return for_each(chosen, sweep, troubles)
 
 
-def _sweep(  # noqa: PLR0917 - the options of the call above, one pipeline at a time
+def _sweep(  # noqa: PLR0917 - the options of the function above
     deployment: Deployment, name: PipelineName, grace_ms: int, dry_run: bool, force: bool, at: Point
 ) -> Orphans:
-    found = survey(deployment, name, grace_ms, looks_only=dry_run)
-    forgotten = [f.file.uri for f in found if f.verdict is Verdict.UNKNOWN_CHECKPOINT]
-    if forgotten:
+    classified = survey(deployment, name, grace_ms, looks_only=dry_run)
+    unregistered = [f.file.uri for f in classified if f.verdict is Verdict.UNKNOWN_CHECKPOINT]
+    if unregistered:
         raise ConflictError(
-            f"{name}: {forgotten[0]} is of a checkpoint that the catalog does not know: it is older than the storage",
+            f"{name}: {unregistered[0]} belongs to a checkpoint that is not in the catalog: the catalog is older"
+            " than the storage",
             kind="catalog-behind-storage",
-            hint=_brought_up_to_date(name, forgotten[0].rpartition("/")[0].rpartition("/")[2]),
+            hint=_advice(name, unregistered[0].rpartition("/")[0].rpartition("/")[2]),
         )
-    chosen = [f for f in found if f.verdict in REMOVABLE]
+    chosen = [f for f in classified if f.verdict in REMOVABLE]
     if not dry_run:
         if not force:
-            _check_share(name, found)
+            _check_share(name, classified)
         _remove(deployment, name, chosen, at)
     return Orphans(
         name,
         tuple(f.file.uri for f in chosen),
         sum(f.file.size_bytes for f in chosen),
-        tuple(f.file.uri for f in found if f.verdict is Verdict.YOUNG),
-        tuple(f.file.uri for f in found if f.verdict is Verdict.FOREIGN),
+        tuple(f.file.uri for f in classified if f.verdict is Verdict.YOUNG),
+        tuple(f.file.uri for f in classified if f.verdict is Verdict.FOREIGN),
         not dry_run,
-        tuple(f.file.uri for f in found if f.verdict is Verdict.TASK_OWNED),
+        tuple(f.file.uri for f in classified if f.verdict is Verdict.TASK_OWNED),
     )
 
 
-def _brought_up_to_date(name: PipelineName, directory: str) -> str:
+def _advice(name: PipelineName, directory: str) -> str:
     number = checkpoint_number(directory)
     if number is None:
-        return f"move it elsewhere: the directory of {name} is for its own checkpoints"
+        return f"move it elsewhere: only checkpoints of {name} may be in its directory"
     return (
-        f"statelib catalog rebuild --merge -p {name} enters it; if it is left out there, add --give-up {name}/{number}"
+        f"statelib catalog rebuild --merge -p {name} registers it; if it is left out there, add --give-up"
+        f" {name}/{number}"
     )
 
 
-def survey(deployment: Deployment, name: PipelineName, grace_ms: int, *, looks_only: bool) -> tuple[Found, ...]:
-    """A verdict on every file of a pipeline. Listed first, and only then is the catalog asked: whoever
-    wrote a listed file had told the catalog of the attempt before. ``looks_only``: nothing is written, not even a
-    probe of the storage's clock; the age of a file is then only as right as this host's clock."""
+def survey(
+    deployment: Deployment, name: PipelineName, grace_ms: int, *, looks_only: bool
+) -> tuple[ClassifiedFile, ...]:
+    """Return a verdict on every file of a pipeline. The files are listed before the catalog is read: the attempt that
+    wrote a listed file was recorded in the catalog before it wrote. ``looks_only``: nothing is written, not even a
+    probe of the storage's clock; the ages of files are then computed with this host's clock."""
     remover, catalog = deployment.remover(), deployment.catalog()
     listed: dict[str, Listed] = {}
     for place in _places(deployment, name):
@@ -143,7 +149,8 @@ def survey(deployment: Deployment, name: PipelineName, grace_ms: int, *, looks_o
 
 
 def _storage_now_ms(remover: CheckpointRemover, listed: Iterable[str]) -> int | None:
-    """By the clock of the first listed file's directory that is still there; None if none is: gc was at work beside."""
+    """Return the time by the storage's clock, read in the first directory of a listed file that still exists. None if
+    none exists, because gc has deleted them meanwhile."""
     for directory in dict.fromkeys(uri.rpartition("/")[0] for uri in listed):
         with contextlib.suppress(NotFoundError):
             return remover.now_ms(directory)
@@ -151,26 +158,26 @@ def _storage_now_ms(remover: CheckpointRemover, listed: Iterable[str]) -> int | 
 
 
 def _places(deployment: Deployment, name: PipelineName) -> list[str]:
-    """The pipeline's directory, and those of the savepoints that statelib made and that have ended."""
+    """Return the pipeline's directory, and the directories of its savepoints that statelib named and that have
+    ended."""
     pipeline = f"{deployment.root_uri()}/{name}"
     ended = (r for r in deployment.catalog().list(name) if r.state is not CheckpointState.PENDING)
     return [pipeline, *(r.directory for r in ended if is_savepoint_named_by_us(r))]
 
 
-def _check_share(name: PipelineName, found: Sequence[Found]) -> None:
-    unknown = sum(f.verdict is Verdict.UNKNOWN_ATTEMPT for f in found)
-    if unknown > MAX_UNKNOWN_SHARE * len(found):
+def _check_share(name: PipelineName, classified: Sequence[ClassifiedFile]) -> None:
+    unknown = sum(f.verdict is Verdict.UNKNOWN_ATTEMPT for f in classified)
+    if unknown > MAX_UNKNOWN_SHARE * len(classified):
         raise InvalidRequestError(
-            f"{name}: {unknown} of {number_of(len(found), 'file')} are of attempts that the catalog does not"
-            " know, expected at "
-            f"most {MAX_UNKNOWN_SHARE:.0%}: nothing was deleted",
+            f"{name}: {unknown} of {number_of(len(classified), 'file')} belong to attempts that are not in the catalog,"
+            f" expected at most {MAX_UNKNOWN_SHARE:.0%}: nothing was deleted",
             kind="too-many-orphans",
             hint="if the catalog is whole, add --force",
         )
 
 
-def _remove(deployment: Deployment, name: PipelineName, chosen: Sequence[Found], at: Point) -> None:
-    """``_metadata`` first, here too; then the directories that this may have emptied."""
+def _remove(deployment: Deployment, name: PipelineName, chosen: Sequence[ClassifiedFile], at: Point) -> None:
+    """Delete the chosen files, ``_metadata`` first, and then the directories that this may have emptied."""
     remover, places = deployment.remover(), _places(deployment, name)
     uris = sorted((f.file.uri for f in chosen), key=lambda uri: (not uri.endswith(f"/{METADATA_NAME}"), uri))
     for start in range(0, len(uris), remover.files_at_once):
@@ -181,8 +188,8 @@ def _remove(deployment: Deployment, name: PipelineName, chosen: Sequence[Found],
 
 
 def _remove_directories(deployment: Deployment, name: PipelineName, places: Sequence[str], at: Point) -> None:
-    """Those of checkpoints that ended, and those whose ``begin`` died before it was committed: their number was given
-    away again, to what lies elsewhere. Only empty ones go."""
+    """Delete empty directories of checkpoints that have ended, and of begins that failed before their commit: their ids
+    were allocated again, to checkpoints in other directories."""
     records, remover = deployment.catalog().list(name), deployment.remover()
     numbers = range(1, 1 + max((r.checkpoint_id for r in records), default=0))
     used = {r.directory for r in records if r.state not in _ENDED}

@@ -1,9 +1,4 @@
-"""The cleanup story: retention lets go, gc condemns and deletes, the orphan sweep finds what never belonged.
-
-Each step may die anywhere and be run again: what is decided is written down before the first byte
-goes, what is gone counts as deleted, and only then is it written down as gone. ``at`` is called
-with the name of each point where that matters; the tests end the process there.
-"""
+"""Apply retention: decide which checkpoints a pipeline file does not keep, and mark them for gc."""
 
 import contextlib
 from dataclasses import dataclass
@@ -26,7 +21,7 @@ _TRIES = 3
 
 
 @dataclass(frozen=True)
-class Stays:
+class RetainedCheckpoint:
     """A checkpoint or savepoint that retention keeps, and why."""
 
     checkpoint_id: CheckpointId
@@ -35,14 +30,14 @@ class Stays:
 
 @dataclass(frozen=True)
 class Retired:
-    """What retention let go of in one pipeline, and what it keeps, newest first. ``policy`` None: no valid pipeline
-    file says what to keep, and nothing was done."""
+    """The result of retention for one pipeline. ``checkpoints``: those that gc deletes next. ``kept``: those that
+    stay, the newest first. ``policy``: None if the pipeline has no valid file; nothing was done then."""
 
     pipeline: PipelineName
     policy: RetentionPolicy | None
     checkpoints: tuple[CheckpointId, ...]
     status: JobStatus = JobStatus.RUNNING
-    kept: tuple[Stays, ...] = ()
+    kept: tuple[RetainedCheckpoint, ...] = ()
 
 
 def retire(
@@ -52,22 +47,27 @@ def retire(
     dry_run: bool = False,
     troubles: Troubles | None = None,
 ) -> list[Retired]:
-    """Apply ``checkpoint.retain`` of the pipeline files: what it lets go of becomes DELETING, gc's to remove.
+    """Apply ``checkpoint.retain`` of the pipeline files. Checkpoints that it does not keep become DELETING, for gc.
 
-    Each pipeline is handled by itself; errors of one go to ``troubles``, as :func:`for_each` says. Raises
-    ConflictError: ``catalog-behind-storage`` where a checkpoint lies that the catalog never heard of, also one of
-    another pipeline that needs files of these; ``fenced`` or ``in-use`` if the pipeline keeps changing underneath.
-    CorruptStateError (``damaged-head``): where older ones would go, ``_metadata`` of the head must open and every file
-    that it names be there with its size.
+    Each pipeline is handled by itself; its errors go to ``troubles``, as :func:`for_each` describes.
+
+    Raises:
+        ConflictError: ``catalog-behind-storage`` if the storage has a checkpoint that the catalog does not have, and
+        that
+            belongs to one of the pipelines or needs files of one. ``fenced`` or ``in-use`` if the pipeline changed
+            during each of several tries.
+        CorruptStateError: ``damaged-head`` if checkpoints would be deleted, and ``_metadata`` of the head cannot be
+        read
+            or a file of it is missing or has another size.
     """
     files, chosen = {p.name: p for p in deployment.pipelines()}, names(deployment, pipeline)
     survey = survey_before_deleting(deployment, chosen)
 
-    def of_one(name: PipelineName) -> Retired:
+    def retire_pipeline(name: PipelineName) -> Retired:
         survey.check(name)
         return _retire(deployment, name, files.get(name), dry_run)
 
-    return for_each(chosen, of_one, troubles)
+    return for_each(chosen, retire_pipeline, troubles)
 
 
 def _retire(deployment: Deployment, name: PipelineName, file: Pipeline | None, dry_run: bool) -> Retired:
@@ -76,11 +76,11 @@ def _retire(deployment: Deployment, name: PipelineName, file: Pipeline | None, d
     for _ in range(_TRIES - 1):
         # A checkpoint that began or was registered in between changes what may go: decide again.
         with contextlib.suppress(ConflictError):
-            return _let_go(deployment, name, file, dry_run)
-    return _let_go(deployment, name, file, dry_run)
+            return _mark(deployment, name, file, dry_run)
+    return _mark(deployment, name, file, dry_run)
 
 
-def _let_go(deployment: Deployment, name: PipelineName, file: Pipeline, dry_run: bool) -> Retired:
+def _mark(deployment: Deployment, name: PipelineName, file: Pipeline, dry_run: bool) -> Retired:
     retain = file.checkpoint.retain
     policy = RetentionPolicy(retain.count, retain.days, retain.after_termination)
     situation = deployment.catalog().cleanup.situation(name)
@@ -93,20 +93,21 @@ def _let_go(deployment: Deployment, name: PipelineName, file: Pipeline, dry_run:
         _check_head(deployment, situation)
     if chosen and not dry_run:
         deployment.catalog().cleanup.subsume(name, chosen, situation.head.epoch, terminated=ended)
-    kept = tuple(Stays(number, reason) for number, reason in retained(*facts).items())
-    return Retired(name, policy, chosen, status, kept)
+    stays = tuple(RetainedCheckpoint(number, reason) for number, reason in retained(*facts).items())
+    return Retired(name, policy, chosen, status, stays)
 
 
 def _check_head(deployment: Deployment, situation: Situation) -> None:
-    """Older checkpoints are what is left to go back to where the head cannot be read: then none of them may go."""
+    """Raise CorruptStateError (``damaged-head``) if the head is damaged: the older checkpoints are then needed for a
+    restore."""
     head = next((r for r in situation.records if r.checkpoint_id == situation.head.head), None)
     if head is None or head.state is not CheckpointState.COMPLETED:
         return
-    found = verify_at(head.directory, own=True, read_data=False, storage_root=deployment.storage_root)
-    if found.problems:
+    problems = verify_at(head.directory, own=True, read_data=False, storage_root=deployment.storage_root).problems
+    if problems:
         name = f"{head.pipeline}/{head.checkpoint_id}"
         raise CorruptStateError(
-            f"{name} is damaged, and {head.pipeline} stands on it: {found.problems[0]}; nothing older was let go of",
+            f"{name}, the head of {head.pipeline}, is damaged: {problems[0]}; no older checkpoint is deleted",
             kind="damaged-head",
             hint=f"statelib verify {name} names what is wrong; statelib restore {head.pipeline} goes back to an older "
             "one",

@@ -1,5 +1,4 @@
-"""Pipelines whose file is gone: retention does not know what to keep of them, so their checkpoints stay until a person
-says that they may go."""
+"""Pipelines without a pipeline file: retention keeps all their checkpoints until a person discards them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from statelib.catalog.commit.cleanup import Situation
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
-from statelib.flows.cleanup.garbage import Collected, collect_garbage
+from statelib.flows.cleanup.garbage import CollectedGarbage, collect_garbage
 from statelib.flows.restore.identity import twins_of
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
@@ -19,8 +18,9 @@ _STORED = (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
 
 @dataclass(frozen=True)
 class WithoutFile:
-    """A pipeline without a file, and what :func:`discard` would delete of it. ``stays``: what is a user's, or in use.
-    ``command``: how to do it; '' where ``reason`` says why it is not offered."""
+    """A pipeline without a file, and the checkpoints that :func:`discard` would delete. ``stays``: those that belong
+    to a user or are in use. ``command``: the command that discards it, '' if it cannot be discarded; ``reason`` then
+    says why."""
 
     pipeline: PipelineName
     checkpoints: tuple[CheckpointId, ...]
@@ -34,38 +34,39 @@ class WithoutFile:
 def without_file(
     deployment: Deployment, pipeline: str | None = None, troubles: Troubles | None = None
 ) -> list[WithoutFile]:
-    """Return what is stored of pipelines that have no file any more; changes nothing.
-
-    Each pipeline by itself; what fails of one goes to ``troubles``, as
-    :func:`~statelib.flows.cleanup.each_pipeline.for_each` says.
-    """
+    """Return the stored checkpoints of pipelines that have no file. Nothing is changed. Each pipeline is handled by
+    itself; its errors go to ``troubles``, as :func:`~statelib.flows.cleanup.each_pipeline.for_each` describes."""
     loaded, broken = load_pipelines(deployment.pipelines_directory)
     files = {file.name: file for file in loaded}
     chosen = [name for name in names(deployment, pipeline) if name not in files]
 
-    def of_one(name: PipelineName) -> WithoutFile:
+    def offer(name: PipelineName) -> WithoutFile:
         reason = f"{broken[0].path} does not load, it may be the file of {name}" if broken else ""
         return _offer(deployment, name, reason or _still_needed(deployment, name, files))
 
-    return [each for each in for_each(chosen, of_one, troubles) if each.checkpoints]
+    return [each for each in for_each(chosen, offer, troubles) if each.checkpoints]
 
 
-def discard(deployment: Deployment, name: PipelineName, owner: str, *, dry_run: bool = False) -> Collected:
-    """Delete all checkpoints of a pipeline whose file is gone, those that are a user's or in use excepted, and cancel
-    it, so that nothing begins on them. May be repeated.
+def discard(deployment: Deployment, name: PipelineName, owner: str, *, dry_run: bool = False) -> CollectedGarbage:
+    """Delete all checkpoints of a pipeline without a file, except those that belong to a user or are in use. The
+    pipeline is cancelled first, so that no checkpoint begins meanwhile. May be repeated.
 
-    Raises NotFoundError (``no-pipeline``); InvalidRequestError (``pipeline-has-file``: it has one, or may have;
-    ``still-needed``: a pipeline that was renamed has not gone on from it yet); ConflictError as
-    :func:`~statelib.flows.cleanup.garbage.collect_garbage`, and ``in-use`` or ``fenced`` where somebody works on
-    it."""
+    Raises:
+        NotFoundError: ``no-pipeline``.
+        InvalidRequestError: ``pipeline-has-file`` if it has a file, or if a file does not load that may be its own.
+            ``still-needed`` if a renamed pipeline has not continued from it yet.
+        ConflictError: As :func:`~statelib.flows.cleanup.garbage.collect_garbage`, and ``in-use`` or ``fenced`` if
+            another process works on the pipeline.
+    """
     loaded, broken = load_pipelines(deployment.pipelines_directory)
     files = {file.name: file for file in loaded}
     if name in files or broken:
         path = files[name].path if name in files else broken[0].path
         raise InvalidRequestError(
-            f"pipeline {name}: {path} is its file, or may be as it does not load: only what has no file is discarded",
+            f"pipeline {name}: {path} is its file, or may be, as it does not load: only pipelines without a file are"
+            " discarded",
             kind="pipeline-has-file",
-            hint="checkpoint.retain of the file says what to keep, after_termination what becomes of an ended pipeline",
+            hint="checkpoint.retain of the file sets what is kept, after_termination what is kept of an ended pipeline",
         )
     cleanup = deployment.catalog().cleanup
     chosen, _ = _chosen(deployment, cleanup.situation(name))
@@ -89,7 +90,7 @@ def _offer(deployment: Deployment, name: PipelineName, reason: str) -> WithoutFi
 
 
 def _chosen(deployment: Deployment, situation: Situation) -> tuple[tuple[CheckpointId, ...], tuple[CheckpointId, ...]]:
-    """What would go, and what would stay, oldest first."""
+    """Return (ids that would be deleted, ids that would stay), the oldest first."""
     stored = sorted(
         (record for record in situation.records if record.state in _STORED), key=lambda record: record.checkpoint_id
     )
@@ -99,8 +100,9 @@ def _chosen(deployment: Deployment, situation: Situation) -> tuple[tuple[Checkpo
 
 
 def _still_needed(deployment: Deployment, name: PipelineName, files: Mapping[str, Pipeline]) -> str:
-    """Why a pipeline cannot go: another one has its state under a new name, and no checkpoint of its own yet."""
+    """Return why the pipeline cannot be discarded, '' if it can: it was renamed, and the new name has no checkpoint
+    yet."""
     for file in files.values():
         if name in file.renamed_from and deployment.catalog().head(PipelineName(file.name)).head is None:
-            return f"it was renamed to {file.name}, which has not gone on from it yet"
+            return f"it was renamed to {file.name}, which has no checkpoint yet"
     return ""

@@ -1,4 +1,4 @@
-"""What the pipeline's own ``checks`` need to know: collected once the checkpoint is known to be whole."""
+"""Collect the facts that the pipeline's own ``checks`` judge, once the checkpoint is proved to be whole."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from statelib.definition.expectations import EXPECTATIONS, class_name
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.quality import Drift
 from statelib.errors import StatelibError
-from statelib.flows.gate.state_sample import Chosen, choose, sample
+from statelib.flows.gate.state_sample import SampledKeyGroups, choose, sample
 from statelib.flows.restore.layout import lay_out
 from statelib.flows.restore.live_state import rehearse_subtask
 from statelib.flows.wiring import Deployment
@@ -24,7 +24,7 @@ from statelib.quality.facts import (
     Trend,
     UserExpectation,
 )
-from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.opened import Checkpoint
 from statelib.storage.registry import new_attempt
 
 
@@ -35,10 +35,11 @@ def with_checks(
     opened: Checkpoint,
     lineage: Sequence[CheckpointRecord],
 ) -> CheckpointFacts:
-    """The facts, and what the pipeline's checks ask for besides. ``lineage``: as in ``collect_facts``.
+    """Return ``facts`` with what the pipeline's checks need added. ``lineage``: as for
+    :func:`~statelib.flows.gate.stored_facts.collect_facts`.
 
-    A savepoint is a copy of a state that was judged when its checkpoint was registered: it is not judged again. Nor
-    is anything whose content is not what was recorded."""
+    Nothing is added for a savepoint, which is a copy of a state that was judged when its checkpoint was registered, and
+    nothing for a snapshot whose content differs from what was recorded."""
     manifest = facts.manifest
     if facts.record.kind is SnapshotKind.SAVEPOINT or manifest is None or not _is_sound(facts, manifest):
         return facts
@@ -56,7 +57,7 @@ def with_checks(
 
 
 def _is_sound(facts: CheckpointFacts, manifest: CheckpointManifest) -> bool:
-    """Whether it holds what it says it holds."""
+    """Return whether the content that was read is the content that the manifest records."""
     read = facts.read_back
     if read is None or not len(read) == len(manifest.statistics) == len(manifest.schema.states):
         return False
@@ -64,9 +65,9 @@ def _is_sound(facts: CheckpointFacts, manifest: CheckpointManifest) -> bool:
 
 
 def _history(lineage: Sequence[CheckpointRecord], length: int) -> list[CheckpointRecord]:
-    """The checkpoints it was built on that are still there, oldest first; savepoints hold the same state once more."""
-    there = [r for r in lineage if r.state is CheckpointState.COMPLETED]
-    return there[:length][::-1]
+    """Return the newest ``length`` completed checkpoints of the lineage, the oldest first."""
+    completed = [r for r in lineage if r.state is CheckpointState.COMPLETED]
+    return completed[:length][::-1]
 
 
 def _trends(
@@ -79,13 +80,13 @@ def _trends(
     size, entries = drift.size_bytes, drift.entries
     if size is not None:
         before = tuple(r.size_bytes for r in history if r.size_bytes is not None)
-        found = opened.metadata_size_bytes + sum(f.size_bytes for f in manifest.files)
-        yield Trend("size_bytes", "checkpoint", before, found, size.most, size.level)
+        size_bytes = opened.metadata_size_bytes + sum(f.size_bytes for f in manifest.files)
+        yield Trend("size_bytes", "checkpoint", before, size_bytes, size.most, size.level)
     if entries is not None:
         past = [_entries_by_state(_open(deployment, r)) for r in history]
         for state, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
             names = (state.name, *state.renamed_from)
-            before = tuple(found[name] for found in past for name in names if name in found)
+            before = tuple(by_state[name] for by_state in past for name in names if name in by_state)
             yield Trend("entries", state.name, before, statistics.total_entries, entries.most, entries.level)
 
 
@@ -98,9 +99,9 @@ def _entries_by_state(opened: Checkpoint | None) -> dict[str, int]:
 
 
 def _open(deployment: Deployment, record: CheckpointRecord) -> Checkpoint | None:
-    """One that cannot be read is not what is judged here: ``statelib verify`` is for that."""
+    """Open an older checkpoint; None if it cannot be read, which is no fault of the checkpoint that is judged."""
     try:
-        return open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+        return deployment.open(record)
     except StatelibError:
         return None
 
@@ -108,7 +109,7 @@ def _open(deployment: Deployment, record: CheckpointRecord) -> Checkpoint | None
 def _samples(
     deployment: Deployment, pipeline: Pipeline, opened: Checkpoint, manifest: CheckpointManifest
 ) -> Iterator[tuple[str, StateSample]]:
-    """Of the states that checks name."""
+    """Yield (name of the state, sample of its entries) for each state that a check refers to."""
     checks = pipeline.checks
     wanted = {e.state for e in checks.expectations}
     wanted |= {split_field(name, pipeline.states)[0] for name in (*checks.drift.null_rate, *checks.drift.distribution)}
@@ -134,29 +135,30 @@ def _comparisons(
     for measure, name, most, level in rules:
         state, column = split_field(name, pipeline.states)
         now = samples.get(state)
-        if now is None or column not in now.table.column_names:  # the file has changed since it was taken
+        if now is None or column not in now.table.column_names:  # the pipeline file was changed since the snapshot
             yield Comparison(measure, name, None, pa.chunked_array([], pa.null()), most, level)
             continue
         if state not in before:
             before[state] = _base_sample(deployment, pipeline, base, now)
         then = before[state]
-        there = then is not None and column in then.table.column_names
-        found = then.table[column] if then is not None and there else None
+        has_column = then is not None and column in then.table.column_names
+        values = then.table[column] if then is not None and has_column else None
         note = f"state {state}: {now.note}" if now.note else ""
-        yield Comparison(measure, name, found, now.table[column], most, level, note)
+        yield Comparison(measure, name, values, now.table[column], most, level, note)
 
 
 def _base_sample(
     deployment: Deployment, pipeline: Pipeline, base: Checkpoint | None, now: StateSample
 ) -> StateSample | None:
-    """The base's entries of the same key groups; None where it has no such state, or cannot be read."""
+    """Return a sample of the base's entries in the same key groups; None if the base has no such state, or cannot be
+    read."""
     if base is None or base.manifest is None:
         return None
-    known = {descriptor.name for descriptor in base.manifest.schema.states}
-    names = [name for name in (now.state, *pipeline.states[now.state].renamed_from) if name in known]
+    stored = {descriptor.name for descriptor in base.manifest.schema.states}
+    names = [name for name in (now.state, *pipeline.states[now.state].renamed_from) if name in stored]
     if not names:
         return None
-    chosen = Chosen(now.key_groups, pipeline.checks.sample_rows)
+    chosen = SampledKeyGroups(now.key_groups, pipeline.checks.sample_rows)
     try:
         return sample(base, names[0], pipeline.key, chosen, deployment.scratch())
     except StatelibError:
@@ -178,8 +180,8 @@ def _expectations(pipeline: Pipeline) -> Iterator[UserExpectation]:
 def _rehearsal(
     deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord, opened: Checkpoint, before: int
 ) -> tuple[RehearsedRange, ...] | None:
-    """Restore it on trial if its turn has come; None if it has not. How many came ``before`` is counted in the history,
-    so that a repeated run of the gate decides the same."""
+    """Rehearse a restore of every N-th checkpoint, as ``rehearse_every`` sets; None for the others. ``before``: the
+    number of earlier checkpoints in the lineage, so that a repeated run of the gate decides the same."""
     every = pipeline.checks.rehearse_every
     if every is None or (before + 1) % every:
         return None
@@ -189,13 +191,14 @@ def _rehearsal(
 def _rehearse_here(
     deployment: Deployment, pipeline: Pipeline, opened: Checkpoint, parallelism: int
 ) -> tuple[RehearsedRange, ...]:
-    """Restore it in this process, one subtask after the other, as the next run would; each is gone before the next."""
+    """Restore the snapshot in this process, subtask by subtask, as the next run would. Only one subtask's state is held
+    at a time."""
     attempt = new_attempt()
     try:
         layout = lay_out(opened, parallelism, pipeline)
     except StatelibError as error:
         return (RehearsedRange(0, "all", 0, f"{error.kind}: {error.message}"),)
-    found = []
+    rehearsed = []
     for subtask, key_groups in enumerate(layout.ranges):
         problem, entries = "", 0
         try:
@@ -203,5 +206,5 @@ def _rehearse_here(
             entries = sum(statistics.total_entries for statistics in read)
         except StatelibError as error:
             problem = f"{error.kind}: {error.message}"
-        found.append(RehearsedRange(subtask, str(key_groups), entries, problem))
-    return tuple(found)
+        rehearsed.append(RehearsedRange(subtask, str(key_groups), entries, problem))
+    return tuple(rehearsed)

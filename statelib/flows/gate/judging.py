@@ -20,7 +20,8 @@ def judge(
     lineage: Sequence[CheckpointRecord],
     docs_directory: str,
 ) -> QualityReport:
-    """The gate's word on a snapshot as ``record`` has it, whatever the catalog knows. ``lineage``: its base, the base's
-    base and so on, as far as they are known."""
+    """Return the gate's report on a snapshot. Only the arguments and the storage are read, not the catalog.
+    ``lineage``: the records of its base, the base's base and so on, as far as they are known. ``docs_directory``: the
+    directory for the report."""
     facts = collect_facts(deployment, pipeline, record, opened, lineage)
     return run_gate(with_checks(deployment, pipeline, facts, opened, lineage), docs_directory)

@@ -1,4 +1,4 @@
-"""Collect what the quality gate judges: from storage, by reading everything back."""
+"""Collect the facts that the quality gate judges by reading the whole snapshot back from storage."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +20,7 @@ from statelib.model.state import (
 )
 from statelib.quality.facts import Applied, CheckpointFacts, SourceHistory
 from statelib.restore.schemas.compatibility import Compatibility
-from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.stored_content import StoredContent, read_content
 from statelib.storage.registry import PLACES
 
@@ -32,8 +32,9 @@ def collect_facts(
     opened: Checkpoint,
     lineage: Sequence[CheckpointRecord],
 ) -> CheckpointFacts:
-    """Files with their sizes and checksums, then, if all are whole, every entry counted again. ``lineage``: its base,
-    the base's base and so on; where it is empty, nothing is compared with a base."""
+    """Return the facts about a snapshot: the sizes and checksums of its files and, if all of them are whole, the number
+    of its entries, counted again. ``lineage``: the records of its base, the base's base and so on; if it is empty,
+    nothing is compared with a base."""
     files = opened.manifest.files if opened.manifest else ()
     kind = PLACES.kind(opened.directory)
     findings = kind.verify_files(opened.directory, files, read_data=True, allowed_root=opened.allowed_root)
@@ -43,7 +44,7 @@ def collect_facts(
     content, unreadable = _read_back(opened, deployment.scratch()) if whole else (None, "")
     base, source = None, None
     if lineage and opened.manifest is not None:
-        before = open_checkpoint(lineage[0].directory, own=True)
+        before = deployment.open(lineage[0])
         base = _base_statistics(pipeline, before, opened.manifest)
         source = _source_history(pipeline, lineage, before)
     return CheckpointFacts(
@@ -60,7 +61,8 @@ def collect_facts(
 
 
 def _is_covered(opened: Checkpoint, ranges: tuple[KeyGroupRange, ...]) -> bool:
-    """Entries of key groups that nobody holds, or that two hold, would be counted as wrong ones."""
+    """Return whether each key group is in exactly one handle. Otherwise the entries are not counted, because all counts
+    would be wrong."""
     manifest = opened.manifest
     if manifest is None:
         return False
@@ -68,7 +70,8 @@ def _is_covered(opened: Checkpoint, ranges: tuple[KeyGroupRange, ...]) -> bool:
 
 
 def _read_back(opened: Checkpoint, scratch: str) -> tuple[StoredContent | None, str]:
-    """What is stored, or why it cannot be read although every file has its checksum."""
+    """Return the stored content and '', or None and the reason why it cannot be read although all checksums are
+    right."""
     try:
         return read_content(opened, scratch), ""
     except (CorruptStateError, NotFoundError, UnsupportedError) as error:
@@ -84,9 +87,10 @@ def _source_history(pipeline: Pipeline, lineage: Sequence[CheckpointRecord], bef
 def _base_statistics(
     pipeline: Pipeline, base: Checkpoint, manifest: CheckpointManifest
 ) -> tuple[StateStatistics, ...] | None:
-    """The base's statistics, state by state as the pipeline has them now: a new state began empty. The digests of
-    a migrated state are not those of its old values: nothing can be compared, so the new ones stand for them, as they
-    do for what a drained savepoint has let fire."""
+    """Return the base's statistics per present state of the pipeline; None without a manifest. A new state was empty.
+    The digests of a migrated state cannot be compared with those of its old values, and timers that fired for a drained
+    savepoint change states without events: for these, the present statistics are returned, so that they compare
+    equal."""
     if base.manifest is None:
         return None
     evolution = continuation(pipeline, base).evolution
@@ -106,7 +110,7 @@ def _base_statistics(
 
 
 def _is_drained(state: str, schema: KeyedStateSchema) -> bool:
-    """Whether timers that fire at the end of event time may change a state: a windowed one, one with ``on_timer``, or
-    their timers."""
+    """Return whether timers that fire at the end of event time may change the state: one with windows, one with
+    ``on_timer``, or the timers of these."""
     timers = {name for name in (d.name for d in schema.states) if name.startswith((EVENT_TIMERS, PROCESSING_TIMERS))}
     return state in timers or EVENT_TIMERS + state in timers

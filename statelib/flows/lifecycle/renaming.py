@@ -7,11 +7,16 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode, PipelineHead
 
 
-def adopt_former(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHead | None:
-    """Let a pipeline that never ran under its present name go on from where it stood under an earlier one.
+def head_after_renaming(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHead:
+    """Return the pipeline's head. A pipeline that has none under its present name first takes over the head of its
+    former name, if that has one. Raises as :func:`~statelib.flows.restore.steps.plan_restore`."""
+    head = deployment.catalog().head(PipelineName(pipeline.name))
+    return head if head.head is not None else _take_over(deployment, pipeline, owner) or head
 
-    The newest checkpoint of the earlier name becomes its head, as a NO_CLAIM restore from its path would make
-    it; None where no earlier name has one."""
+
+def _take_over(deployment: Deployment, pipeline: Pipeline, owner: str) -> PipelineHead | None:
+    """Make the head of the pipeline's former name its head, and return it; None if no former name has a head. It is
+    restored from its path in claim mode NO_CLAIM, so that its files still belong to the former name."""
     catalog = deployment.catalog()
     for name in pipeline.renamed_from:
         former = catalog.head(PipelineName(name))

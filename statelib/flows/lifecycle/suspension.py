@@ -1,4 +1,4 @@
-"""The story of a pipeline as a whole: whether it runs, and how it is stopped and started again."""
+"""Find out whether a pipeline runs, cancel it, and resume it."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,8 @@ from statelib.model.termination import JobStatus
 
 @dataclass(frozen=True)
 class PipelineStatus:
-    """Where a pipeline stands. ``failures``: checkpoints that failed in a row. ``last``: the last interval applied."""
+    """The status of a pipeline. ``failures``: the number of checkpoints that failed in a row. ``last``: the last
+    interval that was applied."""
 
     status: JobStatus
     head: PipelineHead
@@ -24,14 +25,14 @@ class PipelineStatus:
 
 
 def status(deployment: Deployment, pipeline: Pipeline) -> PipelineStatus:
-    """Raises NotFoundError (``no-pipeline``) for one that never began a checkpoint."""
+    """Return the status of a pipeline. Raises NotFoundError (``no-pipeline``) if it never began a checkpoint."""
     situation = deployment.catalog().cleanup.situation(PipelineName(pipeline.name))
     last = last_interval(situation.records, situation.head.head)
     return PipelineStatus(status_of(pipeline, situation), situation.head, situation.failures, last)
 
 
 def status_of(pipeline: Pipeline, situation: Situation) -> JobStatus:
-    """What the pipeline file and the catalog say together."""
+    """Return the status that follows from the pipeline file and the catalog."""
     end = pipeline.schedule.end if pipeline.schedule else None
     return job_status(
         cancelled=situation.head.cancelled,
@@ -43,14 +44,16 @@ def status_of(pipeline: Pipeline, situation: Situation) -> JobStatus:
 
 
 def cancel(deployment: Deployment, pipeline: str, owner: str) -> PipelineHead:
-    """Begin no checkpoints any more, and abort the pending one; savepoints may still be taken.
+    """Cancel a pipeline: abort its pending checkpoint and refuse new ones. Savepoints may still be taken. Return the
+    head.
 
-    What becomes of the checkpoints is said by ``checkpoint.retain.after_termination`` and done by ``state_cleanup``."""
+    ``checkpoint.retain.after_termination`` sets what is kept of the checkpoints; ``state_cleanup`` applies it."""
     return deployment.catalog().suspension.cancel(PipelineName(pipeline), owner)
 
 
 def resume(deployment: Deployment, pipeline: str, owner: str, *, from_nothing: bool = False) -> PipelineHead:
-    """Begin checkpoints again, after a cancellation or too many failures.
+    """Allow checkpoints again after a cancellation or too many failures. Return the head. ``from_nothing``: continue
+    without the state.
 
     Raises as :meth:`statelib.catalog.commit.suspension.Suspension.resume`."""
     return deployment.catalog().suspension.resume(PipelineName(pipeline), owner, from_nothing=from_nothing)

@@ -1,1 +1,1 @@
-"""A lost or outdated catalog is made again from what lies on storage."""
+"""Recovery of a catalog that was lost or is older than the storage: notice it, and rebuild it from the storage."""

@@ -3,32 +3,34 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from statelib.catalog.commit.rebuilding import Standing
+from statelib.catalog.commit.rebuilding import RebuiltPipeline
 from statelib.coordinator.rebuilding import Proof, Published, head_of, later_head, proofs
 from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
-from statelib.flows.recovery.published import FoundSnapshot, LeftOut, OnStorage
+from statelib.flows.recovery.published import LeftOut, OnStorage, StoredSnapshot
+from statelib.flows.recovery.rebuilt_records import published_of, record_of, unreadable_record
 from statelib.flows.recovery.rejudging import Judgement, judge_again
-from statelib.flows.wiring import Deployment, now_ms
+from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.failure import CheckpointFailureReason
 from statelib.model.ids import CheckpointId, Epoch, PipelineName
-from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, Owner, PipelineHead, interval_key
+from statelib.model.record import CheckpointRecord, CheckpointState, CommitFacts, PipelineHead
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.verification import verify
 from statelib.storage.names import checkpoint_directory
 
 Name = tuple[PipelineName, CheckpointId]
+"""The name of a checkpoint: its pipeline and its id."""
 
 
 FARTHEST = 1 << 32
-"""How far the id of a savepoint may lie beyond those of its pipeline's checkpoints: it decides which id is given out
-next, and ids never come back."""
+"""The maximum distance of a savepoint's id from the highest id of its pipeline's checkpoints. The highest id decides
+which id is allocated next, and ids are never reused."""
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A snapshot that is to be entered, COMPLETED or QUARANTINED, and how it is known that it was registered.
-    ``judgement``: what the gate says of it now; None if that was not asked."""
+class EnteredSnapshot:
+    """A snapshot that the rebuild registers, as COMPLETED or QUARANTINED. ``proof``: the evidence that it was
+    registered before. ``judgement``: the gate's present judgement; None if the evidence made it unnecessary."""
 
     record: CheckpointRecord
     proof: Proof
@@ -37,26 +39,34 @@ class Taken:
 
     @property
     def completed(self) -> bool:
+        """Whether it is registered as COMPLETED."""
         return self.record.state is CheckpointState.COMPLETED
 
 
 @dataclass(frozen=True)
 class PipelinePlan:
-    """What becomes of one pipeline. ``known``: snapshots on storage of which the catalog has a row already;
-    ``given_up``: the aborted ones that it gets rows of, so that the orphan sweep knows them;
-    ``missing_base``: what the oldest ones were built on, and does not lie there any more."""
+    """The plan of the rebuild of one pipeline.
+
+    Attributes:
+        entered: The snapshots that are registered.
+        registered: The snapshots on storage that the catalog has a row of already.
+        left_out: The directories whose snapshots are not registered.
+        missing_bases: The bases of the oldest snapshots that are no longer on storage.
+        rebuilt: The pipeline's new head, epoch and next id.
+        given_up: The snapshots that get a row as ABORTED, so that the orphan sweep can delete their files.
+    """
 
     pipeline: PipelineName
-    taken: tuple[Taken, ...]
-    known: tuple[CheckpointId, ...]
+    entered: tuple[EnteredSnapshot, ...]
+    registered: tuple[CheckpointId, ...]
     left_out: tuple[LeftOut, ...]
     missing_bases: tuple[CheckpointId, ...]
-    standing: Standing
+    rebuilt: RebuiltPipeline
     given_up: tuple[CheckpointRecord, ...] = ()
 
 
 class PipelineRebuild:
-    """Of one pipeline."""
+    """The rebuild of one pipeline. :meth:`plan` decides, nothing is changed."""
 
     def __init__(
         self,
@@ -74,87 +84,94 @@ class PipelineRebuild:
         self.take = {number for pipeline, number in take if pipeline == name}
         self.give_up = {number for pipeline, number in give_up if pipeline == name}
         self.left_out = {left.directory: left for left in stored.left_out}
-        self.found = {f.manifest.checkpoint_id: f for f in stored.found if f.manifest.pipeline == name}
+        self.snapshots = {s.manifest.checkpoint_id: s for s in stored.snapshots if s.manifest.pipeline == name}
         self.rows = {r.checkpoint_id: r for r in deployment.catalog().list(name)}
         catalog = deployment.catalog()
-        self.now, self.next_id = catalog.head(name), catalog.rebuilding.next_id(name)
-        own = [f.manifest.checkpoint_id for f in self.found.values() if f.manifest.kind is SnapshotKind.CHECKPOINT]
+        self.head, self.next_id = catalog.head(name), catalog.rebuilding.next_id(name)
+        own = [s.manifest.checkpoint_id for s in self.snapshots.values() if s.manifest.kind is SnapshotKind.CHECKPOINT]
         self.farthest = max([stored.highest.get(name, 0), self.next_id - 1, *own]) + FARTHEST
-        numbers = [self.farthest - FARTHEST, *self.found, *stored.savepoints.get(name, ())]
+        numbers = [self.farthest - FARTHEST, *self.snapshots, *stored.savepoints.get(name, ())]
         self.highest = max(number for number in numbers if number <= self.farthest)
 
     def plan(self) -> PipelinePlan:
+        """Return the plan for the pipeline. Snapshots that nothing proves are read whole and judged by the gate."""
         published = self._published()
         proof = proofs(published)
-        taken: dict[CheckpointId, Taken] = {}
+        entered: dict[CheckpointId, EnteredSnapshot] = {}
         left_out = []
-        for number in sorted(self.found):
+        for number in sorted(self.snapshots):
             if number in self.rows:
                 continue
             how = proof.get(number, Proof.UNKNOWN)
             reason = self._refusal(number, how)
             if reason is None:
-                taken[number] = self._taken(self.found[number], how, taken)
+                entered[number] = self._entered(self.snapshots[number], how, entered)
             else:
-                left_out.append(LeftOut(self.found[number].opened.directory, *reason))
+                left_out.append(LeftOut(self.snapshots[number].opened.directory, *reason))
         given_up = self._given_up({left.directory: left for left in left_out})
         gone = {record.directory for record in given_up}
-        missing = {p.base for p in published if p.base is not None} - {*self.found, *self.rows}
-        standing = self._standing(published, {number for number, t in taken.items() if t.completed})
-        known = tuple(sorted(set(self.found) & set(self.rows)))
+        missing = {p.base for p in published if p.base is not None} - {*self.snapshots, *self.rows}
+        rebuilt = self._rebuilt(published, {number for number, t in entered.items() if t.completed})
+        registered = tuple(sorted(set(self.snapshots) & set(self.rows)))
         left = tuple(each for each in left_out if each.directory not in gone)
         bases = tuple(sorted(missing))
-        return PipelinePlan(self.name, tuple(taken.values()), known, left, bases, standing, given_up)
+        return PipelinePlan(self.name, tuple(entered.values()), registered, left, bases, rebuilt, given_up)
 
     def _given_up(self, left_out: Mapping[str, LeftOut]) -> tuple[CheckpointRecord, ...]:
-        """Of what is left out, what is to be given up; also where ``_metadata`` cannot be read, and only the name of
-        the directory tells which checkpoint it is."""
+        """Return the records, as ABORTED, of the snapshots that are given up: left-out ones, and ones whose
+        ``_metadata`` cannot be read, which are identified by the names of their directories."""
         own = f"{self.deployment.root_uri()}/{self.name}"
         records = []
         for number in sorted(self.give_up - set(self.rows)):
-            found = self.found.get(number)
-            place = found.opened.directory if found else f"{own}/{checkpoint_directory(number)}"
-            left = left_out.get(place) or (None if found else self.left_out.get(place))
+            snapshot = self.snapshots.get(number)
+            place = snapshot.opened.directory if snapshot else f"{own}/{checkpoint_directory(number)}"
+            left = left_out.get(place) or (None if snapshot else self.left_out.get(place))
             if left is None:
                 continue
-            record = _record(found, None) if found else _unreadable(self.name, number, place)
+            record = record_of(snapshot, None) if snapshot else unreadable_record(self.name, number, place)
             reason = f"given up by statelib catalog rebuild: {left.reason}"
-            attempt = found.manifest.attempt if found else None
+            attempt = snapshot.manifest.attempt if snapshot else None
             failure = CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN
             aborted = replace(record, state=CheckpointState.ABORTED, failure=failure, reason=reason, attempt=attempt)
             records.append(aborted)
         return tuple(records)
 
-    def _taken(self, found: FoundSnapshot, proof: Proof, older: Mapping[CheckpointId, Taken]) -> Taken:
-        """A savepoint or a fork is a copy of a state that was judged: that it is whole is all that is asked."""
-        facts = commit_facts(found.opened, "")
-        record = _record(found, facts)
-        copied = record.kind is SnapshotKind.SAVEPOINT or (record.base is None and found.manifest.origins)
+    def _entered(
+        self, snapshot: StoredSnapshot, proof: Proof, older: Mapping[CheckpointId, EnteredSnapshot]
+    ) -> EnteredSnapshot:
+        """Return how the snapshot is registered. A savepoint or the first checkpoint of a fork is a copy of a state
+        that was judged before: it needs no judgement."""
+        facts = commit_facts(snapshot.opened, "")
+        record = record_of(snapshot, facts)
+        copied = record.kind is SnapshotKind.SAVEPOINT or (record.base is None and snapshot.manifest.origins)
         if proof is not Proof.UNKNOWN or copied:
-            return Taken(record, proof, facts)
-        judgement = judge_again(self.deployment, record, found.opened, self._lineage(record, older))
+            return EnteredSnapshot(record, proof, facts)
+        judgement = judge_again(self.deployment, record, snapshot.opened, self._lineage(record, older))
         if judgement.passed:
-            return Taken(record, proof, facts, judgement)
+            return EnteredSnapshot(record, proof, facts, judgement)
         if record.checkpoint_id in self.take:
             note = f"released by statelib catalog rebuild --take; it would be in quarantine for: {judgement.reason}"
-            return Taken(replace(record, note=note), proof, facts, judgement)
-        aside = replace(record, state=CheckpointState.QUARANTINED, reason=judgement.reason)
-        return Taken(aside, proof, facts, judgement)
+            return EnteredSnapshot(replace(record, note=note), proof, facts, judgement)
+        quarantined = replace(record, state=CheckpointState.QUARANTINED, reason=judgement.reason)
+        return EnteredSnapshot(quarantined, proof, facts, judgement)
 
-    def _lineage(self, record: CheckpointRecord, older: Mapping[CheckpointId, Taken]) -> list[CheckpointRecord]:
-        """Its base, the base's base and so on, as far as they are known; nothing where the base is not there."""
-        known = {**self.rows, **{number: taken.record for number, taken in older.items()}}
+    def _lineage(
+        self, record: CheckpointRecord, older: Mapping[CheckpointId, EnteredSnapshot]
+    ) -> list[CheckpointRecord]:
+        """Return the records of the base, the base's base and so on, as far as they are known; an empty list if the
+        base is missing or not completed."""
+        records = {**self.rows, **{number: entered.record for number, entered in older.items()}}
         chain: list[CheckpointRecord] = []
         at = record.base
-        while at is not None and at in known:
-            chain.append(known[at])
-            at = known[at].base
+        while at is not None and at in records:
+            chain.append(records[at])
+            at = records[at].base
         return chain if chain and chain[0].state is CheckpointState.COMPLETED else []
 
     def _published(self) -> list[Published]:
-        """The system's own checkpoints, which alone tell where the pipeline stands."""
+        """Return the system's own checkpoints, on storage and in the catalog. Only these decide on the head."""
         done = CheckpointState.PENDING, CheckpointState.ABORTED
-        every = [_published(self.found[number]) for number in sorted(set(self.found) - set(self.rows))] + [
+        every = [published_of(self.snapshots[number]) for number in sorted(set(self.snapshots) - set(self.rows))] + [
             Published(r.checkpoint_id, r.kind, r.epoch, r.generation, r.base, r.state not in done)
             for r in self.rows.values()
             if r.base is None or r.base < r.checkpoint_id
@@ -162,9 +179,9 @@ class PipelineRebuild:
         return [p for p in every if p.kind is SnapshotKind.CHECKPOINT]
 
     def _refusal(self, number: CheckpointId, proof: Proof) -> tuple[str, bool] | None:
-        """Why a snapshot is not entered, and whether it is damaged; None if it is."""
+        """Return why a snapshot is not registered, and whether it is damaged; None if it is registered."""
         if number in self.leave_out:
-            return "left out as you said", False
+            return "left out, as requested", False
         if proof is Proof.PASSED_OVER:
             return str(proof), False
         if number > self.farthest:
@@ -172,7 +189,7 @@ class PipelineRebuild:
         whole = proof is Proof.UNKNOWN
         if whole:
             self.reading(f"{self.name}/{number}")
-        opened = self.found[number].opened
+        opened = self.snapshots[number].opened
         try:
             commit_facts(opened, "")
             opened.keyed_operator()
@@ -181,77 +198,30 @@ class PipelineRebuild:
             return error.message, True
         return (problems[0], True) if problems else None
 
-    def _standing(self, published: Sequence[Published], taken: set[CheckpointId]) -> Standing:
-        now = self.now
-        new = [p for p in published if p.checkpoint_id in self.found and p.checkpoint_id not in self.rows]
+    def _rebuilt(self, published: Sequence[Published], entered: set[CheckpointId]) -> RebuiltPipeline:
+        now = self.head
+        new = [p for p in published if p.checkpoint_id in self.snapshots and p.checkpoint_id not in self.rows]
         epoch = max([now.epoch, *(p.epoch + 1 for p in new)])
         chosen, generation = now.head, now.generation
         guessed = bool(new) and self.deployment.catalog().rebuilding.is_as_rebuilt(self.name)
         if guessed or any(p.epoch > now.epoch for p in new):
             complete = {n for n, r in self.rows.items() if r.state is CheckpointState.COMPLETED}
-            chosen = head_of(published, taken | complete)
+            chosen = head_of(published, entered | complete)
             generation = max(p.generation for p in published)
         else:
-            chosen = later_head(published, now.head, now.generation, taken)
+            chosen = later_head(published, now.head, now.generation, entered)
         parallelism = now.parallelism
         if (chosen, generation) != (now.head, now.generation):
             # What is pending was begun on the old one, and may not become the head.
             epoch = max(epoch, now.epoch + 1)
             parallelism = self._parallelism(chosen, generation)
         head = PipelineHead(self.name, Epoch(epoch), generation, chosen, parallelism, now.cancelled)
-        return Standing(head, self.highest + 1, now.epoch, self.next_id)
+        return RebuiltPipeline(head, self.highest + 1, now.epoch, self.next_id)
 
     def _parallelism(self, head: CheckpointId | None, generation: int) -> int | None:
-        """A restore may have set another one than the pipeline file has: then the head has it."""
-        if not generation or head not in self.found:
+        """Return the parallelism of the head if it differs from the pipeline file's, because a restore has set it."""
+        if not generation or head not in self.snapshots:
             return None
         files: Mapping[str, int] = {p.name: p.parallelism for p in self.deployment.pipelines()}
-        stored = self.found[head].opened.keyed_operator().parallelism
+        stored = self.snapshots[head].opened.keyed_operator().parallelism
         return None if files.get(self.name) == stored else stored
-
-
-def _published(found: FoundSnapshot) -> Published:
-    m = found.manifest
-    return Published(m.checkpoint_id, m.kind, m.epoch, m.generation, m.base)
-
-
-def _record(found: FoundSnapshot, facts: CommitFacts | None) -> CheckpointRecord:
-    m = found.manifest
-    interval = m.position.interval if m.kind is SnapshotKind.CHECKPOINT else None
-    return CheckpointRecord(
-        pipeline=m.pipeline,
-        checkpoint_id=m.checkpoint_id,
-        kind=m.kind,
-        state=CheckpointState.COMPLETED,
-        owner=Owner.SYSTEM if m.kind is SnapshotKind.CHECKPOINT else Owner.USER,
-        epoch=m.epoch,
-        key=interval_key(interval, m.generation) if interval else f"rebuilt:{found.opened.directory}",
-        generation=m.generation,
-        base=m.base,
-        interval=interval,
-        strategy=m.strategy,
-        parallelism=found.opened.keyed_operator().parallelism,
-        directory=found.opened.directory,
-        created_at_ms=m.created_at_ms,
-        entries=facts.entries if facts else None,
-        size_bytes=facts.size_bytes if facts else None,
-    )
-
-
-def _unreadable(name: PipelineName, number: CheckpointId, directory: str) -> CheckpointRecord:
-    return CheckpointRecord(
-        pipeline=name,
-        checkpoint_id=number,
-        kind=SnapshotKind.CHECKPOINT,
-        state=CheckpointState.ABORTED,
-        owner=Owner.SYSTEM,
-        epoch=Epoch(0),
-        key=f"rebuilt:{directory}",
-        generation=0,
-        base=None,
-        interval=None,
-        strategy="",
-        parallelism=1,
-        directory=directory,
-        created_at_ms=now_ms(),
-    )

@@ -1,4 +1,4 @@
-"""The snapshots that lie on storage, found without the catalog."""
+"""Find the snapshots on storage without the catalog."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ from statelib.errors import CorruptStateError, NotFoundError, UnsupportedError
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.opened import Checkpoint
 from statelib.storage.filesystem.publish import METADATA_NAME
 from statelib.storage.names import CHECKPOINT_PREFIX, SAVEPOINTS_DIRECTORY, checkpoint_directory, checkpoint_number
 from statelib.storage.registry import PLACES
@@ -19,7 +19,7 @@ _SAVEPOINT = re.compile(rf"{SAVEPOINTS_DIRECTORY}/savepoint-(.+)-([0-9]{{1,16}})
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A directory that no snapshot is taken from. ``damaged``: something is wrong with it."""
+    """A directory whose snapshot is not registered. ``damaged``: whether the reason is damage."""
 
     directory: str
     reason: str
@@ -27,26 +27,28 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class FoundSnapshot:
+class StoredSnapshot:
+    """A snapshot on storage that a pipeline of statelib wrote."""
+
     opened: Checkpoint
     manifest: CheckpointManifest
 
 
 @dataclass(frozen=True)
 class OnStorage:
-    """``highest``: by pipeline, the highest id that any directory of a checkpoint is named by; ``savepoints``: all ids
-    that directories of savepoints in the storage are named by."""
+    """The snapshots on storage. ``highest``: per pipeline, the highest id in the name of a checkpoint's directory.
+    ``savepoints``: per pipeline, the ids in the names of savepoints' directories."""
 
-    found: tuple[FoundSnapshot, ...]
+    snapshots: tuple[StoredSnapshot, ...]
     left_out: tuple[LeftOut, ...]
     highest: dict[PipelineName, int]
     savepoints: dict[PipelineName, set[int]]
 
 
 def on_storage(deployment: Deployment, also: Sequence[str] = ()) -> OnStorage:
-    """Every snapshot below the deployment's storage, and every savepoint in the directories ``also``.
+    """Return all snapshots below the deployment's storage and all savepoints in the directories ``also``.
 
-    Reads each ``_metadata``, nothing else. Of two snapshots with the same id the first is taken, a checkpoint before
+    Only ``_metadata`` files are read. Of two snapshots with the same id the first is used, checkpoints before
     savepoints."""
     root = deployment.root_uri()
     paths = [file.path for file in deployment.remover().list_files(root)]
@@ -61,33 +63,33 @@ def on_storage(deployment: Deployment, also: Sequence[str] = ()) -> OnStorage:
     places = [f"{root}/{p}" for p in paths if p.endswith(f"/{METADATA_NAME}") and p.count("/") == 2]
     places.sort(key=lambda place: checkpoint_number(place.split("/")[-2]) is None)
     places += [place for directory in also for place in _metadata_in(deployment, directory)]
-    found: dict[tuple[PipelineName, CheckpointId], FoundSnapshot] = {}
+    snapshots: dict[tuple[PipelineName, CheckpointId], StoredSnapshot] = {}
     left_out = []
     for place in places:
-        got = _opened(deployment, place.removesuffix(f"/{METADATA_NAME}"), root)
-        if isinstance(got, LeftOut):
-            left_out.append(got)
+        each = _opened(deployment, place.removesuffix(f"/{METADATA_NAME}"), root)
+        if isinstance(each, LeftOut):
+            left_out.append(each)
             continue
-        first = found.setdefault((got.manifest.pipeline, got.manifest.checkpoint_id), got)
-        if first is not got and first.opened.directory != got.opened.directory:
+        first = snapshots.setdefault((each.manifest.pipeline, each.manifest.checkpoint_id), each)
+        if first is not each and first.opened.directory != each.opened.directory:
             reason = f"the same snapshot as {first.opened.directory}"
-            if first.manifest.attempt != got.manifest.attempt:
-                reason = f"it says that it is the snapshot that lies in {first.opened.directory}, and is another one"
-            left_out.append(LeftOut(got.opened.directory, reason, damaged=False))
-    return OnStorage(tuple(found.values()), tuple(left_out), highest, savepoints)
+            if first.manifest.attempt != each.manifest.attempt:
+                reason = f"its manifest has the id of the snapshot in {first.opened.directory}, but it is another one"
+            left_out.append(LeftOut(each.opened.directory, reason, damaged=False))
+    return OnStorage(tuple(snapshots.values()), tuple(left_out), highest, savepoints)
 
 
 def _metadata_in(deployment: Deployment, directory: str) -> Iterator[str]:
-    """A directory of savepoints, or one savepoint's own."""
+    """Yield the ``_metadata`` files of a directory of savepoints, or that of a single savepoint's directory."""
     place = PLACES.kind(directory).normalised(directory)
     for file in deployment.remover().list_files(place):
         if file.path == METADATA_NAME or (file.path.endswith(f"/{METADATA_NAME}") and file.path.count("/") == 1):
             yield f"{place}/{file.path}"
 
 
-def _opened(deployment: Deployment, directory: str, root: str) -> FoundSnapshot | LeftOut:
+def _opened(deployment: Deployment, directory: str, root: str) -> StoredSnapshot | LeftOut:
     try:
-        opened = open_checkpoint(directory, storage_root=deployment.storage_root)
+        opened = deployment.open_at(directory)
     except (CorruptStateError, UnsupportedError, NotFoundError) as error:
         return LeftOut(directory, error.message, damaged=True)
     manifest = opened.manifest
@@ -97,4 +99,4 @@ def _opened(deployment: Deployment, directory: str, root: str) -> FoundSnapshot 
     if manifest.kind is SnapshotKind.CHECKPOINT and opened.directory != own:
         reason = f"a copy of checkpoint {manifest.pipeline}/{manifest.checkpoint_id}, which was written to {own}"
         return LeftOut(opened.directory, reason, damaged=False)
-    return FoundSnapshot(opened, manifest)
+    return StoredSnapshot(opened, manifest)

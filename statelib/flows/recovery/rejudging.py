@@ -1,4 +1,5 @@
-"""Snapshots that nobody vouches for are judged again: the same gate, the pipeline's present file, no catalog."""
+"""Judge a snapshot again that no later checkpoint proves: by the same gate and the present pipeline file, without the
+catalog."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,8 +18,8 @@ from statelib.storage.local.scratch import scratch_directory
 
 @dataclass(frozen=True)
 class Judgement:
-    """``reason``: why the snapshot is not to be built on, '' if it may be; ``results``: what the gate said, nothing if
-    it could not be asked."""
+    """The judgement of a snapshot. ``reason``: why no checkpoint may continue from it, '' if one may. ``results``: the
+    gate's results, empty if the gate could not run."""
 
     results: tuple[QualityResult, ...]
     reason: str
@@ -31,7 +32,7 @@ class Judgement:
 def judge_again(
     deployment: Deployment, record: CheckpointRecord, opened: Checkpoint, lineage: Sequence[CheckpointRecord]
 ) -> Judgement:
-    """What the gate says now of a snapshot that is whole. No report is kept."""
+    """Return the gate's present judgement of a whole snapshot. No report is kept."""
     pipeline = _present(deployment, record.pipeline)
     if pipeline is None:
         return _unjudged(f"{deployment.pipelines_directory} has no valid file of pipeline {record.pipeline}")
@@ -51,16 +52,17 @@ def _unjudged(why: str) -> Judgement:
 
 
 def _present(deployment: Deployment, name: PipelineName) -> Pipeline | None:
-    """The pipeline of that name, or the one that was called so."""
+    """Return the pipeline of this name, or the one that had this name before; None if there is neither."""
     pipelines = deployment.pipelines()
     own = [p for p in pipelines if p.name == name]
     return next(iter(own + [p for p in pipelines if name in p.renamed_from]), None)
 
 
 def _changed(pipeline: Pipeline, opened: Checkpoint) -> str:
-    """Checks name states as the file has them: they say nothing of a snapshot with others."""
+    """Return how the pipeline file differs from the snapshot's states, '' if it does not. The checks of the file refer
+    to its own states and cannot judge a snapshot with others."""
     evolution = continuation(pipeline, opened).evolution
-    found, wanted = ([state.name for state in schema.states] for schema in (evolution.found, evolution.wanted))
-    if found == wanted and not evolution.rewrites:
+    stored, wanted = ([state.name for state in schema.states] for schema in (evolution.found, evolution.wanted))
+    if stored == wanted and not evolution.rewrites:
         return ""
-    return f"the file of pipeline {pipeline.name} has other states by now"
+    return f"the file of pipeline {pipeline.name} has other states now"

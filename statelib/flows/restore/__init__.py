@@ -1,1 +1,1 @@
-"""The restore story: find a snapshot, say what a restore would do, make it the pipeline's head."""
+"""Restore: find a snapshot, plan the restore, make the snapshot the pipeline's head, and restore its state."""

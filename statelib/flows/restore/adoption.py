@@ -1,4 +1,4 @@
-"""Bring a snapshot that lies on storage, but not in the catalog, into the catalog."""
+"""Register a snapshot that is on storage but not in the catalog."""
 
 from statelib.errors import UnsupportedError
 from statelib.flows.wiring import Deployment
@@ -10,10 +10,8 @@ from statelib.savepoints.opened import Checkpoint
 
 
 def adopt_snapshot(deployment: Deployment, pipeline: PipelineName, opened: Checkpoint) -> CheckpointRecord:
-    """Register the snapshot under a new id. Its files stay its user's until a restore claims them.
-
-    Raises UnsupportedError (``foreign-snapshot``) for one that statelib did not write.
-    """
+    """Register the snapshot under a new id, and return its record. Its files belong to its user until a restore claims
+    them. Raises as :func:`check_adoptable`."""
     check_adoptable(pipeline, opened)
     assert opened.manifest is not None
     return deployment.catalog().import_savepoint(
@@ -27,8 +25,8 @@ def adopt_snapshot(deployment: Deployment, pipeline: PipelineName, opened: Check
 
 
 def check_adoptable(pipeline: PipelineName, opened: Checkpoint) -> None:
-    """Raise UnsupportedError (``foreign-snapshot``), or as :func:`~statelib.savepoints.held_files.check_files` does,
-    for a snapshot that could not be registered."""
+    """Raise UnsupportedError (``foreign-snapshot``) if statelib did not write the snapshot, or as
+    :func:`~statelib.savepoints.held_files.check_files` if it cannot be registered."""
     if opened.manifest is None:
         raise UnsupportedError(
             f"{opened.directory} has no statelib manifest: it cannot become the head of pipeline {pipeline}",

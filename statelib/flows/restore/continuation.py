@@ -1,5 +1,5 @@
-"""How a pipeline, as it is defined now, goes on from an older snapshot: which operator of it is its own, and what
-becomes of each state."""
+"""Continue a pipeline, as it is defined now, from an older snapshot: find its operator in the snapshot, and decide for
+each state how it is restored."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,13 +17,13 @@ from statelib.restore.operator import OperatorEvolution, OperatorRestoreSource, 
 from statelib.restore.plan import RestoreSource, check_backend
 from statelib.restore.schemas.evolution import Evolution, evolve
 from statelib.restore.schemas.matching import describe
-from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.opened import Checkpoint
 
 
 @dataclass(frozen=True)
 class Continuation:
-    """``opened``: the snapshot with the pipeline's own operator selected; ``others``: operators with state
-    that no one restores, by name."""
+    """The result of matching a snapshot with a pipeline. ``opened``: the snapshot, with the pipeline's operator
+    selected. ``others``: the names of the other operators with state, which nothing restores."""
 
     opened: Checkpoint
     backend: str
@@ -34,14 +34,14 @@ class Continuation:
 
     @cached_property
     def operator_evolution(self) -> OperatorEvolution:
-        """What becomes of each operator state; the headers of the stored streams are read once."""
+        """The decision per operator state on how it is restored. The headers of the stored streams are read once."""
         reader, subtasks = self.opened.reader(), self.opened.keyed_operator().subtasks
         handles = (state.operator for _, state in subtasks if state.operator is not None)
         streams = (OperatorRestoreSource(handle, reader).open() for handle in handles)
         return evolve_operator(self.operator_states, streams)
 
     def check(self) -> "Continuation":
-        """Return itself, once it is sure that all can be restored, or may be left out.
+        """Return this continuation if each state of the snapshot can be restored or may be left out.
 
         Raises InvalidRequestError: ``backend-changed``, ``state-schema-changed``, ``non-restored-state`` naming states
         or operators."""
@@ -58,12 +58,12 @@ class Continuation:
         return self
 
     def sources(self) -> tuple[RestoreSource, ...]:
-        """What to restore from, as :meth:`Checkpoint.sources`."""
+        """Return the restore sources of the snapshot, as :meth:`Checkpoint.sources`."""
         return tuple(replace(s, allow_non_restored=self.allow_non_restored) for s in self.opened.sources())
 
     def keys(self, counted: KeyCounts | None) -> KeyCounts | None:
-        """How many keys are restored: what the manifest tells, else ``counted``. None where neither is known, or where
-        states are left out that have entries: their keys may be in no other state."""
+        """Return the number of keys that are restored: from the manifest, else ``counted``. None if neither is known,
+        or if states with entries are left out: their keys may be in no other state."""
         manifest = self.opened.manifest
         if manifest is None:
             return None
@@ -87,7 +87,8 @@ class Continuation:
 
 
 def continuation(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
-    """Match the snapshot with the pipeline; judges nothing but what concerns all states.
+    """Match the snapshot with the pipeline. Only what concerns all states is checked; :meth:`Continuation.check` checks
+    each state.
 
     Raises InvalidRequestError: ``other-operator`` if none of the snapshot's operators is the pipeline's,
     ``max-parallelism-changed``, ``state-schema-changed`` for another key type."""
@@ -112,38 +113,40 @@ def continuation(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
 
 
 def continued_head(deployment: Deployment, pipeline: Pipeline, head: PipelineHead) -> Continuation | None:
-    """Return how the pipeline, as it is defined now, goes on from its head. None without a head, or with one that is
-    not COMPLETED: the catalog refuses to begin there, and says what to do.
+    """Return the continuation of the pipeline, as it is defined now, from its head. None if there is no head, or if it
+    is not COMPLETED: the catalog then refuses to begin a checkpoint, with a hint.
 
     Raises as :func:`continuation` and :meth:`Continuation.check`."""
     record = None if head.head is None else deployment.catalog().get(head.pipeline, head.head)
     if record is None or record.state is not CheckpointState.COMPLETED:
         return None
-    opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+    opened = deployment.open(record)
     return continuation(pipeline, opened).check()
 
 
 def own_operator_id(pipeline: Pipeline) -> bytes:
-    """The id under which the pipeline's state is written: ``uid_hash`` if given, else that of its uid."""
+    """Return the operator id under which the pipeline's state is written: ``uid_hash`` if it is set, else the hash of
+    its uid."""
     return bytes.fromhex(pipeline.uid_hash) or operator_id(own_uid(pipeline))
 
 
 def own_uid(pipeline: Pipeline) -> str:
+    """Return the uid of the pipeline's operator; the pipeline's name if the file sets none."""
     return pipeline.uid or pipeline.name
 
 
 def _own_operator(pipeline: Pipeline, opened: Checkpoint) -> OperatorState:
     former = (operator_id(name) for name in (own_uid(pipeline), *pipeline.renamed_from))
-    there = {operator.operator_id: operator for operator in opened.operators}
-    for known in (own_operator_id(pipeline), *former):
-        if known in there:
-            return there[known]
+    operators = {operator.operator_id: operator for operator in opened.operators}
+    for each in (own_operator_id(pipeline), *former):
+        if each in operators:
+            return operators[each]
     names = ", ".join(map(opened.operator_name, opened.operators)) or "none"
     raise InvalidRequestError(
         f"{opened.directory}: no operator has the uid {own_uid(pipeline)!r} of pipeline {pipeline.name}; there are"
         f" {names}",
         kind="other-operator",
-        hint="say in the pipeline file what it was: 'renamed_from' (a name or uid), or 'uid_hash' (an id)",
+        hint="set its former name in the pipeline file: 'renamed_from' (a name or uid), or 'uid_hash' (an id)",
     )
 
 

@@ -1,50 +1,50 @@
-"""How long a restore takes, from how long the pipeline's newest one took."""
+"""Estimate how long a restore takes, from the newest restore of the pipeline that was measured."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from statelib.catalog.catalog import Catalog
 from statelib.errors import StatelibError
+from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
-from statelib.savepoints.opened import open_checkpoint
 
-LOOKED_AT = 16
-"""Checkpoints whose manifests are read, at most: in a pipeline that runs, all but the first restored."""
+MAX_MANIFESTS = 16
+"""The maximum number of manifests that are read. Every checkpoint of a pipeline except the first restores state."""
 
 
 @dataclass(frozen=True)
 class Throughput:
-    """``size_bytes`` of state were restored in ``restore_ms``, summed over the subtasks of ``checkpoint_id``."""
+    """The speed of a restore: ``size_bytes`` of state in ``restore_ms``, each summed over the subtasks of checkpoint
+    ``checkpoint_id``."""
 
     checkpoint_id: int
     size_bytes: int
     restore_ms: int
 
     def slowest_ms(self, sizes: Iterable[int]) -> int:
-        """How long the subtask that reads most takes, if it reads as fast; rounded up."""
+        """Return the time in milliseconds, rounded up, in which the largest of ``sizes`` is read at this speed."""
         return -(-max(sizes, default=0) * self.restore_ms // self.size_bytes)
 
 
-def newest_throughput(catalog: Catalog, pipeline: PipelineName, storage_root: str) -> Throughput | None:
-    """Of the newest completed checkpoint or savepoint that was built from storage; None if none was measured.
-
-    What cannot be read tells nothing: a plan does not fail for want of an estimate."""
-    completed = catalog.list(pipeline, (CheckpointState.COMPLETED,))
-    newest = sorted(completed, key=lambda record: record.checkpoint_id, reverse=True)[:LOOKED_AT]
+def newest_throughput(deployment: Deployment, pipeline: PipelineName) -> Throughput | None:
+    """Return the speed of the newest restore from storage that a completed checkpoint or savepoint recorded; None if
+    there is none. Snapshots that cannot be read are skipped: a plan does not fail because it has no estimate."""
+    completed = deployment.catalog().list(pipeline, (CheckpointState.COMPLETED,))
+    newest = sorted(completed, key=lambda record: record.checkpoint_id, reverse=True)[:MAX_MANIFESTS]
     for record in newest:
         try:
-            manifest = open_checkpoint(record.directory, own=True, storage_root=storage_root).manifest
+            manifest = deployment.open(record).manifest
         except StatelibError:
             continue
-        if manifest is not None and (found := measured(manifest)) is not None:
-            return found
+        if manifest is not None and (throughput := measured(manifest)) is not None:
+            return throughput
     return None
 
 
 def measured(manifest: CheckpointManifest) -> Throughput | None:
-    """Of the subtasks that read all from storage: copies on a worker's own disk say nothing of it."""
+    """Return the speed of the subtasks that read everything from storage; None if there is none. Subtasks that read
+    local copies are left out, because those are read at another speed."""
     remote = [
         restored
         for restored, origin in zip(manifest.restores, manifest.restored_from, strict=False)

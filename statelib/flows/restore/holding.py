@@ -8,23 +8,22 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 
 HOLD_MS = 24 * 3_600_000
-"""How long a restore that never came to its end keeps its source from being let go of."""
+"""The time in milliseconds after which retention may delete the source of a restore that never ended."""
 
 
 def hold_source(deployment: Deployment, plan: RestorePlan, holder: str) -> None:
-    """Keep retention and gc away from the plan's checkpoint until :func:`release_source`, a day at most; also from
-    another pipeline's, if it is that.
+    """Protect the plan's checkpoint from retention and gc until :func:`release_source`, for :data:`HOLD_MS` at most. It
+    may be a checkpoint of another pipeline. A snapshot that is not in the catalog belongs to its user and needs no
+    protection.
 
-    A snapshot that is not in the catalog belongs to its user and needs no holding. Raises
-    InvalidRequestError (``not-completed``) if the checkpoint was let go of since it was planned.
-    """
+    Raises InvalidRequestError (``not-completed``) if retention chose the checkpoint since it was planned."""
     cleanup = deployment.catalog().cleanup
     for pipeline, checkpoint_id in _sources(deployment, plan):
         cleanup.pin(pipeline, checkpoint_id, f"restore:{holder}", HOLD_MS)
 
 
 def release_source(deployment: Deployment, plan: RestorePlan, holder: str) -> None:
-    """The restore is over: as the head, its checkpoint is safe."""
+    """End the protection by :func:`hold_source`. As the pipeline's head, the checkpoint needs none."""
     cleanup = deployment.catalog().cleanup
     for pipeline, _ in _sources(deployment, plan):
         cleanup.unpin(pipeline, f"restore:{holder}")
@@ -32,7 +31,7 @@ def release_source(deployment: Deployment, plan: RestorePlan, holder: str) -> No
 
 @contextmanager
 def holding_source(deployment: Deployment, plan: RestorePlan, holder: str) -> Iterator[None]:
-    """Hold the plan's checkpoint while the block runs, however it ends."""
+    """Protect the plan's checkpoint while the block runs, whether it succeeds or fails."""
     hold_source(deployment, plan, holder)
     try:
         yield
@@ -41,7 +40,7 @@ def holding_source(deployment: Deployment, plan: RestorePlan, holder: str) -> It
 
 
 def _sources(deployment: Deployment, plan: RestorePlan) -> list[tuple[PipelineName, CheckpointId]]:
-    """The catalog's rows of the plan's snapshot."""
+    """Return (pipeline, id) of each row that the catalog has of the plan's snapshot."""
     if plan.checkpoint_id is not None:
         return [(PipelineName(plan.pipeline), CheckpointId(plan.checkpoint_id))]
     return deployment.catalog().cleanup.living_in(plan.directory)

@@ -1,4 +1,4 @@
-"""Which of the catalog's checkpoints a snapshot is: told by what it says it is, not by the path that led to it."""
+"""Find the catalog's row of a snapshot by the attempt in its manifest, whatever path led to the snapshot."""
 
 from dataclasses import dataclass
 
@@ -6,19 +6,19 @@ from statelib.errors import StatelibError
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import wrong_files
 from statelib.storage.names import checkpoint_directory, savepoint_directory
 from statelib.storage.registry import PLACES
 
 
 def row_of(deployment: Deployment, pipeline: PipelineName, opened: Checkpoint) -> CheckpointRecord | None:
-    """The catalog's row of a snapshot, that of ``pipeline`` if there are several; None where it is in no catalog, or is
-    a copy.
+    """Return the catalog's row of a snapshot, that of ``pipeline`` if there are several. None if it has no row, or is a
+    copy of a snapshot that has one.
 
-    The row has its attempt, and lies in the same directory, whatever link, mount or spelling led there. Where only the
-    content tells, it is the same if what the row names is there, whole and the same: a restore of either has the same
-    state then, and the row's files are those that the system looks after."""
+    The row has the snapshot's attempt and the same directory, whatever link, mount or spelling led to it. If the
+    storage cannot compare the directories, the row is the snapshot's if its directory has the same ``_metadata`` and
+    all files. A restore of either then gives the same state, and the row's files are those that the system manages."""
     writer = opened.manifest.pipeline if opened.manifest else pipeline
     place = opened.directory.rstrip("/")
     named = [
@@ -26,10 +26,10 @@ def row_of(deployment: Deployment, pipeline: PipelineName, opened: Checkpoint) -
     ]
     if named or opened.manifest is None:
         return named[0] if named else None
-    found = deployment.catalog().cleanup.of_attempt(opened.manifest.attempt)
+    records = deployment.catalog().cleanup.of_attempt(opened.manifest.attempt)
     first = (pipeline, writer)
-    found.sort(key=lambda r: first.index(r.pipeline) if r.pipeline in first else len(first))
-    return next((record for record in found if _is_row(deployment, record, opened)), None)
+    records.sort(key=lambda r: first.index(r.pipeline) if r.pipeline in first else len(first))
+    return next((record for record in records if _is_row(deployment, record, opened)), None)
 
 
 def _is_row(deployment: Deployment, record: CheckpointRecord, opened: Checkpoint) -> bool:
@@ -40,27 +40,30 @@ def _is_row(deployment: Deployment, record: CheckpointRecord, opened: Checkpoint
 
 
 def _is_whole(deployment: Deployment, record: CheckpointRecord, metadata: bytes) -> bool:
-    """Whether the row's directory holds this very ``_metadata``, and every file that it names with its size."""
+    """Return whether the row's directory has this ``_metadata``, and every file that it lists with its size."""
     try:
-        there = open_checkpoint(record.directory, storage_root=deployment.storage_root)
-        files = there.manifest.files if there.manifest else ()
-        return there.metadata_bytes == metadata and not wrong_files(there, files, ())
+        stored = deployment.open_at(record.directory)
+        files = stored.manifest.files if stored.manifest else ()
+        return stored.metadata_bytes == metadata and not wrong_files(stored, files, ())
     except StatelibError:
         return False
 
 
 @dataclass(frozen=True)
 class Twins:
-    """Of one pipeline, the checkpoints that another living row may be the same snapshot as, under another path.
-    ``originals``: the ones that were written as what their row says, by id, with the other row: nothing of them may go
-    as long as the other one is there. ``imported``: ids of the rest; their rows may go, their files then stay."""
+    """The checkpoints of one pipeline that may be the same snapshot as another row, under another path.
+
+    ``originals``: the checkpoints that were written in the directory of their row, by id, each with the other row.
+    Nothing of them may be deleted as long as the other row exists. ``imported``: the ids of the others. Their rows may
+    be deleted, their files stay."""
 
     originals: dict[CheckpointId, CheckpointRecord]
     imported: frozenset[CheckpointId]
 
 
 def twins_of(deployment: Deployment, pipeline: PipelineName) -> Twins:
-    """Find them among the rows that have the attempt of another one; mostly there are none."""
+    """Return the twins among the pipeline's checkpoints: rows with the attempt of another row. Usually there are
+    none."""
     records = deployment.catalog().cleanup.twins()
     others = [record for record in records if record.state is not CheckpointState.DELETING]
     originals, imported = {}, set()
@@ -80,7 +83,8 @@ def _is_original(record: CheckpointRecord) -> bool:
 
 
 def _is_twin(record: CheckpointRecord, other: CheckpointRecord) -> bool:
-    """Rows of one directory, as it is written, are looked after by the references to its files."""
+    """Return whether two rows may be one snapshot under two paths. Rows with the same path are no twins: the references
+    to their files protect them already."""
     if record.attempt != other.attempt or record.directory.rstrip("/") == other.directory.rstrip("/"):
         return False
     return PLACES.same_place(record.directory, other.directory) is not False

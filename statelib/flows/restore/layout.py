@@ -1,4 +1,4 @@
-"""Which key groups each subtask owns, and what it restores them from."""
+"""The layout of a restore: the key groups of each subtask, and the handles that it restores them from."""
 
 from dataclasses import dataclass
 
@@ -16,8 +16,10 @@ from statelib.savepoints.opened import Checkpoint
 
 @dataclass(frozen=True)
 class RestoreLayout:
-    """Which key groups each subtask owns (``ranges[i]``) and what it restores them from
-    (``sources[i]``, empty without a base); the same of operator state. Picklable."""
+    """The layout of a restore, per subtask. Picklable.
+
+    ``ranges``: the key groups of each subtask. ``sources``: what it restores its keyed state from, empty without a
+    base. ``operator_sources``: what it restores its operator state from."""
 
     schema: KeyedStateSchema
     ranges: tuple[KeyGroupRange, ...]
@@ -25,14 +27,14 @@ class RestoreLayout:
     operator_states: tuple[OperatorStateDescriptor, ...]
     operator_sources: tuple[tuple[OperatorRestoreSource, ...], ...]
     keys: tuple[KeyCounts | None, ...]
-    """By subtask: how many keys it restores; None where that is not known without counting them."""
+    """The number of keys that each subtask restores; None if it is not known without counting them."""
 
 
 def lay_out(
     base: Checkpoint | None, parallelism: int, pipeline: Pipeline, *, counted: KeyCounts | None = None
 ) -> RestoreLayout:
-    """Give each new subtask those of the base's handles that hold its key groups. ``counted``: the keys of a base whose
-    manifest does not tell how many it has.
+    """Return the layout for ``parallelism`` subtasks: each gets the base's handles that hold its key groups.
+    ``counted``: the number of keys of a base whose manifest does not contain it.
 
     Raises InvalidRequestError as :func:`continuation` and :meth:`Continuation.check`.
     """

@@ -1,4 +1,4 @@
-"""Live state of one subtask, restored for a moment: by a task that goes on with it, or on trial."""
+"""Restore the live state of one subtask, for a task that continues from it or for a rehearsal."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +20,8 @@ from statelib.storage.local.scratch import scratch_directory
 def live_backend(
     pipeline: Pipeline, deployment: Deployment, layout: RestoreLayout, subtask: int, attempt: AttemptId
 ) -> Iterator[KeyedStateBackend]:
-    """The subtask's state, restored into a scratch directory that is gone afterwards; what killed
-    tasks left on this host is removed."""
+    """Yield the subtask's state, restored into a scratch directory that is deleted afterwards. Scratch directories that
+    killed tasks left on this host are deleted too."""
     with scratch_directory(deployment.scratch(), f"{pipeline.name}-{attempt}") as directory:
         backend = _restore(pipeline, layout, subtask, f"{directory}/db", attempt)
         try:
@@ -33,7 +33,8 @@ def live_backend(
 def rehearse_subtask(
     pipeline: Pipeline, deployment: Deployment, layout: RestoreLayout, subtask: int, attempt: AttemptId
 ) -> tuple[StateStatistics, ...]:
-    """Restore a subtask's part, read all of it, and let go of it again; returns what was read.
+    """Restore the state of one subtask, read all of it, and discard it. Return the statistics of what was read, per
+    state.
 
     Raises CorruptStateError (``restore-mismatch`` and those of the formats), InvalidRequestError
     (``state-schema-changed``)."""

@@ -9,8 +9,8 @@ from statelib.visible import as_markdown, visible
 
 @dataclass(frozen=True)
 class SubtaskRead:
-    """What one subtask of the next run restores from: the key groups of each handle, and how much it reads.
-    ``entries``: None where nothing tells."""
+    """The part of a plan that concerns one subtask of the next run: the key groups of each handle that it restores
+    from, and how much it reads. ``entries``: None if the manifest does not contain their number."""
 
     subtask: int
     key_groups: str
@@ -30,20 +30,27 @@ class SubtaskRead:
 AFTER_DRAINING = (
     "its event-time timers have fired and its windows are closed; later events of these windows begin them again, empty"
 )
-"""What a restore of a drained savepoint means for the intervals that follow it."""
+"""The effect that a restore of a drained savepoint has on the following intervals."""
 
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """A dry run of a restore. ``checkpoint_id`` is None where ``directory`` is not in the catalog.
-    ``abandoned``: checkpoints of the present history that will not be part of the new one.
-    ``aborts``: checkpoints and savepoints under way, which the restore gives up.
-    ``replay_from_ms``: where the restored state ends; ``replay_until_ms``: the start of the last
-    interval that is left behind, None if none is. ``states``: what becomes of each state of the pipeline;
-    ``non_restored``: state of the snapshot that is left out, because that was allowed.
-    ``estimate_ms``: how long the slowest subtask reads if it is as fast as the restore before checkpoint
-    ``estimated_from`` was, the newest that was measured; None if none was. ``keys``: distinct ones, None where they are
-    not known. ``drained``: see :data:`AFTER_DRAINING`."""
+    """The plan of a restore.
+
+    Attributes:
+        checkpoint_id: The id of the snapshot; None if ``directory`` is not in the pipeline's rows of the catalog.
+        entries: The number of entries, None if it is not known.
+        replay_from_ms: The end of the last interval in the restored state.
+        replay_until_ms: The start of the last interval that the restore undoes; None if it undoes none.
+        abandoned: The checkpoints of the present history that are not part of the new one.
+        aborts: The pending checkpoints and savepoints, which the restore aborts.
+        states: One line per state of the pipeline: how it is restored.
+        non_restored: One line per state of the snapshot that is left out, because the pipeline file allows it.
+        estimate_ms: The time that the slowest subtask needs to read its state; None if no restore was measured.
+        estimated_from: The checkpoint whose restore was measured for the estimate.
+        keys: The number of distinct keys; None if it is not known.
+        drained: Whether the snapshot is a drained savepoint, see :data:`AFTER_DRAINING`.
+    """
 
     pipeline: str
     checkpoint_id: int | None
@@ -65,23 +72,26 @@ class RestorePlan:
     drained: bool = False
 
     def to_json(self) -> str:
+        """Return the plan as JSON, for :meth:`from_json`."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> "RestorePlan":
+        """Return the plan that :meth:`to_json` wrote."""
         values = json.loads(text)
         reads = tuple(SubtaskRead(**{**read, "handles": tuple(read["handles"])}) for read in values["reads"])
         sequences = {name: tuple(values[name]) for name in ("abandoned", "aborts", "states", "non_restored")}
         return RestorePlan(**{**values, **sequences, "reads": reads})
 
     def estimate(self) -> str:
-        """How long the slowest subtask restores, for people."""
+        """Return the estimate of the slowest subtask's restore as text for people."""
         if self.estimate_ms is None:
             return "unknown, no restore from storage was measured yet"
         return f"about {self.estimate_ms / 1000:.1f} s, as fast as before checkpoint {self.estimated_from}"
 
     def describe(self) -> str:
-        """The plan as Markdown, for logs and for the person who approves it. Names out of a snapshot are only text."""
+        """Return the plan as Markdown, for logs and for the person who approves it. Names that come from a snapshot are
+        escaped."""
         name = f"checkpoint {self.checkpoint_id}" if self.checkpoint_id is not None else self.directory
         keys, entries = ("unknown" if n is None else f"{n:,}" for n in (self.keys, self.entries))
         lines = [

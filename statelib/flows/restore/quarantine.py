@@ -1,38 +1,38 @@
-"""Checkpoints that the gate kept aside: refused wherever somebody would build on them, until a person releases them."""
+"""Checkpoints in quarantine: nothing may continue from them until a person releases them."""
 
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
-from statelib.savepoints.opened import open_checkpoint
 
 
 def set_aside(record: CheckpointRecord) -> CorruptStateError:
-    """What the run is told whose checkpoint the gate kept aside."""
-    return CorruptStateError(_told(record), kind="quarantined", hint=_hint(record))
+    """Return the error that ends the run whose checkpoint the gate put into quarantine."""
+    return CorruptStateError(_message(record), kind="quarantined", hint=_hint(record))
 
 
 def check_not_quarantined(record: CheckpointRecord) -> None:
-    """Raise InvalidRequestError (``quarantined``) that names the ways out."""
+    """Raise InvalidRequestError (``quarantined``) if the checkpoint is in quarantine. Its hint says what can be
+    done."""
     if record.state is CheckpointState.QUARANTINED:
-        raise InvalidRequestError(_told(record), kind="quarantined", hint=_hint(record))
+        raise InvalidRequestError(_message(record), kind="quarantined", hint=_hint(record))
 
 
 def release(
     deployment: Deployment, pipeline: PipelineName, checkpoint_id: CheckpointId, owner: str, note: str
 ) -> CheckpointRecord:
-    """Take what is in quarantine as good: it becomes the head, and what is pending is given up.
+    """Release a checkpoint from quarantine: it becomes the pipeline's head, and the pending checkpoint is aborted.
 
-    Raises as :meth:`statelib.catalog.commit.gate.Gate.release`, and what :func:`open_checkpoint` raises if it is not
-    there any more as it was."""
+    Raises as :meth:`statelib.catalog.commit.gate.Gate.release`, and as :meth:`Deployment.open` if the checkpoint is no
+    longer whole on storage."""
     catalog = deployment.catalog()
     record = catalog.get(pipeline, checkpoint_id)
     if record.state is CheckpointState.QUARANTINED:
-        open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+        deployment.open(record)
     return catalog.gate.release(pipeline, checkpoint_id, owner, note)
 
 
-def _told(record: CheckpointRecord) -> str:
+def _message(record: CheckpointRecord) -> str:
     return f"checkpoint {record.pipeline}/{record.checkpoint_id} is in quarantine: {record.reason}"
 
 

@@ -1,4 +1,4 @@
-"""The restore story: find the checkpoint, say what would happen, then make it the pipeline's head."""
+"""The steps of a restore: find the checkpoint, plan what happens, then make it the pipeline's head."""
 
 from statelib.catalog.catalog import Catalog
 from statelib.definition.pipeline import Pipeline
@@ -15,30 +15,31 @@ from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.key_groups import check_parallelism
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode, PipelineHead
 from statelib.restore.volume import bytes_to_read, entries_to_read
-from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.opened import Checkpoint
 from statelib.storage.registry import PLACES
 
 
 def find_checkpoint(
     deployment: Deployment, pipeline: PipelineName, checkpoint: str
 ) -> tuple[CheckpointRecord | None, Checkpoint]:
-    """By id, or by the path of a directory, which leads to the snapshot that lies there, wherever the catalog has it;
-    the record is None where it is none of the pipeline's.
+    """Return the record and the snapshot of a checkpoint, which is given by its id or by the path of its directory. The
+    record is None if the snapshot is not in the pipeline's rows of the catalog. If the catalog has the snapshot under
+    another path, it is opened there.
 
-    Raises NotFoundError; InvalidRequestError (``not-completed``, ``quarantined``) for one that never completed,
-    whichever pipeline took it."""
+    Raises NotFoundError; InvalidRequestError (``not-completed``, ``quarantined``) if it never completed, whichever
+    pipeline took it."""
     catalog = deployment.catalog()
     if not checkpoint.isdecimal():
-        opened = open_checkpoint(checkpoint, storage_root=deployment.storage_root)
+        opened = deployment.open_at(checkpoint)
         row = row_of(deployment, pipeline, opened)
         if row is None:
             return None, opened
         record = _completed(row)
         if record.directory.rstrip("/") != opened.directory.rstrip("/"):
-            opened = open_checkpoint(record.directory, storage_root=deployment.storage_root)
+            opened = deployment.open_at(record.directory)
         return (record if record.pipeline == pipeline else None), opened
     record = _completed(catalog.get(pipeline, CheckpointId(int(checkpoint))))
-    return record, open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+    return record, deployment.open(record)
 
 
 def _completed(record: CheckpointRecord) -> CheckpointRecord:
@@ -56,7 +57,7 @@ def _completed(record: CheckpointRecord) -> CheckpointRecord:
 def plan_restore(
     deployment: Deployment, pipeline: Pipeline, checkpoint: str, parallelism: int | None, claim_mode: ClaimMode
 ) -> RestorePlan:
-    """What a restore would do; changes nothing. What the next run could not restore is refused here.
+    """Return the plan of a restore. Nothing is changed. State that the next run could not restore is refused here.
 
     Raises NotFoundError, InvalidRequestError (``not-completed``, ``bad-parallelism``, ``backend-changed``,
     ``max-parallelism-changed``, ``state-schema-changed``, ``non-restored-state``, ``other-pipeline``,
@@ -75,7 +76,7 @@ def plan_restore(
     position, manifest = opened.position(), opened.manifest
     abandoned = _abandoned(catalog, head, record)
     reads = _reads(lay_out(opened, new, pipeline), pipeline.backend)
-    throughput = newest_throughput(catalog, name, deployment.storage_root)
+    throughput = newest_throughput(deployment, name)
     return RestorePlan(
         pipeline=name,
         checkpoint_id=record.checkpoint_id if record else None,
@@ -112,25 +113,28 @@ def _reads(layout: RestoreLayout, backend: str) -> tuple[SubtaskRead, ...]:
 
 
 def _check_restorable(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
-    """How the pipeline, as it is defined now, can go on from the snapshot."""
+    """Return the continuation of the pipeline from the snapshot, which it must have taken, under this or a former
+    name."""
     name, manifest = PipelineName(pipeline.name), opened.manifest
     if manifest is not None and manifest.pipeline not in (name, *pipeline.renamed_from):
         raise InvalidRequestError(
             f"{opened.directory} is a snapshot of pipeline {manifest.pipeline}, not of {name}",
             kind="other-pipeline",
-            hint=f"if {name} was called so, say 'renamed_from: {manifest.pipeline}' in its pipeline file",
+            hint=f"if this was the name of {name}, set 'renamed_from: {manifest.pipeline}' in its pipeline file",
         )
     return check_state(pipeline, opened)
 
 
 def check_state(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
-    """How the pipeline's schema and backend go on from the snapshot's state, whichever pipeline took it."""
+    """Return the continuation of the pipeline from the snapshot, whichever pipeline took it. Raises as
+    :func:`plan_restore`."""
     check_adoptable(PipelineName(pipeline.name), opened)
     return continuation(pipeline, opened).check()
 
 
 def _check_claimed(path: str, opened: Checkpoint) -> None:
-    """Only what lies where its user says that it lies may become the system's, to delete in time."""
+    """Raise InvalidRequestError (``known-elsewhere``) if the path leads to another directory than the snapshot's. Only
+    a snapshot that is where its user named it may be claimed, because the system deletes it in time."""
     place = path.removesuffix("/_metadata")
     if PLACES.same_place(opened.directory, place) is not True:
         raise InvalidRequestError(
@@ -141,12 +145,12 @@ def _check_claimed(path: str, opened: Checkpoint) -> None:
 
 
 def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan, owner: str) -> PipelineHead:
-    """Make the plan's checkpoint the pipeline's head; the next run builds on it."""
+    """Make the plan's checkpoint the pipeline's head, from which the next run continues. Return the new head."""
     catalog = deployment.catalog()
     name = PipelineName(pipeline.name)
     checkpoint_id = plan.checkpoint_id
     if checkpoint_id is None:
-        opened = open_checkpoint(plan.directory, storage_root=deployment.storage_root)
+        opened = deployment.open_at(plan.directory)
         checkpoint_id = adopt_snapshot(deployment, name, continuation(pipeline, opened).opened).checkpoint_id
     claim = plan.claim_mode == ClaimMode.CLAIM
     return catalog.restore(name, CheckpointId(checkpoint_id), plan.parallelism, owner, claim=claim)
@@ -155,14 +159,14 @@ def apply_restore(deployment: Deployment, pipeline: Pipeline, plan: RestorePlan,
 def _abandoned(catalog: Catalog, head: PipelineHead, record: CheckpointRecord | None) -> list[CheckpointRecord]:
     if head.head is None:
         return []
-    kept = {r.checkpoint_id for r in catalog.lineage(head.pipeline, record.checkpoint_id)} if record else set()
-    return [r for r in catalog.lineage(head.pipeline, head.head) if r.checkpoint_id not in kept]
+    common = {r.checkpoint_id for r in catalog.lineage(head.pipeline, record.checkpoint_id)} if record else set()
+    return [r for r in catalog.lineage(head.pipeline, head.head) if r.checkpoint_id not in common]
 
 
 def rehearsal_layout(
     deployment: Deployment, pipeline: Pipeline, checkpoint: str, parallelism: int | None
 ) -> RestoreLayout:
-    """What the tasks of a rehearsal restore; raises as :func:`plan_restore` does."""
+    """Return the layout that the tasks of a rehearsal restore. Raises as :func:`plan_restore`."""
     plan = plan_restore(deployment, pipeline, checkpoint, parallelism, ClaimMode.NO_CLAIM)
-    opened = open_checkpoint(plan.directory, storage_root=deployment.storage_root)
+    opened = deployment.open_at(plan.directory)
     return lay_out(opened, plan.parallelism, pipeline)

@@ -1,1 +1,1 @@
-"""Savepoints, forks, and first states that come from elsewhere."""
+"""Savepoints, forks, and first states that come from outside statelib."""

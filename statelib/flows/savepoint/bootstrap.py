@@ -1,6 +1,7 @@
-"""From rows of any shape to serialized entries of an operator's state: what each task of a bootstrap does.
+"""Convert rows of any shape to serialized entries of an operator's state, in each task of a bootstrap.
 
-Spark carries the entries to the subtask that owns their key group (``spark/bootstrap.py``); nothing here knows it.
+Spark moves the entries to the subtask that owns their key group (``spark/imports/bootstrap.py``). This module does not
+use Spark.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,12 +29,12 @@ from statelib.serializers.registry import codec_of
 from statelib.serializers.scalars.windows import MOMENT
 
 Batch = tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], StateRows]
-"""Key groups, indexes of the states, entries: one of each a row."""
+"""Arrays with one element per row: the key group, the index of the state, and the entry."""
 
 
 def entries_of(bootstrap: Bootstrap, uid: str, state: str, rows: pa.Table) -> StateRows:
-    """Return the entries that the rows describe, unsorted. A row whose value is null where none can be stored, or a
-    list without elements, has none.
+    """Return the entries that the rows describe, unsorted. A row has no entry if its value is null and the state cannot
+    store null, or if it is a list without elements.
 
     Raises InvalidRequestError (``missing-column``, ``bad-columns``, ``bad-value-type``, ``null-key``, ``bad-hash``)."""
     operator, key, described = bootstrap.operator(uid), bootstrap.keyed[uid], bootstrap.operators[uid]
@@ -44,14 +45,14 @@ def entries_of(bootstrap: Bootstrap, uid: str, state: str, rows: pa.Table) -> St
     for name, part in (("user_key", source.user_key), ("namespace", source.namespace)):
         if part is not None:
             columns[name] = made_of(type_of(part.type), part.of, rows, f"{what}, {name}")
-    told = _told_groups(key, operator.schema.max_parallelism, rows, what)
-    if told is not None:
-        columns["key_group"] = told
+    key_groups = _given_key_groups(key, operator.schema.max_parallelism, rows, what)
+    if key_groups is not None:
+        columns["key_group"] = key_groups
     return encode_entries(operator.schema, descriptor, _with_values(descriptor, pa.table(columns)), operator.key_hash)
 
 
 def _with_values(descriptor: StateDescriptor, table: pa.Table) -> pa.Table:
-    """The rows that have an entry: one row of a wide table may have a value for one state and none for another."""
+    """Return the rows that have an entry. A row of a wide table may have a value for one state and none for another."""
     if descriptor.kind is StateKind.LIST:
         return table.filter(pc.greater(pc.list_value_length(table["value"]), 0))
     if descriptor.kind in (StateKind.MAP, StateKind.TIMERS) or not table["value"].null_count:
@@ -60,7 +61,7 @@ def _with_values(descriptor: StateDescriptor, table: pa.Table) -> pa.Table:
 
 
 def _takes_null(descriptor: StateDescriptor) -> bool:
-    """Whether null is a value that can be stored, as of ``nullable<long>``."""
+    """Return whether null can be stored as a value, as in ``nullable<long>``."""
     try:
         encode_values(descriptor, pa.nulls(1, value_arrow_type(descriptor)))
     except InvalidRequestError:
@@ -69,7 +70,7 @@ def _takes_null(descriptor: StateDescriptor) -> bool:
 
 
 def operator_state_of(bootstrap: Bootstrap, uid: str, state: str, rows: pa.Table) -> OperatorStateContent:
-    """All that a state of an operator's subtasks holds: the rows, in their order.
+    """Return the content of an operator state: the rows, in their order.
 
     Raises InvalidRequestError (``missing-column``, ``bad-columns``, ``bad-value-type``)."""
     descriptor, source = bootstrap.operator_state(uid, state), bootstrap.operators[uid].operator_states[state]
@@ -83,7 +84,7 @@ def operator_state_of(bootstrap: Bootstrap, uid: str, state: str, rows: pa.Table
 
 
 def _content(descriptor: StateDescriptor, of: Of, rows: pa.Table, what: str) -> dict[str, pa.Array]:
-    """The column of values, or that of the moments of timers."""
+    """Return the column of the values, or of the times of timers, under its name."""
     if descriptor.kind not in (StateKind.LIST, StateKind.TIMERS):
         return {"value": made_of(descriptor.value_type, of, rows, f"{what}, value")}
     if not isinstance(of, str):
@@ -93,8 +94,9 @@ def _content(descriptor: StateDescriptor, of: Of, rows: pa.Table, what: str) -> 
     return {"value": _cast(_column(rows, of, what), value_arrow_type(descriptor), f"{what}, value")}
 
 
-def _told_groups(key: Key, max_parallelism: int, rows: pa.Table, what: str) -> pa.Array | None:
-    """Key groups as the rows themselves tell them, of keys whose hash only the user's code knows."""
+def _given_key_groups(key: Key, max_parallelism: int, rows: pa.Table, what: str) -> pa.Array | None:
+    """Return the key groups from a column of the rows, for keys whose hash only the user's code can compute; None if
+    the key groups are computed from the keys."""
     if key.hash is None or key.hash.of:
         return None
     name = key.hash.column or key.hash.key_group or ""
@@ -107,7 +109,7 @@ def _told_groups(key: Key, max_parallelism: int, rows: pa.Table, what: str) -> p
 
 
 def made_of(type_: StateType, of: Of, rows: pa.Table, what: str) -> pa.Array:
-    """A column of that type's form, from the columns that ``of`` names; raises as :func:`entries_of`."""
+    """Return a column of the type, made of the columns that ``of`` names. Raises as :func:`entries_of`."""
     if isinstance(of, str):
         return _cast(_column(rows, of, what), codec_of(type_).arrow_type, what)
     parts = _parts(type_)
@@ -132,7 +134,8 @@ def _part(type_: StateType | None, arrow: pa.DataType, of: Of, rows: pa.Table, w
 
 
 def _parts(type_: StateType) -> dict[str, StateType | None] | None:
-    """Name and type of what a type is made of; None for parts that are known by their Arrow type alone."""
+    """Return the name and the type of each part of a type; None if it has no parts. The type of a part is None if only
+    its Arrow type is known."""
     if isinstance(type_, Tuple):
         return {f"f{i}": field for i, field in enumerate(type_.fields)}
     if isinstance(type_, Row | Pojo):
@@ -144,7 +147,7 @@ def _parts(type_: StateType) -> dict[str, StateType | None] | None:
 
 
 def _column(rows: pa.Table, name: str, what: str) -> pa.Array:
-    """A column, or a field of one; a column whose name holds dots comes first."""
+    """Return a column, or a field of a column by its path with dots. A column whose name contains dots is preferred."""
     if name in rows.column_names:
         return _whole(rows[name])
     first, _, path = name.partition(".")
@@ -175,8 +178,8 @@ def _cast(column: pa.Array, wanted: pa.DataType, what: str) -> pa.Array:
 
 
 def chunks(operator: KeyedOperator, first: int, batches: Iterable[Batch]) -> Iterator[Chunk]:
-    """From batches sorted by (key group, state, key) to chunks of whole key groups. ``first``: the first key group
-    there can be. Holds a batch and a key group."""
+    """Yield chunks of whole key groups from batches that are sorted by (key group, state, key). ``first``: the first
+    key group of the subtask. One batch and one key group are held in memory."""
     held: list[Batch] = []
     for batch in batches:
         if not len(batch[0]):
@@ -201,5 +204,5 @@ def _cut(batch: Batch, start: int, stop: int) -> Batch:
 def _chunk(operator: KeyedOperator, key_groups: KeyGroupRange, held: Sequence[Batch]) -> Chunk:
     states = np.concatenate([part[1] for part in held])
     rows = join_rows([part[2] for part in held])
-    found = [rows.take(np.flatnonzero(states == i)) for i in range(len(operator.schema.states))]
-    return Chunk(key_groups, [part if len(part) else NO_ROWS for part in found])
+    by_state = [rows.take(np.flatnonzero(states == i)) for i in range(len(operator.schema.states))]
+    return Chunk(key_groups, [part if len(part) else NO_ROWS for part in by_state])

@@ -1,4 +1,4 @@
-"""Copies of all files of a checkpoint, for another pipeline's first one."""
+"""Copy all files of a checkpoint for the first checkpoint of another pipeline."""
 
 from contextlib import closing
 
@@ -23,13 +23,14 @@ from statelib.storage.views import CheckpointedStateScope, StorageReference, Wri
 def copied_files(
     deployment: Deployment, pipeline: Pipeline, source: Checkpoint, record: CheckpointRecord, attempt: AttemptId
 ) -> dict[str, str]:
-    """Copy each file of ``source`` to where the pending checkpoint ``record`` keeps its own; later checkpoints may
-    refer to what lay in a shared directory. Returns the copies' URIs by those of the originals.
+    """Copy each file of ``source`` into the directories of the pending checkpoint ``record``. Files from a shared
+    directory are copied into a shared directory, so that later checkpoints may refer to them. Return the URIs of the
+    copies by those of the originals.
 
-    The storage copies by itself where it can, else the bytes are read, verified and written. Nothing is left of an
-    attempt that fails; the orphan sweep finds what one that dies has left, by the attempt in the names."""
+    The storage copies by itself if it can; otherwise the bytes are read, verified and written. An attempt that fails
+    deletes its files. The orphan sweep deletes those of an attempt that was killed, by the attempt in their names."""
     assert source.manifest is not None
-    # Every file stays one, however small: pieces of it may be referred to.
+    # No file is stored inline, however small: handles may refer to segments of it.
     settings = StorageSettings(PipelineName(pipeline.name), 0, deployment.scratch())
     streams = PLACES.storage(deployment.storage_root, settings).resolve_checkpoint_storage_location(
         record.checkpoint_id, StorageReference(record.directory), attempt, 0
@@ -42,7 +43,7 @@ def copied_files(
             scope = CheckpointedStateScope.SHARED if shared else CheckpointedStateScope.EXCLUSIVE
             kind = FileStateHandle if is_absolute(file.path) else RelativeFileStateHandle
             handle = kind(file.path, file.size_bytes)
-            reader.locate(handle)  # refuses what no restore would read either
+            reader.locate(handle)  # raises for a path that no restore would read
             stored = CopyableFile(WrittenStream(handle, file.size_bytes, file.crc32c, file.xxh3), uri)
             return uploads.duplicate(stored, scope, lambda: copied_stream(uploads, reader, handle, scope))
 

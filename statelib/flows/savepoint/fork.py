@@ -1,9 +1,9 @@
-"""The fork story: a new pipeline begins with the state of another one's checkpoint, with or without copying it.
+"""Fork a pipeline: a new pipeline begins with the state of another pipeline's checkpoint, with or without a copy.
 
-The fork gets a first checkpoint of its own: a ``_metadata`` whose handles name the other pipeline's files where they
-lie, and rows that refer to them, so that gc keeps them as long as the fork needs them, whatever becomes of the source.
-Or its files are copies, which the storage makes where it can, and the fork has nothing to do with its source any more.
-A pin holds the source until those rows are there. Whatever fails leaves a pending checkpoint, as any begin does.
+The fork gets a first checkpoint of its own. Without a copy, the handles in its ``_metadata`` name the other pipeline's
+files, and rows of the catalog refer to them, so that gc keeps them as long as the fork needs them, even if the source
+is deleted. With a copy, the fork has its own files and does not depend on its source. A pin protects the source until
+the rows are written. After a crash, a pending checkpoint is left, as after any begin.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ from statelib.model.checkpoint import (
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointState
 from statelib.savepoints.commit_facts import commit_facts
-from statelib.savepoints.opened import Checkpoint, open_checkpoint, origin_directories
+from statelib.savepoints.opened import Checkpoint, origin_directories
 from statelib.savepoints.verification import verify
 from statelib.storage.placed_removal import is_below
 from statelib.storage.registry import PLACES, new_attempt
@@ -45,16 +45,16 @@ def fork(
     read_data: bool = True,
     copy: bool = False,
 ) -> CheckpointRecord:
-    """Let ``pipeline``, which has no history yet, begin with the state of a COMPLETED checkpoint of another one.
+    """Give ``pipeline``, which has no history yet, the state of a COMPLETED checkpoint of another pipeline. Return its
+    first checkpoint, from which its next run continues.
 
-    Returns its first checkpoint; the next run builds on it. ``read_data``: prove the state by reading all of it.
-    ``copy``: the fork gets files of its own, and refers to none of the source's.
-    Raises InvalidRequestError (``not-completed``, ``same-pipeline``, ``nothing-to-fork``, ``outside-root``, and what a
-    restore raises about schema and backend), ConflictError (``has-history``, ``head-moved``, ``fenced``),
-    UnsupportedError (``foreign-snapshot``), CorruptStateError (``damaged-snapshot``).
+    ``read_data``: prove the state by reading all of it. ``copy``: copy the files of the source instead of referring to
+    them. Raises InvalidRequestError (``not-completed``, ``same-pipeline``, ``nothing-to-fork``, ``outside-root``, and
+    as a restore for schema and backend), ConflictError (``has-history``, ``head-moved``, ``fenced``), UnsupportedError
+    (``foreign-snapshot``), CorruptStateError (``damaged-snapshot``).
     """
     catalog, name = deployment.catalog(), PipelineName(pipeline.name)
-    stood = catalog.head(name)
+    head = catalog.head(name)
     interval, opened = _check(deployment, pipeline, source, copy)
     holder = f"fork:{name}"
     catalog.cleanup.pin(source.pipeline, source.checkpoint_id, holder, HOLD_MS)
@@ -68,7 +68,7 @@ def fork(
             owner=owner,
             key=f"{holder}:{source.pipeline}/{source.checkpoint_id}",
             note=f"fork of {source.pipeline}/{source.checkpoint_id}",
-            decided_at=stood,
+            decided_at=head,
         )
         storage = deployment.storage(pipeline)
         record = catalog.begin(request, lambda number: storage.initialize_location(number).directory)
@@ -85,18 +85,20 @@ def fork(
 def _check(
     deployment: Deployment, pipeline: Pipeline, source: CheckpointRecord, copy: bool
 ) -> tuple[DataInterval, Checkpoint]:
-    name, called = PipelineName(pipeline.name), f"{source.pipeline}/{source.checkpoint_id}"
+    name, source_name = PipelineName(pipeline.name), f"{source.pipeline}/{source.checkpoint_id}"
     if name == source.pipeline:
         raise InvalidRequestError(
-            f"{called} is of {name} itself: expected another pipeline", kind="same-pipeline", hint="statelib restore"
+            f"{source_name} belongs to {name} itself: expected a checkpoint of another pipeline",
+            kind="same-pipeline",
+            hint="statelib restore",
         )
     _check_new(name, deployment.catalog().head(name).head)
     check_not_quarantined(source)
     if source.state is not CheckpointState.COMPLETED:
         raise InvalidRequestError(
-            f"{called} is {source.state}: only a COMPLETED checkpoint can be forked", kind="not-completed"
+            f"{source_name} is {source.state}: only a COMPLETED checkpoint can be forked", kind="not-completed"
         )
-    opened = open_checkpoint(source.directory, own=True, storage_root=deployment.storage_root)
+    opened = deployment.open(source)
     opened = _as_own(pipeline, opened)
     check_state(pipeline, opened)
     lay_out(opened, pipeline.parallelism, pipeline)
@@ -104,12 +106,12 @@ def _check(
         _check_files(deployment, opened)
     position = opened.position()
     if position is None or position.interval is None:
-        raise InvalidRequestError(f"{called} holds the state of no interval yet", kind="nothing-to-fork")
+        raise InvalidRequestError(f"{source_name} contains no interval yet", kind="nothing-to-fork")
     return position.interval, opened
 
 
 def _as_own(pipeline: Pipeline, source: Checkpoint) -> Checkpoint:
-    """The source as if the fork had taken it: its state under the fork's own operator."""
+    """Return the source with its state under the operator id of the fork."""
     operator = source.keyed_operator()
     own = replace(operator, operator_id=own_operator_id(pipeline), uid=own_uid(pipeline))
     operators = tuple(own if o is operator else o for o in source.operators)
@@ -117,7 +119,8 @@ def _as_own(pipeline: Pipeline, source: Checkpoint) -> Checkpoint:
 
 
 def _check_files(deployment: Deployment, source: Checkpoint) -> None:
-    """The system can keep only what lies in its own storage."""
+    """Raise InvalidRequestError (``outside-root``) if a file of the source is outside the storage: gc could not protect
+    it."""
     assert source.manifest is not None
     allowed = origin_directories(deployment.root_uri(), origins_of(source.manifest))
     uris = [PLACES.file_uri(source.directory, f.path) for f in source.manifest.files]
@@ -127,15 +130,14 @@ def _check_files(deployment: Deployment, source: Checkpoint) -> None:
             f"{source.directory} has files outside the checkpoint storage, such as {elsewhere[0]}: "
             "a fork could lose them",
             kind="outside-root",
-            hint="copy its files with --copy, or fork a checkpoint or a savepoint that lies in the storage's own"
-            " savepoints directory",
+            hint="copy its files with --copy, or fork a checkpoint, or a savepoint in the storage's directory",
         )
 
 
 def _check_new(name: PipelineName, head: CheckpointId | None) -> None:
     if head is not None:
         raise ConflictError(
-            f"pipeline {name} has a history already, it stands on {name}/{head}: expected a new pipeline",
+            f"pipeline {name} has a history already, its newest checkpoint is {name}/{head}: expected a new pipeline",
             kind="has-history",
             hint="give the fork a pipeline file with a name of its own",
         )
@@ -156,11 +158,11 @@ def _complete(
     copies = copied_files(deployment, pipeline, source, record, attempt) if copy else None
     metadata, manifest = forked(source, record, attempt, copies)
     data = append_manifest(encode_metadata(metadata), manifest)
-    there = deployment.storage(pipeline).publish_metadata(StorageReference(record.directory), data)
+    published = deployment.storage(pipeline).publish_metadata(StorageReference(record.directory), data)
     crash_point("fork: published")
-    opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+    opened = deployment.open(record)
     problems = verify(opened, read_data=read_data, scratch=deployment.scratch()).problems
-    if problems or there != data:
+    if problems or published != data:
         reason = problems[0] if problems else "another attempt published first"
         raise CorruptStateError(
             f"fork {record.pipeline}/{record.checkpoint_id} of {source.directory}: {reason}", kind="damaged-snapshot"

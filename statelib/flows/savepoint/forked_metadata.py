@@ -26,14 +26,15 @@ T = TypeVar("T")
 
 
 def origins_of(source: CheckpointManifest) -> tuple[Origin, ...]:
+    """Return the origins of a fork of the source: the source itself and the source's origins."""
     return (Origin(source.pipeline, source.checkpoint_id), *source.origins)
 
 
 def forked(
     source: Checkpoint, record: CheckpointRecord, attempt: AttemptId, copies: Mapping[str, str] | None
 ) -> tuple[CheckpointMetadata, CheckpointManifest]:
-    """The source's metadata and manifest, as those of the fork's checkpoint. ``copies``: by the URI of each file of the
-    source, that of the fork's; None where it refers to the source's."""
+    """Return the metadata and the manifest of the fork's first checkpoint, made of those of the source. ``copies``:
+    URI of a file of the source -> URI of its copy; None if the fork refers to the files of the source."""
     old = source.manifest
     assert old is not None
 
@@ -68,7 +69,8 @@ def forked(
 
 
 def _absolute(value: T, uri: Callable[[str], str], checkpoint_id: CheckpointId) -> T:
-    """A copy of handles, of whatever kind, in which every file has an absolute URI: ``uri`` gives it for a path."""
+    """Return a copy of handles of any kind in which every file has an absolute URI. ``uri``: returns the URI of a
+    path."""
     if isinstance(value, RelativeFileStateHandle):
         return FileStateHandle(uri(value.path), value.size_bytes)  # type: ignore[return-value]
     if isinstance(value, FileStateHandle | SegmentFileStateHandle):
@@ -77,7 +79,7 @@ def _absolute(value: T, uri: Callable[[str], str], checkpoint_id: CheckpointId) 
         return tuple(_absolute(item, uri, checkpoint_id) for item in value)  # type: ignore[return-value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    found = {f.name: _absolute(getattr(value, f.name), uri, checkpoint_id) for f in fields(value) if f.init}
+    values = {f.name: _absolute(getattr(value, f.name), uri, checkpoint_id) for f in fields(value) if f.init}
     if isinstance(value, IncrementalRemoteKeyedStateHandle | ChangelogStateBackendHandleImpl):
-        found["checkpoint_id"] = checkpoint_id
-    return replace(value, **found)
+        values["checkpoint_id"] = checkpoint_id
+    return replace(value, **values)

@@ -1,4 +1,4 @@
-"""The import story: the first state of a pipeline comes from elsewhere, as a savepoint without a base."""
+"""Begin an import: the first state of a pipeline comes from another system, as a savepoint without a base."""
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, UnsupportedError
@@ -11,18 +11,19 @@ from statelib.model.record import BeginRequest, CheckpointState
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import VOID, Row
 
-PLAIN = (StateKind.VALUE, StateKind.LIST, StateKind.MAP, StateKind.REDUCING, StateKind.AGGREGATING)
+IMPORTABLE = (StateKind.VALUE, StateKind.LIST, StateKind.MAP, StateKind.REDUCING, StateKind.AGGREGATING)
 
 
 def begin_import(deployment: Deployment, pipeline: Pipeline, source: str, owner: str) -> Begun:
-    """Allocate the savepoint that takes in ``source``; the same import again is the same savepoint.
+    """Allocate the savepoint for the state of ``source``. A repeated import of the same source returns the same
+    savepoint.
 
-    Raises ConflictError (``has-state``): an import is not merged into what a pipeline holds."""
+    Raises ConflictError (``has-state``) if the pipeline has state: an import is not merged into it."""
     catalog, name = deployment.catalog(), PipelineName(pipeline.name)
     head = catalog.head(name)
     if head.head is not None:
         raise ConflictError(
-            f"pipeline {name} stands on checkpoint {head.head} already: expected a pipeline without state",
+            f"pipeline {name} has state already, in checkpoint {head.head}: expected a pipeline without state",
             kind="has-state",
             hint="import into a pipeline of another name",
         )
@@ -44,13 +45,13 @@ def begin_import(deployment: Deployment, pipeline: Pipeline, source: str, owner:
 
 
 def importable(pipeline: Pipeline, state: str) -> StateDescriptor:
-    """The state of that name; InvalidRequestError (``unknown-state``), UnsupportedError (``no-import``) for one
-    with windows, timers or a time to live, of which a foreign store says nothing."""
+    """Return the state of this name. Raises InvalidRequestError (``unknown-state``), UnsupportedError (``no-import``)
+    if it has windows, timers or a time to live, which entries from another system do not contain."""
     descriptor = pipeline.schema().state(state)
-    if descriptor.kind not in PLAIN or descriptor.namespace_type != VOID or state in pipeline.ttl():
+    if descriptor.kind not in IMPORTABLE or descriptor.namespace_type != VOID or state in pipeline.ttl():
         raise UnsupportedError(
-            f"{pipeline.name}: state {state!r} has windows, timers or a time to live, of which entries from elsewhere"
-            " say nothing",
+            f"{pipeline.name}: state {state!r} has windows, timers or a time to live, which entries from another system"
+            " do not contain",
             kind="no-import",
             hint="import into a state without them, and fill this one from events",
         )
@@ -58,7 +59,7 @@ def importable(pipeline: Pipeline, state: str) -> StateDescriptor:
 
 
 def value_fields(descriptor: StateDescriptor) -> tuple[str, ...]:
-    """The fields of an entry's value, which can be filled one by one; none where it is taken as a whole."""
+    """Return the fields of an entry's value that can be filled one by one; empty if the value is filled as a whole."""
     if isinstance(descriptor.value_type, Row) and descriptor.kind is not StateKind.LIST:
         return tuple(part.name for part in descriptor.value_type.fields)
     return ()

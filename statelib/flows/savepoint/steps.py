@@ -1,4 +1,5 @@
-"""The savepoint story: the head's state, written once more, to where its user wants it, and theirs to delete."""
+"""Begin a savepoint: a copy of the head's state in a directory that its user chooses, and that only the user
+deletes."""
 
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, NotFoundError
@@ -12,11 +13,11 @@ from statelib.model.record import BeginRequest, CheckpointState
 from statelib.model.termination import StopMode
 
 FORMATS = ("canonical", "native")
-"""The strategy of a native savepoint: each backend's own form."""
+"""The formats of a savepoint: the same for all backends, or the backend's own."""
 
 
 def stop_mode(text: str | None) -> StopMode | None:
-    """Return the mode that ``suspend`` or ``drain`` names, None for ``no``, '' and None.
+    """Return the mode of ``suspend`` or ``drain``; None for ``no``, '' and None.
 
     Raises InvalidRequestError (``bad-stop``)."""
     if text in (None, "", "no"):
@@ -38,11 +39,12 @@ def begin_savepoint(
     key: str,
     stop: StopMode | None = None,
 ) -> Begun:
-    """Allocate a savepoint of the pipeline's head. ``key`` makes a repeated request the same savepoint.
+    """Allocate a savepoint of the pipeline's head. A repeated request with the same ``key`` returns the same savepoint.
 
-    ``stop``: the pipeline begins no checkpoint from now on, in the same transaction, as ``flink stop`` does; it goes
-    on if the savepoint fails. Raises InvalidRequestError (``bad-format``, ``pipeline-cancelled``, and what
-    :func:`~statelib.flows.restore.continuation.continued_head` raises), NotFoundError (``no-head``).
+    ``stop``: cancel the pipeline in the same transaction, so that it begins no more checkpoints, as ``flink stop``
+    does. The pipeline runs on if the savepoint fails. Raises InvalidRequestError (``bad-format``,
+    ``pipeline-cancelled``), NotFoundError (``no-head``), and as
+    :func:`~statelib.flows.restore.continuation.continued_head`.
     """
     if format not in FORMATS:
         raise InvalidRequestError(f"savepoint format {format!r}: expected one of {FORMATS}", kind="bad-format")
@@ -51,7 +53,7 @@ def begin_savepoint(
     head = catalog.head(name)
     if head.head is None:
         raise NotFoundError(
-            f"pipeline {name} has no completed checkpoint, hence no state to save",
+            f"pipeline {name} has no completed checkpoint, and so no state to save",
             kind="no-head",
             hint=f"run {name}.checkpoint first",
         )

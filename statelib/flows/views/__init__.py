@@ -1,1 +1,2 @@
-"""What people look at: lists, portraits and comparisons of checkpoints. Nothing here changes anything."""
+"""Views of checkpoints and pipelines: lists, descriptions, comparisons, metrics and lineage. Nothing here changes
+state."""

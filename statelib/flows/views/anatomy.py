@@ -1,4 +1,4 @@
-"""One checkpoint taken apart, from its ``_metadata`` and the catalog alone: no data file is opened."""
+"""Describe one checkpoint in detail, from its ``_metadata`` and the catalog alone: no data file is opened."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from statelib.model.operator_state import OperatorStateMode
 from statelib.model.quality import QualityResult
 from statelib.model.record import CheckpointState
 from statelib.model.state import StateDescriptor, StateKind, StateStatistics
-from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.opened import Checkpoint
 from statelib.storage.places import is_absolute
 from statelib.storage.registry import PLACES
 
 MAX_STATES, MAX_FILES, MAX_NUMBERS = 200, 1000, 500_000
-"""What one answer holds at most; of numbers of key groups, all states together."""
+"""The maximum number of states, of files, and of counts per key group (all states together) in one answer."""
 
 
 @dataclass(frozen=True)
 class StateFacts:
-    """``digest_hex``: the sum of all entries' hashes, equal for equal content. ``entries_by_key_group``: from key
-    group 0 on; None where the answer would be too large."""
+    """A state of the checkpoint. ``digest_hex``: the sum of the hashes of all entries, equal for equal content.
+    ``entries_by_key_group``: from key group 0 on; None if the answer would be too large."""
 
     operator: str
     name: str
@@ -37,7 +37,8 @@ class StateFacts:
 
 @dataclass(frozen=True)
 class SubtaskFacts:
-    """``key_groups``: first and last; None without keyed state. ``bytes``: of all that its state refers to."""
+    """A subtask of the checkpoint. ``key_groups``: the first and the last; None without keyed state. ``bytes``: the
+    size of all streams of its state."""
 
     subtask: int
     key_groups: tuple[int, int] | None
@@ -46,8 +47,9 @@ class SubtaskFacts:
 
 
 @dataclass(frozen=True)
-class FileFacts:
-    """``path`` as in ``_metadata``; ``scope``: ``exclusive`` in the checkpoint's own directory, else ``shared``."""
+class CheckpointFile:
+    """A file of the checkpoint. ``path``: as in ``_metadata``. ``scope``: ``exclusive`` if it is in the checkpoint's
+    directory, else ``shared``."""
 
     path: str
     size_bytes: int
@@ -61,6 +63,8 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class OperatorStateFacts:
+    """An operator state of the checkpoint."""
+
     name: str
     mode: str
     elements: int
@@ -68,20 +72,22 @@ class OperatorStateFacts:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What ``_metadata`` tells; the first so many ``states`` and ``files`` of ``_total``."""
+    """The content of ``_metadata``. ``states`` and ``files``: the first ones, of ``states_total`` and
+    ``files_total``."""
 
     max_parallelism: int
     states: tuple[StateFacts, ...]
     states_total: int
     subtasks: tuple[SubtaskFacts, ...]
-    files: tuple[FileFacts, ...]
+    files: tuple[CheckpointFile, ...]
     files_total: int
     operator_state: tuple[OperatorStateFacts, ...]
 
 
 @dataclass(frozen=True)
 class Portrait:
-    """All that is known of one checkpoint. ``anatomy`` None: ``problem`` says why it cannot be read."""
+    """The description of one checkpoint. ``anatomy``: None if ``_metadata`` cannot be read; ``problem`` then says
+    why."""
 
     entry: Entry
     lineage: tuple[Ancestor, ...]
@@ -91,8 +97,8 @@ class Portrait:
 
 
 def portrait(deployment: Deployment, pipeline: PipelineName, checkpoint_id: CheckpointId) -> Portrait:
-    """What the catalog knows, and what lies on storage if that can be read. Raises NotFoundError (``no-checkpoint``)
-    and as the catalog does; trouble with the storage is a ``problem`` and no error."""
+    """Return the description of a checkpoint. Raises NotFoundError (``no-checkpoint``) and as the catalog. An error of
+    the storage is returned as ``problem``, not raised."""
     browsing = deployment.existing_catalog().browsing
     entry = browsing.entry(pipeline, checkpoint_id)
     lineage, quality = browsing.lineage(pipeline, checkpoint_id), browsing.quality(pipeline, checkpoint_id)
@@ -108,12 +114,12 @@ def portrait(deployment: Deployment, pipeline: PipelineName, checkpoint_id: Chec
 
 
 def opened_entry(deployment: Deployment, entry: Entry) -> tuple[Checkpoint, CheckpointManifest]:
-    """The checkpoint with its manifest. Raises as :func:`open_checkpoint`; UnsupportedError (``no-manifest``) for
-    what Flink wrote, ``deleted`` for what gc has removed."""
+    """Open the checkpoint, and return it with its manifest. Raises as :meth:`Deployment.open_at`; UnsupportedError:
+    ``no-manifest`` if Flink wrote it, ``deleted`` if gc has deleted it."""
     name = f"{entry.pipeline}/{entry.checkpoint_id}"
     if entry.state == CheckpointState.DELETED:
-        raise UnsupportedError(f"{name} was deleted: only what the catalog kept of it is left", kind="deleted")
-    opened = open_checkpoint(entry.directory, storage_root=deployment.storage_root)
+        raise UnsupportedError(f"{name} was deleted: only its row in the catalog is left", kind="deleted")
+    opened = deployment.open_at(entry.directory)
     if opened.manifest is None:
         raise UnsupportedError(
             f"{name} was written by Flink, which keeps no statistics",
@@ -124,17 +130,18 @@ def opened_entry(deployment: Deployment, entry: Entry) -> tuple[Checkpoint, Chec
 
 
 def statistics_by_state(manifest: CheckpointManifest) -> Iterable[tuple[StateDescriptor, StateStatistics]]:
+    """Return (descriptor, statistics) of each state."""
     return zip(manifest.schema.states, manifest.statistics, strict=True)
 
 
-def _anatomy(opened: Checkpoint, manifest: CheckpointManifest, files: list[FileFacts]) -> Anatomy:
+def _anatomy(opened: Checkpoint, manifest: CheckpointManifest, files: list[CheckpointFile]) -> Anatomy:
     operator = opened.keyed_operator()
     shown = list(statistics_by_state(manifest))[:MAX_STATES]
     fits = manifest.schema.max_parallelism * len(shown) <= MAX_NUMBERS
     uid = opened.operator_name(operator)
     return Anatomy(
         max_parallelism=manifest.schema.max_parallelism,
-        states=tuple(_state(uid, descriptor, found, fits) for descriptor, found in shown),
+        states=tuple(_state(uid, descriptor, statistics, fits) for descriptor, statistics in shown),
         states_total=len(manifest.schema.states),
         subtasks=tuple(_subtasks(operator, manifest)),
         files=tuple(files),
@@ -143,20 +150,20 @@ def _anatomy(opened: Checkpoint, manifest: CheckpointManifest, files: list[FileF
     )
 
 
-def _state(operator: str, descriptor: StateDescriptor, found: StateStatistics, fits: bool) -> StateFacts:
+def _state(operator: str, descriptor: StateDescriptor, statistics: StateStatistics, fits: bool) -> StateFacts:
     return StateFacts(
         operator,
         descriptor.name,
         descriptor.kind,
         state_type(descriptor),
-        found.total_entries,
-        f"{int(found.digests.sum()):016x}",
-        [int(n) for n in found.entries.tolist()] if fits else None,
+        statistics.total_entries,
+        f"{int(statistics.digests.sum()):016x}",
+        [int(n) for n in statistics.entries.tolist()] if fits else None,
     )
 
 
 def state_type(descriptor: StateDescriptor) -> str:
-    """What one key has in the state."""
+    """Return the type of what one key has in the state, as text."""
     if descriptor.kind is StateKind.MAP:
         return f"map<{descriptor.user_key_type}, {descriptor.value_type}>"
     if descriptor.kind is StateKind.LIST:
@@ -173,8 +180,8 @@ def _subtasks(operator: OperatorState, manifest: CheckpointManifest) -> Iterable
         yield SubtaskFacts(number, span, restored, sum(stream.size_bytes for stream in streams))
 
 
-def _file(file: FileRecord, holders: Holders | None) -> FileFacts:
-    return FileFacts(
+def _file(file: FileRecord, holders: Holders | None) -> CheckpointFile:
+    return CheckpointFile(
         file.path,
         file.size_bytes,
         f"{file.crc32c:08x}",
@@ -187,7 +194,8 @@ def _file(file: FileRecord, holders: Holders | None) -> FileFacts:
 
 
 def _operator_states(opened: Checkpoint) -> tuple[OperatorStateFacts, ...]:
-    """Elements of all subtasks together; of broadcast state, which every subtask has, those of one."""
+    """Return the operator states with their elements, summed over the subtasks. Broadcast state is in every subtask and
+    counted once."""
     elements: dict[tuple[str, int], int] = {}
     handles = (state.operator for operator in opened.operators for _, state in operator.subtasks)
     for name, mode, offsets in (part for handle in handles if handle for part in handle.states):

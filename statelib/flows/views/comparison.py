@@ -1,6 +1,6 @@
-"""Two checkpoints of a pipeline side by side, by the statistics of their manifests: no data file is opened.
+"""Compare two checkpoints of a pipeline by the statistics in their manifests: no data file is opened.
 
-Which keys differ is ``statelib checkpoints diff``'s to find; here it is which key groups have other content.
+The result shows which key groups have other content. ``statelib checkpoints diff`` finds the keys that differ.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,9 @@ from statelib.storage.registry import PLACES
 
 @dataclass(frozen=True)
 class StateComparison:
-    """``_entries`` None: that side does not have the state. ``changed``: numbers of the key groups whose content
-    differs; it and their count are None where the two have different key groups."""
+    """The comparison of one state. ``left_entries``, ``right_entries``: None if that side does not have the state.
+    ``changed``: the numbers of the key groups whose content differs. ``key_groups_changed``: their count. Both are None
+    if the two sides have different key groups."""
 
     name: str
     left_entries: int | None
@@ -31,7 +32,7 @@ class StateComparison:
 
 @dataclass(frozen=True)
 class FileComparison:
-    """Files that both need, and that only one does."""
+    """The numbers of files, and their bytes, that both checkpoints need or only one needs."""
 
     common: int
     common_bytes: int
@@ -42,8 +43,9 @@ class FileComparison:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """``states`` and ``files`` None: ``problem`` says which side cannot be read, and why."""
+class CheckpointComparison:
+    """The comparison of two checkpoints. ``states`` and ``files``: None if a side cannot be read; ``problem`` then says
+    which and why. ``command``: the command that compares them key by key."""
 
     left: Entry
     right: Entry
@@ -53,28 +55,30 @@ class Comparison:
     problem: str | None
 
 
-def compare(deployment: Deployment, pipeline: PipelineName, left: CheckpointId, right: CheckpointId) -> Comparison:
-    """Raises NotFoundError (``no-checkpoint``), and as the catalog does."""
+def compare(
+    deployment: Deployment, pipeline: PipelineName, left: CheckpointId, right: CheckpointId
+) -> CheckpointComparison:
+    """Return the comparison of two checkpoints. Raises NotFoundError (``no-checkpoint``), and as the catalog."""
     browsing = deployment.existing_catalog().browsing
     entries = browsing.entry(pipeline, left), browsing.entry(pipeline, right)
     command = f"statelib checkpoints diff {pipeline}/{left} {pipeline}/{right}"
     try:
         (_, before), (_, after) = (opened_entry(deployment, entry) for entry in entries)
     except StatelibError as error:
-        return Comparison(*entries, None, None, command, str(error))
+        return CheckpointComparison(*entries, None, None, command, str(error))
     files = _files(_sizes(entries[0], before), _sizes(entries[1], after))
-    return Comparison(*entries, _states(before, after), files, command, None)
+    return CheckpointComparison(*entries, _states(before, after), files, command, None)
 
 
 def _states(left: CheckpointManifest, right: CheckpointManifest) -> tuple[StateComparison, ...]:
-    before = {descriptor.name: found for descriptor, found in statistics_by_state(left)}
-    after = {descriptor.name: found for descriptor, found in statistics_by_state(right)}
+    before = {descriptor.name: statistics for descriptor, statistics in statistics_by_state(left)}
+    after = {descriptor.name: statistics for descriptor, statistics in statistics_by_state(right)}
     names = sorted({*before, *after})[:MAX_STATES]
-    room = MAX_NUMBERS // max(len(names), 1)
-    return tuple(_state(name, before.get(name), after.get(name), room) for name in names)
+    limit = MAX_NUMBERS // max(len(names), 1)
+    return tuple(_state(name, before.get(name), after.get(name), limit) for name in names)
 
 
-def _state(name: str, left: StateStatistics | None, right: StateStatistics | None, room: int) -> StateComparison:
+def _state(name: str, left: StateStatistics | None, right: StateStatistics | None, limit: int) -> StateComparison:
     counts = (left.total_entries if left else None, right.total_entries if right else None)
     sides = [side for side in (left, right) if side is not None]
     if len({side.key_group_range for side in sides}) > 1:
@@ -85,7 +89,7 @@ def _state(name: str, left: StateStatistics | None, right: StateStatistics | Non
     else:
         differs = (left.entries != right.entries) | (left.digests != right.digests)
     changed = [int(group) for group in np.flatnonzero(differs).tolist()]
-    return StateComparison(name, counts[0], counts[1], len(changed), changed if len(changed) <= room else None)
+    return StateComparison(name, counts[0], counts[1], len(changed), changed if len(changed) <= limit else None)
 
 
 def _sizes(entry: Entry, manifest: CheckpointManifest) -> dict[str, int]:

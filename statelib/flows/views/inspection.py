@@ -1,24 +1,24 @@
-"""Find checkpoints by their ids: which there are, and which of them can be opened. Nothing here changes anything."""
+"""Find and open checkpoints by their ids."""
 
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName, pipeline_name
 from statelib.model.record import CheckpointRecord, CheckpointState, why
-from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.opened import Checkpoint
 
 
 def resolve(deployment: Deployment, text: str) -> Checkpoint:
-    """A snapshot by ``<pipeline>/<id>``, or by the path of its directory or ``_metadata`` file.
+    """Open a snapshot by ``<pipeline>/<id>``, or by the path of its directory or ``_metadata`` file.
 
-    Raises as :func:`parse_checkpoint`, :func:`stored_record` and :func:`open_checkpoint` do."""
+    Raises as :func:`parse_checkpoint`, :func:`stored_record` and :meth:`Deployment.open`."""
     if not is_id(text):
-        return open_checkpoint(text, storage_root=deployment.storage_root)
-    return open_checkpoint(stored_record(deployment, text).directory, own=True, storage_root=deployment.storage_root)
+        return deployment.open_at(text)
+    return deployment.open(stored_record(deployment, text))
 
 
 def stored_record(deployment: Deployment, text: str) -> CheckpointRecord:
-    """The record of ``<pipeline>/<id>``; InvalidRequestError (``not-completed``) unless it is complete, or is kept for
-    inspection."""
+    """Return the record of ``<pipeline>/<id>``. Raises InvalidRequestError (``not-completed``) unless it is COMPLETED
+    or QUARANTINED."""
     record = deployment.catalog().get(*parse_checkpoint(text))
     if record.state not in (CheckpointState.COMPLETED, CheckpointState.QUARANTINED):
         reason = f": {why(record)}" if record.reason else ""
@@ -31,12 +31,13 @@ def stored_record(deployment: Deployment, text: str) -> CheckpointRecord:
 
 
 def is_id(text: str) -> bool:
-    """Whether the text is meant as ``<pipeline>/<id>``; what begins like a path or a URI is not."""
+    """Return whether the text is a ``<pipeline>/<id>`` and not a path or a URI."""
     return not text.startswith(("/", ".")) and ":" not in text
 
 
 def parse_checkpoint(text: str) -> tuple[PipelineName, CheckpointId]:
-    """``<pipeline>/<id>``; InvalidRequestError (``ambiguous-id``, ``bad-checkpoint``, ``bad-name``)."""
+    """Return (pipeline, id) of a ``<pipeline>/<id>``. Raises InvalidRequestError (``ambiguous-id``, ``bad-checkpoint``,
+    ``bad-name``)."""
     pipeline, _, number = text.rpartition("/")
     if text.isdecimal():
         raise InvalidRequestError(
@@ -52,27 +53,27 @@ def parse_checkpoint(text: str) -> tuple[PipelineName, CheckpointId]:
 
 
 def check_pipeline(deployment: Deployment, name: str) -> PipelineName:
-    """The name, once it is sure that there are checkpoints or a file of that pipeline.
-
-    Raises NotFoundError (``no-pipeline``)."""
-    known = set(deployment.catalog().pipelines())
-    if name not in known:
-        known |= {PipelineName(p.name) for p in deployment.pipelines()}
-    if name not in known:
+    """Return the name of a pipeline that has a row in the catalog or a pipeline file. Raises NotFoundError
+    (``no-pipeline``) if it has neither."""
+    names = set(deployment.catalog().pipelines())
+    if name not in names:
+        names |= {PipelineName(p.name) for p in deployment.pipelines()}
+    if name not in names:
         raise NotFoundError(
             f"pipeline {name!r} is neither in the catalog nor in {deployment.pipelines_directory}: "
-            f"known are {', '.join(sorted(known)) or 'none'}",
+            f"known are {', '.join(sorted(names)) or 'none'}",
             kind="no-pipeline",
         )
     return PipelineName(name)
 
 
 def lineage_of_head(deployment: Deployment, pipeline: PipelineName) -> tuple[CheckpointId, ...]:
-    """The checkpoints that the pipeline's present state was built through, newest first."""
+    """Return the ids of the pipeline's head, its base, the base's base and so on."""
     catalog = deployment.catalog()
     head = catalog.head(pipeline)
     return tuple(r.checkpoint_id for r in catalog.lineage(pipeline, head.head)) if head.head is not None else ()
 
 
 def completed(deployment: Deployment, pipeline: PipelineName | None) -> list[CheckpointRecord]:
+    """Return the completed checkpoints and savepoints of a pipeline, or of all."""
     return [r for r in deployment.catalog().list(pipeline) if r.state is CheckpointState.COMPLETED]

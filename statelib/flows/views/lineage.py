@@ -1,4 +1,5 @@
-"""Where a checkpoint's state came from and what it is: datasets as OpenLineage names them, as plain values."""
+"""The lineage of a checkpoint: the datasets that it was made of and the dataset that it is, named as OpenLineage
+does."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -10,13 +11,12 @@ from statelib.model.checkpoint import CheckpointManifest, DataInterval, Snapshot
 from statelib.model.moments import moment_of
 from statelib.model.record import CheckpointRecord
 from statelib.model.types import Row, StateType
-from statelib.savepoints.opened import open_checkpoint
 from statelib.telemetry.logs import hidden
 
 
 @dataclass(frozen=True)
 class LineageField:
-    """A column, or a state with the fields of its rows."""
+    """A field of a dataset: a column, or a state with the fields of its rows. ``about``: a description."""
 
     name: str
     type: str
@@ -26,9 +26,11 @@ class LineageField:
 
 @dataclass(frozen=True)
 class LineageDataset:
-    """``version``: the checkpoint's id, '' for data without versions. ``rows``: distinct keys of the whole dataset,
-    ``rows_by_field``: entries of each state;
-    ``touched``: events that were read of it, or keys that were changed in it. None: not known."""
+    """A dataset: an input or the output of a checkpoint. None means that a number is not known.
+
+    ``version``: the checkpoint's id, '' for data without versions. ``rows``: the number of distinct keys.
+    ``rows_by_field``: the number of entries per state. ``touched``: the number of events that were read from it, or of
+    keys that were changed in it."""
 
     namespace: str
     name: str
@@ -45,16 +47,18 @@ class LineageDataset:
 
 @dataclass(frozen=True)
 class Lineage:
+    """The input and output datasets of a checkpoint."""
+
     inputs: tuple[LineageDataset, ...]
     outputs: tuple[LineageDataset, ...]
 
 
 def lineage_of(deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord) -> Lineage:
-    """Of a registered checkpoint: the source of its interval, and the state of its base, became this state. A
-    savepoint reads the state only, and writes it to a place of its own.
+    """Return the lineage of a registered checkpoint: its inputs are the source of its interval and the state of its
+    base, its output is the new state. A savepoint has the state as its only input, and a dataset of its own as output.
 
-    Raises what opening the checkpoint raises."""
-    manifest = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root).manifest
+    Raises as :meth:`Deployment.open`."""
+    manifest = deployment.open(record).manifest
     inputs = [] if record.interval is None else _sources(deployment, pipeline, record, record.interval)
     if record.base is not None:
         inputs.append(LineageDataset(*state_name(pipeline.name), version=str(record.base)))
@@ -62,14 +66,14 @@ def lineage_of(deployment: Deployment, pipeline: Pipeline, record: CheckpointRec
 
 
 def state_name(pipeline: str) -> tuple[str, str]:
-    """Namespace and name; joined, the URI of the asset that the DAG's runs update."""
+    """Return the namespace and the name of a pipeline's state. Joined, they are the URI of the DAG's asset."""
     return f"statelib://{pipeline}", "state"
 
 
 def _sources(
     deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord, interval: DataInterval
 ) -> list[LineageDataset]:
-    """A dataset for each path that the interval's events lay under. How many each had is known where it is one."""
+    """Return one dataset per path of the interval's events. The number of events is known only if there is one path."""
     parts = source_parts(pipeline, deployment.data, interval)
     columns = tuple(LineageField(name, str(kind)) for name, kind in pipeline.source.columns.items())
     read = record.events.read if record.events and len(parts) == 1 else None
@@ -77,8 +81,8 @@ def _sources(
 
 
 def dataset_name(path: str) -> tuple[str, str]:
-    """Namespace and name of a path or URI, by OpenLineage's rules: ``file`` and the absolute path, ``s3://bucket`` and
-    the key. Passwords are hidden."""
+    """Return the namespace and the name of a path or URI by OpenLineage's rules: ``file`` and the absolute path, or
+    ``s3://bucket`` and the key. Passwords are hidden."""
     parts = urlsplit(hidden(path))
     if parts.scheme in ("", "file"):
         return "file", parts.path

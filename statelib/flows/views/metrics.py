@@ -1,11 +1,11 @@
-"""What is told of each story, as metrics: which figure comes from where. Never fails what it tells of."""
+"""Send the metrics of what a run, a check, a restore or a cleanup did. Errors here never fail the operation itself."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from statelib.catalog.catalog import Catalog
 from statelib.errors import StatelibError
-from statelib.flows.cleanup.garbage import Collected
+from statelib.flows.cleanup.garbage import CollectedGarbage
 from statelib.flows.cleanup.orphans import Orphans
 from statelib.flows.views.verification import VerifiedPipeline
 from statelib.model.checkpoint import CheckpointManifest
@@ -17,11 +17,12 @@ from statelib.telemetry import metrics as m
 from statelib.telemetry.metrics import Metric, Telemetry
 
 Value = tuple[Metric, float | None]
+"""A metric and its value; None if the value is not known."""
 
 
 def checkpoint_completed(telemetry: Telemetry, record: CheckpointRecord) -> None:
-    """Of a checkpoint or savepoint that has just been registered; what only its manifest knows is left out where
-    that cannot be read."""
+    """Send the metrics of a checkpoint or savepoint that has just been registered. Values from its manifest are left
+    out if it cannot be read."""
     tags = _tags(record)
     for metric, value in _of_record(record):
         if value is not None:
@@ -39,7 +40,7 @@ def checkpoint_completed(telemetry: Telemetry, record: CheckpointRecord) -> None
 
 
 def _of_record(record: CheckpointRecord) -> Iterator[Value]:
-    """What the catalog knows."""
+    """Yield the metrics whose values are in the catalog's row."""
     done_ms, cost = record.completed_at_ms, record.measured
     took_ms = None if done_ms is None else max(done_ms - record.created_at_ms, 0)
     yield m.COMPLETED, 1
@@ -63,9 +64,9 @@ def _of_record(record: CheckpointRecord) -> Iterator[Value]:
 
 
 @contextmanager
-def telling_aborted(telemetry: Telemetry, catalog: Catalog, pipeline: str) -> Iterator[None]:
-    """Tell of each checkpoint and savepoint of the pipeline that was pending before the block and is aborted after it:
-    given up by a task, or superseded, expired or cancelled by what the block did, however that ended."""
+def counting_aborted(telemetry: Telemetry, catalog: Catalog, pipeline: str) -> Iterator[None]:
+    """Send a metric for each checkpoint and savepoint of the pipeline that is pending before the block and aborted
+    after it, whether the block succeeds or fails."""
     name = PipelineName(pipeline)
     pending: Sequence[CheckpointRecord] = ()
     with suppress(StatelibError):
@@ -84,34 +85,37 @@ def _checkpoint_ended(telemetry: Telemetry, record: CheckpointRecord) -> None:
 
 
 def gate_judged(telemetry: Telemetry, pipeline: str, results: Sequence[QualityResult]) -> None:
-    """Of one run of the gate; of each severity that it has, what failed is told when it is none, too."""
+    """Send the numbers of passed and failed expectations of one run of the gate, per severity; also if a number is
+    0."""
     for severity in sorted({result.severity for result in results}):
         for word, passed in (("passed", True), ("failed", False)):
-            found = sum(r.passed is passed and r.severity is severity for r in results)
-            telemetry.emit(m.CHECKS, found, {"pipeline": pipeline, "severity": severity.lower(), "result": word})
+            count = sum(r.passed is passed and r.severity is severity for r in results)
+            telemetry.emit(m.CHECKS, count, {"pipeline": pipeline, "severity": severity.lower(), "result": word})
 
 
-def verified(telemetry: Telemetry, found: VerifiedPipeline) -> None:
-    tags = {"pipeline": found.pipeline}
-    telemetry.emit(m.VERIFIED, found.checkpoints, tags)
-    telemetry.emit(m.VERIFIED_BYTES, found.bytes_read, tags)
-    telemetry.emit(m.FAULTS, len(found.problems), tags)
+def verified(telemetry: Telemetry, result: VerifiedPipeline) -> None:
+    """Send the metrics of the verification of a pipeline."""
+    tags = {"pipeline": result.pipeline}
+    telemetry.emit(m.VERIFIED, result.checkpoints, tags)
+    telemetry.emit(m.VERIFIED_BYTES, result.bytes_read, tags)
+    telemetry.emit(m.FAULTS, len(result.problems), tags)
 
 
 def restored(telemetry: Telemetry, pipeline: str) -> None:
-    """Of a pipeline that was put back to another checkpoint."""
+    """Send the metric of a pipeline that was restored to a checkpoint."""
     telemetry.emit(m.RESTORES, 1, {"pipeline": pipeline})
 
 
-def garbage_collected(telemetry: Telemetry, collected: Sequence[Collected]) -> None:
+def garbage_collected(telemetry: Telemetry, collected: Sequence[CollectedGarbage]) -> None:
+    """Send the numbers of files and bytes that gc deleted, per pipeline."""
     for each in collected:
         telemetry.emit(m.DELETED_FILES, len(each.files), {"pipeline": each.pipeline})
         telemetry.emit(m.DELETED_BYTES, each.size_bytes, {"pipeline": each.pipeline})
 
 
-def orphans_found(telemetry: Telemetry, found: Sequence[Orphans]) -> None:
-    """What is there after the sweep: those that it deleted are not."""
-    for each in found:
+def orphans_found(telemetry: Telemetry, orphans: Sequence[Orphans]) -> None:
+    """Send the numbers of orphaned files and bytes that are left after a sweep, per pipeline."""
+    for each in orphans:
         left = 0 if each.deleted else 1
         telemetry.emit(m.ORPHANS, left * len(each.files), {"pipeline": each.pipeline})
         telemetry.emit(m.ORPHAN_BYTES, left * each.size_bytes, {"pipeline": each.pipeline})

@@ -1,4 +1,4 @@
-"""All pipelines at a glance: what their files say, what the catalog says, and which of the two is missing."""
+"""Show all pipelines with their pipeline files and their rows in the catalog, also if one of the two is missing."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -13,12 +13,13 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 
 Stamp = tuple[tuple[str, int, int], ...]
+"""Name, time of the last change and size of each pipeline file."""
 
 
 @dataclass(frozen=True)
-class View:
-    """One pipeline. ``definition`` None: its file does not load, or is gone, and ``error`` says so; it also names a
-    damaged row of the catalog. ``standing`` None: it never began a checkpoint."""
+class PipelineView:
+    """One pipeline. ``definition``: None if its file does not load or does not exist; ``error`` then says so.
+    ``error`` also names a damaged row of the catalog. ``standing``: None if the pipeline never began a checkpoint."""
 
     name: PipelineName
     definition: Pipeline | None
@@ -33,40 +34,40 @@ class _Files:
 
 
 def names(deployment: Deployment) -> tuple[PipelineName, ...]:
-    """Of the pipelines that have a file, loading or not, and of those that the catalog knows."""
+    """Return the names of the pipelines that have a file, whether it loads or not, and of those in the catalog."""
     files = _files(deployment)
-    known = {*files.pipelines, *files.errors, *deployment.existing_catalog().pipelines()}
-    return tuple(PipelineName(name) for name in sorted(known))
+    every = {*files.pipelines, *files.errors, *deployment.existing_catalog().pipelines()}
+    return tuple(PipelineName(name) for name in sorted(every))
 
 
-def overview(deployment: Deployment, chosen: Collection[PipelineName]) -> tuple[View, ...]:
-    """The chosen pipelines, in their order; asks the catalog a fixed number of questions."""
+def overview(deployment: Deployment, chosen: Collection[PipelineName]) -> tuple[PipelineView, ...]:
+    """Return the chosen pipelines, in their order. The number of queries does not depend on their number."""
     files = _files(deployment)
     standings = deployment.existing_catalog().browsing.standings(chosen)
     return tuple(_view(files, name, standings.get(name)) for name in chosen)
 
 
 def storage_now(deployment: Deployment, chosen: Collection[PipelineName]) -> dict[PipelineName, Usage]:
-    """What the chosen pipelines use of the storage."""
+    """Return the present storage use of the chosen pipelines."""
     return deployment.existing_catalog().browsing.storage.now(chosen)
 
 
 def storage_samples(deployment: Deployment, pipeline: PipelineName) -> tuple[Sample, ...]:
-    """What a pipeline used over time, oldest first."""
+    """Return the samples of a pipeline's storage use over time, the oldest first."""
     return deployment.existing_catalog().browsing.storage.samples(pipeline)
 
 
 def check_known(deployment: Deployment, pipeline: PipelineName) -> None:
-    """Raises NotFoundError (``no-pipeline``) where neither a file nor the catalog has it."""
+    """Raise NotFoundError (``no-pipeline``) if the pipeline has neither a file nor a row in the catalog."""
     if pipeline not in names(deployment):
         raise NotFoundError(f"there is no pipeline {pipeline}", kind="no-pipeline")
 
 
-def _view(files: _Files, name: PipelineName, standing: Standing | None) -> View:
+def _view(files: _Files, name: PipelineName, standing: Standing | None) -> PipelineView:
     definition = files.pipelines.get(name)
-    gone = None if definition else "there is no pipeline file of that name any more"
+    gone = None if definition else "there is no pipeline file of this name"
     problem = standing.problem if standing else ""
-    return View(name, definition, problem or files.errors.get(name, gone), standing)
+    return PipelineView(name, definition, problem or files.errors.get(name, gone), standing)
 
 
 def _files(deployment: Deployment) -> _Files:
@@ -75,9 +76,9 @@ def _files(deployment: Deployment) -> _Files:
 
 
 def _stamp(directory: Path) -> Stamp:
-    """Changes whenever a file does, so that files are parsed again only then."""
-    found = [(path.name, path.stat()) for path in directory.iterdir() if path.suffix in (".yaml", ".yml")]
-    return tuple(sorted((name, stat.st_mtime_ns, stat.st_size) for name, stat in found))
+    """Return a value that changes whenever a pipeline file does, so that files are parsed again only then."""
+    stats = [(path.name, path.stat()) for path in directory.iterdir() if path.suffix in (".yaml", ".yml")]
+    return tuple(sorted((name, stat.st_mtime_ns, stat.st_size) for name, stat in stats))
 
 
 @lru_cache(maxsize=4)

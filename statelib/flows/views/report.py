@@ -1,4 +1,4 @@
-"""The pages of a quality report, from the directory that the catalog recorded, and from nowhere else."""
+"""Read the pages of a quality report, only from the directory that the catalog recorded."""
 
 import os
 from pathlib import PurePosixPath
@@ -14,7 +14,8 @@ MAX_PAGE_BYTES = 32 * 1024 * 1024
 
 
 def report_page(entry: Entry, path: str) -> bytes:
-    """One file of a checkpoint's report; '' is its front page. No link is followed below the report's directory.
+    """Return one file of a checkpoint's report. ``path``: '' for its front page. No symbolic link below the report's
+    directory is followed.
 
     Raises NotFoundError (``no-report``, ``missing-file``), InvalidRequestError (``outside-root``, ``bad-path``,
     ``too-large``), CorruptStateError (``not-a-regular-file``), UnsupportedError (``unknown-scheme``)."""
@@ -26,7 +27,7 @@ def report_page(entry: Entry, path: str) -> bytes:
 
 
 def page_below(root: str, path: str, what: str) -> bytes:
-    """A file at ``path`` below ``root``, which it can not leave; raises as :func:`report_page`."""
+    """Return the file at ``path``, which must be below ``root``. Raises as :func:`report_page`."""
     parts = relative_parts(path)
     with (
         storage_errors(f"{what}: reading {path}"),

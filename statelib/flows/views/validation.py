@@ -1,4 +1,4 @@
-"""Whether pipeline files, as they are now, can go on from the state that their pipelines have."""
+"""Check whether pipelines, as their files define them now, can continue from the state that they have."""
 
 from collections.abc import Iterable, Iterator
 
@@ -11,8 +11,8 @@ from statelib.model.ids import PipelineName
 
 
 def state_faults(deployment: Deployment, pipelines: Iterable[Pipeline]) -> Iterator[DefinitionError]:
-    """Return what the next run of each pipeline would be refused for: its head, or that of its former name, is judged
-    as the run will judge it. Nothing is written.
+    """Yield the errors with which the next run of each pipeline would fail: its head, or that of its former name, is
+    checked as the run checks it. Nothing is written.
 
     Raises InvalidRequestError (``no-catalog``, ``catalog-not-migrated``)."""
     catalog = deployment.existing_catalog()
@@ -20,7 +20,7 @@ def state_faults(deployment: Deployment, pipelines: Iterable[Pipeline]) -> Itera
         names = (pipeline.name, *pipeline.renamed_from)
         try:
             heads = [catalog.head(PipelineName(name)) for name in names]
-            standing = next((head for head in heads if head.head is not None), heads[0])
-            continued_head(deployment, pipeline, standing)
+            head = next((head for head in heads if head.head is not None), heads[0])
+            continued_head(deployment, pipeline, head)
         except StatelibError as error:
             yield DefinitionError(pipeline.path, f"{pipeline.path}: {error}", error.hint)

@@ -1,18 +1,19 @@
-"""The story of verifying a pipeline: its completed checkpoints are there, and a sample of their bytes is as written."""
+"""Verify a pipeline: its completed checkpoints are on storage, and a sample of their bytes is unchanged."""
 
 from dataclasses import dataclass
 
 from statelib.errors import CorruptStateError, NotFoundError
 from statelib.flows.views.inspection import check_pipeline, completed
 from statelib.flows.wiring import Deployment
-from statelib.savepoints.opened import Checkpoint, open_checkpoint
+from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.sampling import picked, sample
 from statelib.savepoints.verification import unseen, verify, wrong_files
 
 
 @dataclass(frozen=True)
 class VerifiedPipeline:
-    """What :func:`verify_pipeline` looked at. ``files`` that checkpoints share count once. No problems = whole."""
+    """The result of :func:`verify_pipeline`. ``files``: files that checkpoints share count once. ``problems``: empty
+    if the pipeline is whole."""
 
     pipeline: str
     checkpoints: int
@@ -23,9 +24,10 @@ class VerifiedPipeline:
 
 
 def verify_pipeline(deployment: Deployment, pipeline: str, *, subset: str = "100%", seed: str = "") -> VerifiedPipeline:
-    """Every completed checkpoint and savepoint: ``_metadata`` parses, each file is there with its size, and the
-    checksums of a ``subset`` of the files hold: ``5%`` of them, at least one file a checkpoint, or the part ``1/20``;
-    another ``seed`` chooses others. With ``100%`` every entry is read, counted and compared with the digests too.
+    """Verify every completed checkpoint and savepoint of a pipeline: ``_metadata`` can be read, each file exists with
+    its size, and the checksums of a ``subset`` of the files are right. ``subset``: ``5%`` of the files, at least one
+    per checkpoint, or the part ``1/20``. Another ``seed`` chooses other files. With ``100%`` every entry is also read,
+    counted and compared with the digests.
 
     Raises InvalidRequestError (``bad-subset``), NotFoundError (``no-pipeline``)."""
     whole = sample(subset, seed).is_all
@@ -36,14 +38,14 @@ def verify_pipeline(deployment: Deployment, pipeline: str, *, subset: str = "100
     records = completed(deployment, name)
     for record in records:
         try:
-            opened = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
+            opened = deployment.open(record)
         except (CorruptStateError, NotFoundError) as error:
             problems.append(f"checkpoint {name}/{record.checkpoint_id}: {error.message}")
             continue
         files = unseen(opened, seen)
         chosen = [files[uri] for uri in picked(files, subset, seed)]
-        found = _whole(opened, deployment) if whole else wrong_files(opened, tuple(files.values()), chosen)
-        problems += [f"checkpoint {name}/{record.checkpoint_id}: {problem}" for problem in found]
+        wrong = _whole(opened, deployment) if whole else wrong_files(opened, tuple(files.values()), chosen)
+        problems += [f"checkpoint {name}/{record.checkpoint_id}: {problem}" for problem in wrong]
         files_read += len(chosen)
         bytes_read += sum(file.size_bytes for file in chosen)
     return VerifiedPipeline(name, len(records), len(seen), files_read, bytes_read, tuple(problems))

@@ -2,14 +2,14 @@
 
 import pytest
 
-from statelib.coordinator.orphans import Known, Listed, Verdict, classify
+from statelib.coordinator.orphans import CatalogRecords, Listed, Verdict, classify
 from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointState
 
 ROOT = "file:///state/p"
 OPEN, WON, LOST = (digit * 32 for digit in "abc")
 UNKNOWN = "d" * 32
-KNOWN = Known(
+KNOWN = CatalogRecords(
     files={f"{ROOT}/chk-1/{WON[:24]}00000000-0-0", f"{ROOT}/shared/anything.sst"},
     open_attempts={OPEN[:24]},
     ended_attempts={WON[:24], LOST[:24]},

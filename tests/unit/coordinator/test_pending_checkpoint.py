@@ -6,17 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from statelib.coordinator.pending_checkpoint import AcknowledgeResult, PendingCheckpoint, Phase
+from statelib.coordinator.pending_checkpoint import AcknowledgeResult, PendingCheckpoint
 from statelib.errors import ConflictError, CorruptStateError
 from statelib.model.checkpoint import EventCounts, FileRecord, SubtaskReport
-from statelib.model.failure import CheckpointFailureReason
 from statelib.model.handles import ByteStreamStateHandle, KeyGroupsSavepointStateHandle
 from statelib.model.ids import AttemptId
 from statelib.model.key_groups import KeyGroupRange, subtask_range
 from statelib.model.state import StateStatistics
 
 PARALLELISM, GROUPS = 3, 10
-EXPIRED = CheckpointFailureReason.CHECKPOINT_EXPIRED
 
 
 def report(subtask: int, task: int, shared: tuple[str, ...] = ()) -> SubtaskReport:
@@ -76,21 +74,11 @@ def test_a_late_acknowledgement_of_a_complete_checkpoint_loses_only_its_own_file
     assert (again.result, again.discard) == (AcknowledgeResult.DISCARDED, ())
 
 
-def test_after_an_abort_the_first_reason_stays_and_nothing_completes():
-    aborted = pending(report(0, 0)).abort(EXPIRED)
-    assert (aborted.phase, aborted.failure, aborted.reason) == (Phase.ABORTED, EXPIRED, EXPIRED.message)
-    assert aborted.abort(CheckpointFailureReason.CHECKPOINT_DECLINED, "later") is aborted
-    assert aborted.acknowledge(report(1, 1))[1].result is AcknowledgeResult.DISCARDED
-    with pytest.raises(ConflictError, match="not complete before its deadline") as refusal:
-        aborted.complete()
-    assert refusal.value.kind == "not-pending"
-
-
-def test_a_completed_checkpoint_cannot_be_aborted_or_completed_again():
+def test_a_completed_checkpoint_cannot_be_completed_again():
     done = pending(*(report(n, n) for n in range(PARALLELISM))).complete()
-    assert done.abort(EXPIRED) is done
-    with pytest.raises(ConflictError):
+    with pytest.raises(ConflictError) as refusal:
         done.complete()
+    assert refusal.value.kind == "not-pending"
 
 
 def test_an_attempt_without_a_name_discards_nothing():
@@ -108,9 +96,7 @@ def test_random_histories_keep_the_laws(seed: int):
     for _ in range(40):
         before = state
         match chance.randrange(12):
-            case 0:
-                state = state.abort(chance.choice(list(CheckpointFailureReason)))
-            case 1:
+            case 0 | 1:
                 state = _try_to_complete(state)
             case _:
                 told = report(chance.randrange(-1, PARALLELISM + 1), chance.randrange(6), (OLD,))
@@ -121,17 +107,16 @@ def test_random_histories_keep_the_laws(seed: int):
                     accepted[told.subtask] = told
                 else:
                     assert state is before
-        assert before.phase is Phase.PENDING or state is before, "what has ended stays as it is"
+        assert not before.completed or state is before, "what has ended stays as it is"
         assert dict(state.reports) == accepted
         assert set(state.missing) == set(range(PARALLELISM)) - set(accepted)
-        assert (state.failure is None) == (state.phase is not Phase.ABORTED)
         needed = {file.path for each in accepted.values() for file in each.files}
         assert OLD not in discarded
         assert not needed & discarded
 
 
 def _try_to_complete(state: PendingCheckpoint) -> PendingCheckpoint:
-    if state.phase is not Phase.PENDING:
+    if state.completed:
         with pytest.raises(ConflictError):
             state.complete()
         return state
@@ -140,5 +125,5 @@ def _try_to_complete(state: PendingCheckpoint) -> PendingCheckpoint:
             state.complete()
         return state
     done = state.complete()
-    assert done.phase is Phase.COMPLETED
+    assert done.completed
     return done

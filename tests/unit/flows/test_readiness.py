@@ -54,11 +54,11 @@ def test_without_a_rule_nothing_is_waited_for() -> None:
 
 def test_a_marker() -> None:
     rule = rule_of({"marker": "_SUCCESS"})
-    assert found_missing(rule, {}) == ["/d/2026-01-01 is not there"]
-    assert found_missing(rule, {"/d/2026-01-01": 0}) == ["/d/2026-01-01/_SUCCESS is not there"]
+    assert found_missing(rule, {}) == ["/d/2026-01-01 does not exist"]
+    assert found_missing(rule, {"/d/2026-01-01": 0}) == ["/d/2026-01-01/_SUCCESS does not exist"]
     assert found_missing(rule, {"/d/2026-01-01": 0, "/d/2026-01-01/_SUCCESS": 0}) == []
     elsewhere = rule_of({"marker": "{data}/done/{end:%Y%m%d}"})
-    assert found_missing(elsewhere, {"/d/2026-01-01": 0}) == ["/d/done/20260102 is not there"]
+    assert found_missing(elsewhere, {"/d/2026-01-01": 0}) == ["/d/done/20260102 does not exist"]
     assert found_missing(elsewhere, {"/d/2026-01-01": 0, "/d/done/20260102": 0}) == []
 
 
@@ -74,7 +74,7 @@ def test_a_minimum_age() -> None:
 
 def test_the_next_interval() -> None:
     rule = rule_of({"next_interval": True})
-    text = "/d/2026-01-02, of the interval after it, is not there"
+    text = "/d/2026-01-02, of the interval after it, does not exist"
     assert found_missing(rule, {"/d/2026-01-01": 0}) == [text]
     assert found_missing(rule, {"/d/2026-01-01": 0, "/d/2026-01-02": None}) == []
 
@@ -84,7 +84,7 @@ def test_every_part_of_a_wide_interval() -> None:
     there: dict[str, int | None] = {f"/d/2026-01-0{day}": 0 for day in (1, 2, 3)}
     there |= {f"/d/2026-01-0{day}/_SUCCESS": 0 for day in (1, 3)}
     assert found_missing(rule, there) == [
-        "/d/2026-01-02/_SUCCESS is not there", "/d/2026-01-04, of the interval after it, is not there",
+        "/d/2026-01-02/_SUCCESS does not exist", "/d/2026-01-04, of the interval after it, does not exist",
     ]  # fmt: skip
     long = found_missing(rule_of({"marker": "_SUCCESS"}, days=31), {})
     assert len(long) == 31
@@ -94,15 +94,15 @@ def test_every_part_of_a_wide_interval() -> None:
 def test_a_path_that_may_be_missing() -> None:
     """Nothing is waited for in it; all else has to hold before it is taken for an interval without events."""
     rule = rule_of({"marker": "_SUCCESS", "next_interval": True}, on_missing="empty")
-    assert found_missing(rule, {}) == ["/d/2026-01-02, of the interval after it, is not there"]
+    assert found_missing(rule, {}) == ["/d/2026-01-02, of the interval after it, does not exist"]
     assert found_missing(rule, {"/d/2026-01-02": 0}) == []
     begun = found_missing(rule, {"/d/2026-01-01": 0, "/d/2026-01-02": 0})
-    assert begun == ["/d/2026-01-01/_SUCCESS is not there"]
+    assert begun == ["/d/2026-01-01/_SUCCESS does not exist"]
     aged = rule_of({"min_age": "1h"}, on_missing="empty")
     assert found_missing(aged, {}, START_MS + DAY_MS + 1) == ["/d/2026-01-01 ended 0 s ago, expected 3600 s or more"]
     assert found_missing(aged, {}, START_MS + DAY_MS + 3_600_000) == []
     elsewhere = rule_of({"marker": "{data}/done/{start:%d}"}, on_missing="empty")
-    assert found_missing(elsewhere, {}) == ["/d/done/01 is not there"]
+    assert found_missing(elsewhere, {}) == ["/d/done/01 does not exist"]
 
 
 @pytest.mark.parametrize(

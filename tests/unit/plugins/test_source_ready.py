@@ -65,7 +65,7 @@ def test_the_trigger_waits_until_it_is_there(tmp_path: Path) -> None:
 def test_its_deadline_fails_the_task_and_names_what_is_missing(tmp_path: Path) -> None:
     rule = rule_of(str(tmp_path / "day"))
     event = answer_of(SourceReadyTrigger(rule, 0.01, LONG_AGO_MS))
-    with pytest.raises(AirflowFailException, match=f"^source-not-ready: .*{tmp_path}/day is not there"):
+    with pytest.raises(AirflowFailException, match=f"^source-not-ready: .*{tmp_path}/day does not exist"):
         looked(event, rule, LONG_AGO_MS)
     with pytest.raises(TaskDeferred):
         looked(event, rule, NEVER_MS)
