@@ -1,4 +1,15 @@
-"""Types and their bytes. ``register_decoder`` adds one for a class of one's own."""
+"""Types and their bytes: one type, or one family of types, is one file.
+
+Such a file makes a ``TypeSupport`` (``aspects/type_support.py``). It holds everything about the type: how its values
+become bytes, are skipped, are shown as JSON and are hashed, and how the type itself is written as a serializer snapshot
+and as text. ``registry`` lists all of them. To add a type, write its file and add a line to the registry. Nothing else
+in this room changes.
+
+From the bottom up there are ``columns`` (tools to build codecs), ``aspects`` (the port of a type), the types
+themselves (``scalars``, ``temporal``, ``containers``, ``java``, ``sql``), ``registry``, modules that use one aspect of
+all types (``typed_json``, ``skippers``, ``snapshots``, ``type_text``, ``plain_hashes``), and ``entries`` (keys and
+values of state). ``register_decoder`` adds a decoder for values of a user's own class.
+"""
 
 from statelib.serializers.java.decoders import register_decoder
 

@@ -1,130 +1,92 @@
-"""From a StateType to its codec: the closed table of types."""
+"""The list of all types, and the codec of each.
 
-from collections.abc import Callable
+A new type is a file that makes its ``TypeSupport``, and one line in :data:`TYPES`. A type that no class of
+``statelib/model/types.py`` describes needs a class there too.
+"""
+
 from functools import lru_cache
 from typing import Any
 
-from statelib.errors import InvalidRequestError
-from statelib.model.types import (
-    BIGDECIMAL,
-    BIGINT,
-    BOOLEAN,
-    BYTE,
-    CHAR,
-    DOUBLE,
-    FLOAT,
-    INT,
-    LONG,
-    SHORT,
-    STRING,
-    STRING_VALUE,
-    ArrayOf,
-    Either,
-    Enumeration,
-    Like,
-    ListOf,
-    MapOf,
-    Nullable,
-    ObjectArray,
-    OneOf,
-    Opaque,
-    Pojo,
-    Row,
-    Scalar,
-    SetOf,
-    Sql,
-    StateType,
-    Ttl,
-    Tuple,
-)
+from statelib.model.types import Scalar, StateType
+from statelib.serializers.aspects.type_support import TypeSupport, no_serializer
 from statelib.serializers.columns.codec import Codec
-from statelib.serializers.containers.rows import RowCodec, TupleCodec
-from statelib.serializers.containers.sequences import BytesCodec, MapCodec, SequenceCodec
-from statelib.serializers.containers.ttl import TtlCodec
-from statelib.serializers.java.aliased_types import LikeCodec, OneOfCodec
-from statelib.serializers.java.codecs import EitherCodec, EnumCodec, FlaggedCodec, OpaqueCodec, OwnNullCodec, PojoCodec
-from statelib.serializers.scalars.big_numbers import BigNumberCodec
-from statelib.serializers.scalars.numbers import GLOBAL_WINDOWS, NUMBERS, BooleanCodec, VoidCodec
-from statelib.serializers.scalars.strings import StringCodec
-from statelib.serializers.scalars.temporal import JAVA_TEMPORALS, TEMPORALS
-from statelib.serializers.scalars.windows import TimeWindowCodec
-from statelib.serializers.sql.values import sql_codec
+from statelib.serializers.containers.arrays import ARRAYS
+from statelib.serializers.containers.either import EITHER
+from statelib.serializers.containers.lists import LISTS
+from statelib.serializers.containers.maps import MAPS
+from statelib.serializers.containers.nullable import NULLABLE
+from statelib.serializers.containers.object_arrays import OBJECT_ARRAYS
+from statelib.serializers.containers.rows import ROWS
+from statelib.serializers.containers.sets import SETS
+from statelib.serializers.containers.ttl import TTL
+from statelib.serializers.containers.tuples import TUPLES
+from statelib.serializers.java.aliased import ALIASED
+from statelib.serializers.java.enums import ENUMS
+from statelib.serializers.java.opaque import OPAQUE
+from statelib.serializers.java.pojos import POJOS
+from statelib.serializers.java.tagged import TAGGED
+from statelib.serializers.scalars.big_numbers import BIG_NUMBERS
+from statelib.serializers.scalars.booleans import BOOLEANS
+from statelib.serializers.scalars.byte_arrays import BYTE_ARRAYS
+from statelib.serializers.scalars.numbers import NUMBERS
+from statelib.serializers.scalars.strings import STRINGS
+from statelib.serializers.scalars.void import VOIDS
+from statelib.serializers.scalars.windows import WINDOWS
+from statelib.serializers.sql.sql_values import SQL
+from statelib.serializers.temporal.dates import DATES
+from statelib.serializers.temporal.datetimes import DATETIMES
+from statelib.serializers.temporal.instants import INSTANTS
+from statelib.serializers.temporal.java_dates import JAVA_DATES
+from statelib.serializers.temporal.times import TIMES
 
-MAX_TUPLE_FIELDS = 25
-ARRAY_ELEMENTS = (BOOLEAN, SHORT, INT, LONG, FLOAT, DOUBLE)
-
-_PLAIN: tuple[Codec, ...] = (
+TYPES: tuple[TypeSupport[Any], ...] = (
+    BOOLEANS,
     *NUMBERS,
-    *TEMPORALS,
-    *JAVA_TEMPORALS,
-    BooleanCodec(),
-    VoidCodec(),
-    StringCodec(),
-    StringCodec(STRING_VALUE, own_null=False),
-    BytesCodec(),
-    BigNumberCodec(BIGINT, scaled=False),
-    BigNumberCodec(BIGDECIMAL, scaled=True),
-    TimeWindowCodec(),
-    GLOBAL_WINDOWS,
+    *STRINGS,
+    BYTE_ARRAYS,
+    DATES,
+    TIMES,
+    DATETIMES,
+    INSTANTS,
+    VOIDS,
+    *BIG_NUMBERS,
+    *JAVA_DATES,
+    *WINDOWS,
+    ARRAYS,
+    LISTS,
+    SETS,
+    MAPS,
+    TUPLES,
+    ROWS,
+    OBJECT_ARRAYS,
+    NULLABLE,
+    EITHER,
+    TTL,
+    ENUMS,
+    POJOS,
+    OPAQUE,
+    ALIASED,
+    TAGGED,
+    SQL,
 )
-_SCALARS: dict[Scalar, Codec] = {codec.type: codec for codec in _PLAIN if isinstance(codec.type, Scalar)}
+_BY_TYPE: dict[Any, TypeSupport[Any]] = {support.of: support for support in TYPES}
+
+
+def support_of(type: StateType) -> TypeSupport[Any]:  # noqa: A002
+    """Return the support of a type.
+
+    Raise InvalidRequestError (``bad-type``) for a scalar that does not exist."""
+    support = _BY_TYPE.get(type if isinstance(type, Scalar) else type.__class__)
+    if support is None:
+        scalars = ", ".join(str(each) for each in _BY_TYPE if isinstance(each, Scalar))
+        raise no_serializer(type, f"scalars are {scalars}")
+    return support
 
 
 @lru_cache(maxsize=1024)
-def codec_of(type: StateType) -> Codec:  # noqa: A002 - a closed table, one case a type
-    """The codec of a type; equal types share one.
+def codec_of(type: StateType) -> Codec:  # noqa: A002
+    """Return the codec of a type. Equal types share one.
 
-    Raises InvalidRequestError (``bad-type``) for a type that no Flink serializer stands for."""
-    return _CODECS[type.__class__](type)
-
-
-def _array(type_: ArrayOf) -> Codec:
-    if type_.element == STRING:
-        return SequenceCodec(type_, OwnNullCodec(StringCodec(), b"\0"))
-    if type_.element not in (*ARRAY_ELEMENTS, CHAR):
-        raise _bad_type(type_, "write byte[] as bytes" if type_.element == BYTE else "use list<...>")
-    return SequenceCodec(type_, _scalar(type_.element))
-
-
-def _tuple(type_: Tuple) -> Codec:
-    if not 1 <= len(type_.fields) <= MAX_TUPLE_FIELDS:
-        raise _bad_type(type_, f"a tuple has 1 to {MAX_TUPLE_FIELDS} fields; use a row for more")
-    return TupleCodec(type_, tuple(map(codec_of, type_.fields)))
-
-
-def _row(type_: Row) -> Codec:
-    if not type_.fields or len({field.name for field in type_.fields}) != len(type_.fields):
-        raise _bad_type(type_, "a row has at least one field, and each name once")
-    return RowCodec(type_, tuple(codec_of(field.type) for field in type_.fields))
-
-
-def _scalar(type_: Scalar) -> Codec:
-    codec = _SCALARS.get(type_)
-    if codec is None:
-        raise _bad_type(type_, f"scalars are {', '.join(str(known) for known in _SCALARS)}")
-    return codec
-
-
-def _bad_type(type_: StateType, hint: str) -> InvalidRequestError:
-    return InvalidRequestError(f"type {type_}: no serializer of Flink stands for it", kind="bad-type", hint=hint)
-
-
-_CODECS: dict[Any, Callable[[Any], Codec]] = {
-    Scalar: _scalar,
-    ArrayOf: _array,
-    ListOf: lambda kind: SequenceCodec(kind, codec_of(kind.element)),
-    MapOf: lambda kind: MapCodec(kind, codec_of(kind.key), codec_of(kind.value)),
-    Tuple: _tuple,
-    Row: _row,
-    ObjectArray: lambda kind: SequenceCodec(kind, FlaggedCodec(codec_of(kind.element), null_flag=0)),
-    SetOf: lambda kind: SequenceCodec(kind, FlaggedCodec(codec_of(kind.element))),
-    Nullable: lambda kind: FlaggedCodec(codec_of(kind.element), padding=kind.padding),
-    Enumeration: EnumCodec,
-    Either: lambda kind: EitherCodec(kind, codec_of(kind.left), codec_of(kind.right)),
-    Pojo: lambda kind: PojoCodec(kind, tuple(codec_of(field.type) for field in kind.fields)),
-    Sql: lambda kind: sql_codec(kind.type),
-    Opaque: OpaqueCodec,
-    OneOf: lambda kind: OneOfCodec(kind, tuple(codec_of(type_) for _, type_ in kind.cases)),
-    Like: lambda kind: LikeCodec(kind, codec_of(kind.form)),
-    Ttl: lambda kind: TtlCodec(kind, codec_of(kind.value)),
-}
+    Raise InvalidRequestError (``bad-type``) for a type that no serializer of Flink writes, UnsupportedError
+    (``no-columns``) for a type that columns cannot hold."""
+    return support_of(type).codec(type, codec_of)

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from statelib.model.types import BYTES, SCALARS, VOID, ArrayOf, Field, ListOf, MapOf, Row, Scalar, StateType, Ttl, Tuple
-from statelib.serializers.registry import ARRAY_ELEMENTS
+from statelib.serializers.containers.arrays import ARRAY_ELEMENTS
 from statelib.testing.reference.codecs import Plain
 
 _FIELD_NAMES = st.text(st.characters(exclude_characters=":<>,", exclude_categories=["Z", "C"]), min_size=1, max_size=5)

@@ -12,8 +12,6 @@ import pytest
 
 from tests.architecture.repository import ROOT, anchors, modules
 
-EXEMPT = ("statelib/serializers/",)
-"""Rooms whose sources do not lead into docs/spec yet."""
 SOURCE = re.compile(r"\bSource:(.*?)(?:\n\s*\n|\Z)", re.DOTALL)
 """A source reaches to the end of its paragraph."""
 PAGE = re.compile(r"docs/spec/[\w-]+\.md")
@@ -50,8 +48,6 @@ def test_every_source_leads_into_the_specification() -> None:
     wrong: dict[str, list[str]] = {}
     count = 0
     for path, _, tree in modules("statelib", "jobs", "plugins"):
-        if path.startswith(EXEMPT):
-            continue
         for text in docstrings(tree):
             if OUTSIDE.search(text):
                 wrong.setdefault(path, []).append("refers to a document outside of this repository")

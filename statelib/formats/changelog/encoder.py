@@ -20,7 +20,7 @@ from statelib.formats.keyed.header import MetaKind, meta_info_of, stored_value_t
 from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.serializers.columns.cursors import fixed, spread
-from statelib.serializers.containers.sequences import SequenceCodec
+from statelib.serializers.containers.sequence_codec import SequenceCodec
 from statelib.serializers.entries.heap_values import lists_to_heap
 from statelib.serializers.entries.keys import split_keys
 from statelib.serializers.entries.rows import StateRows, key_groups_of, windows

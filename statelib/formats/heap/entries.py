@@ -15,7 +15,8 @@ from statelib.model.key_groups import KeyGroupRange, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.serializers.columns.codec import Cursor
 from statelib.serializers.columns.cursors import big_endian
-from statelib.serializers.containers.sequences import MapCodec, SequenceCodec
+from statelib.serializers.containers.maps import MapCodec
+from statelib.serializers.containers.sequence_codec import SequenceCodec
 from statelib.serializers.entries.heap_values import (
     MapEntries,
     lists_from_heap,

@@ -19,8 +19,9 @@ from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.formats.heap.walk import STATE, Layout
 from statelib.model.types import VOID
 from statelib.serializers.columns.codec import Codec
-from statelib.serializers.containers.sequences import MapCodec, SequenceCodec
-from statelib.serializers.skippers import jump_over
+from statelib.serializers.containers.maps import MapCodec
+from statelib.serializers.containers.sequence_codec import SequenceCodec
+from statelib.serializers.skippers import skipper_of
 from statelib.serializers.typed_json import ends_by_itself
 
 MOST_BYTES = 64 * 1024
@@ -104,7 +105,7 @@ class _Beginning:
         self, namespace: Codec, key: Codec, groups: Callable[[pa.Array], npt.NDArray[np.int32]], key_group: int
     ) -> None:
         self._void = namespace.type == VOID
-        self._over_namespace, self._over_key = jump_over((namespace,)), jump_over((key,))
+        self._over_namespace, self._over_key = skipper_of((namespace,)), skipper_of((key,))
         self._key, self._groups, self._key_group = key, groups, key_group
 
     def behind(self, raw: bytes, at: int) -> int:

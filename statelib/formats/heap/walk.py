@@ -18,8 +18,9 @@ from statelib.formats import snappy_framing
 from statelib.formats.heap.entries import HeapEntries
 from statelib.formats.keyed.group_spans import Buffered, GroupSpan
 from statelib.model.amounts import number_of
+from statelib.serializers.aspects.steps import Skipper
 from statelib.serializers.columns.codec import Codec
-from statelib.serializers.skippers import Jump, jump_over, width_of
+from statelib.serializers.skippers import skipper_of, width_of
 
 KEY_GROUP = struct.Struct(">i")
 STATE = struct.Struct(">Hi")
@@ -41,9 +42,9 @@ class Layout:
         return width_of(self.codecs)
 
     @cached_property
-    def jump(self) -> Jump:
+    def jump(self) -> Skipper:
         """The function that returns the end of the entry at an offset."""
-        return jump_over(self.codecs)
+        return skipper_of(self.codecs)
 
     @property
     def least(self) -> int:

@@ -14,7 +14,7 @@ from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS, StateDescripto
 from statelib.model.types import StateType
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.snapshots import decode_serializer_snapshot
-from statelib.serializers.typed_json import exact
+from statelib.serializers.typed_json import json_reader
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
 
@@ -90,7 +90,7 @@ def _read_service(reader: Reader) -> Iterator[tuple[StateType, StateDescriptor, 
     """Yield (type of the keys, state, timers as serialized keys) for event time, then for processing time."""
     name = reader.utf()
     key_type, namespace_type = decode_serializer_snapshot(reader), decode_serializer_snapshot(reader)
-    key, namespace = exact(key_type), exact(namespace_type)
+    key, namespace = json_reader(key_type), json_reader(namespace_type)
     for prefix in (EVENT_TIMERS, PROCESSING_TIMERS):
         timers = []
         for _ in range(reader.count(8)):

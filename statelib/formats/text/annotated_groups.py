@@ -16,8 +16,9 @@ from statelib.formats.keyed.header import KeyedHeader, stored_value_type
 from statelib.model.amounts import number_of
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import LONG, StateType
-from statelib.serializers.entries.typed_json import exact_key, exact_members
-from statelib.serializers.typed_json import Read, exact, opaque_part
+from statelib.serializers.aspects.json_values import ReadJson
+from statelib.serializers.entries.typed_json import key_json_reader, value_json_reader
+from statelib.serializers.typed_json import json_reader, opaque_part
 from statelib.wire.json_text import json_text
 from statelib.wire.reader import Reader
 from statelib.wire.recording import RecordingReader, Value
@@ -74,7 +75,7 @@ class EntryReader:
 
     def _key(self, state: StateDescriptor, raw: memoryview) -> object:
         unflagged = bytes([raw[0] & ~FOLLOWS]) + raw[1:] if len(raw) else b""
-        return exact_key(self.header.schema, state)(Reader(unflagged, "key"))
+        return key_json_reader(self.header.schema, state)(Reader(unflagged, "key"))
 
     def _heap(self, reader: RecordingReader, end: int) -> None:
         """Read states: an id, the number of entries, and the entries, which have no lengths."""
@@ -87,7 +88,7 @@ class EntryReader:
                     return
                 for _ in range(min(count, self.left)):
                     for name, type_ in parts:
-                        reader.typed(name, partial(_text, exact(type_)))
+                        reader.typed(name, partial(_text, json_reader(type_)))
                 if count > self.left:
                     self.left = 0
                     return
@@ -130,8 +131,8 @@ def _typed(reader: RecordingReader, name: str, size: int, read: Callable[[memory
 
 
 def _members(state: StateDescriptor, raw: memoryview) -> object:
-    return list(exact_members(state)(Reader(raw, "value")))
+    return list(value_json_reader(state)(Reader(raw, "value")))
 
 
-def _text(read: Read, reader: Reader) -> str:
+def _text(read: ReadJson, reader: Reader) -> str:
     return json_text(read(reader))

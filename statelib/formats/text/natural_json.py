@@ -15,7 +15,7 @@ from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import Field, Like, Row, StateType, Ttl
 from statelib.serializers.entries.rows import StateRows
-from statelib.serializers.scalars.typed_json import date_text
+from statelib.serializers.temporal.dates import date_text
 from statelib.wire.json_text import json_text
 
 _NANOS = 1_000_000_000

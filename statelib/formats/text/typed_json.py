@@ -11,7 +11,7 @@ from typing import Any
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.state import EVENT_TIMERS, PROCESSING_TIMERS, KeyedStateSchema, StateDescriptor, StateKind
 from statelib.serializers.entries.rows import StateRows
-from statelib.serializers.entries.typed_json import exact_key, exact_members, exact_operator_members
+from statelib.serializers.entries.typed_json import key_json_reader, operator_json_reader, value_json_reader
 from statelib.wire.json_text import json_text
 from statelib.wire.reader import Reader
 
@@ -36,7 +36,7 @@ def state_members(
     """
     state, kind = _shown_name_and_kind(descriptor)
     start: Json = {"op": operator, "state": state, "kind": kind}
-    key_of, members_of = exact_key(schema, descriptor), exact_members(descriptor)
+    key_of, members_of = key_json_reader(schema, descriptor), value_json_reader(descriptor)
     key_text, value_text = f"key of state {descriptor.name!r}", f"value of state {descriptor.name!r}"
     for key, value in zip(rows.keys.to_list(), rows.values.to_list(), strict=True):
         yield start | key_of(Reader(key, key_text)), members_of(Reader(value, value_text))
@@ -69,6 +69,6 @@ def operator_lines(operator: str, descriptor: OperatorStateDescriptor, parts: It
 def operator_members(operator: str, descriptor: OperatorStateDescriptor, parts: Iterable[bytes]) -> Iterator[Json]:
     """Yield the fields of each line of :func:`operator_lines`."""
     head: Json = {"op": operator, "state": descriptor.name, "kind": _OPERATOR_KINDS[descriptor.mode]}
-    members_of = exact_operator_members(descriptor)
+    members_of = operator_json_reader(descriptor)
     for part in parts:
         yield from (head | members for members in members_of(Reader(part, f"state {descriptor.name!r}")))

@@ -19,8 +19,9 @@ from statelib.model.types import Tuple as TupleType
 from statelib.restore.changelog.merged_windows import MERGING, Moved, MovedValue, Owner, rows_of, without_merges
 from statelib.serializers.columns.cursors import read_count
 from statelib.serializers.columns.elements import SEPARATOR, counted
-from statelib.serializers.containers.rows import TupleCodec
-from statelib.serializers.containers.sequences import MapCodec, SequenceCodec
+from statelib.serializers.containers.maps import MapCodec
+from statelib.serializers.containers.sequence_codec import SequenceCodec
+from statelib.serializers.containers.tuples import TupleCodec
 from statelib.serializers.entries.heap_values import lists_from_heap, maps_from_heap
 from statelib.serializers.entries.keys import KeyParts, check_end, group_prefix, join_keys
 from statelib.serializers.entries.rows import NO_ROWS, StateRows

@@ -1,1 +1,1 @@
-"""Building blocks of codecs: the port, Arrow buffers, cursors into bytes, and Java's hash codes."""
+"""Tools to build codecs: their port, Arrow buffers, cursors into bytes, and the arithmetic of Java's hash codes."""

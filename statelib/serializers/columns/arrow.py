@@ -1,6 +1,6 @@
-"""Arrow columns as numpy arrays and back: every touch of an Arrow buffer of this room.
+"""Arrow columns as numpy arrays and back.
 
-Arrays may be slices: offsets are always taken into account. None of this copies per value.
+Arrays may be slices, so the offset of an array is always taken into account. Nothing is copied value by value.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from statelib.model.types import StateType
 from statelib.wire.ragged import Offsets, Ragged
 
 MAX_COLUMN_BYTES = 2**31 - 1
-"""Arrow's string, binary, list and map columns have 32-bit offsets."""
+"""The most bytes or elements that a string, binary, list or map column can hold: Arrow's offsets have 32 bits."""
 
 _FAMILIES = (
     ("number", lambda t: pat.is_integer(t) or pat.is_floating(t)),
@@ -41,15 +41,17 @@ def _refuse_nulls(values: pa.Array, what: StateType) -> None:
 
 
 def scalar_column(values: pa.Array, arrow_type: pa.DataType, what: StateType) -> pa.Array:
-    """``values`` without nulls and as exactly ``arrow_type``, converted within its family of types only:
-    a string never becomes a number, nor a local time an instant."""
+    """Return ``values`` as exactly ``arrow_type``. A value is converted within its family of types only: a string never
+    becomes a number, and a local time never becomes an instant.
+
+    Raise InvalidRequestError (``null-value``, ``bad-value-type``)."""
     if pat.is_dictionary(values.type):
         values = values.dictionary_decode()
     _refuse_nulls(values, what)
     if values.type == arrow_type:
         return values
     if len(values) and _family(values.type) != _family(arrow_type):
-        raise bad_type(values.type, arrow_type, what)
+        raise wrong_arrow_type(values.type, arrow_type, what)
     try:
         return values.cast(arrow_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -59,8 +61,9 @@ def scalar_column(values: pa.Array, arrow_type: pa.DataType, what: StateType) ->
         ) from error
 
 
-def bad_type(found: pa.DataType, expected: pa.DataType, what: StateType) -> InvalidRequestError:
-    return InvalidRequestError(f"column of type {what}: expected {expected}, found {found}", kind="bad-value-type")
+def wrong_arrow_type(actual: pa.DataType, expected: pa.DataType, what: StateType) -> InvalidRequestError:
+    """Return the error for a column whose Arrow type does not fit the type ``what``."""
+    return InvalidRequestError(f"column of type {what}: expected {expected}, found {actual}", kind="bad-value-type")
 
 
 def _family(arrow_type: pa.DataType) -> str:
@@ -68,12 +71,13 @@ def _family(arrow_type: pa.DataType) -> str:
 
 
 def valid_rows(values: pa.Array) -> npt.NDArray[np.bool_]:
-    """True where a row is not null."""
+    """Return one boolean per row: true if the row is not null."""
     return np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def numbers(values: pa.Array, dtype: str) -> npt.NDArray[np.generic]:
-    """The raw slots of a fixed-width column, read as ``dtype`` of the same width; a view where possible."""
+    """Return the slots of a fixed-width column as ``dtype``, which has the same width. The result is a view of the
+    column's buffer."""
     data = values.buffers()[1]
     if data is None or not len(values):
         return np.empty(0, dtype)
@@ -81,12 +85,12 @@ def numbers(values: pa.Array, dtype: str) -> npt.NDArray[np.generic]:
 
 
 def number_array(slots: npt.NDArray[np.generic], arrow_type: pa.DataType) -> pa.Array:
-    """The inverse of :func:`numbers`."""
+    """Return a column with these slots. This is the inverse of :func:`numbers`."""
     return pa.Array.from_buffers(arrow_type, len(slots), [None, pa.py_buffer(np.ascontiguousarray(slots))])
 
 
 def byte_rows(values: pa.Array) -> Ragged:
-    """The bytes of a ``string`` or ``binary`` column without nulls; UTF-8 for a string."""
+    """Return the bytes of a ``string`` or ``binary`` column without nulls. Strings are UTF-8."""
     _, offsets, data = values.buffers()
     if offsets is None or not len(values):
         return Ragged(np.empty(0, np.uint8), np.zeros(len(values) + 1, np.int64))
@@ -95,7 +99,8 @@ def byte_rows(values: pa.Array) -> Ragged:
 
 
 def byte_array(rows: Ragged, arrow_type: pa.DataType) -> pa.Array:
-    """The inverse of :func:`byte_rows`; for a string the bytes are known to be UTF-8."""
+    """Return a column of these bytes. This is the inverse of :func:`byte_rows`. For a string the caller guarantees
+    UTF-8."""
     data = rows.data[rows.offsets[0] : rows.offsets[-1]]
     offsets = small_offsets(rows.offsets - rows.offsets[0], arrow_type)
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
@@ -103,7 +108,9 @@ def byte_array(rows: Ragged, arrow_type: pa.DataType) -> pa.Array:
 
 
 def small_offsets(offsets: Offsets, what: object) -> npt.NDArray[np.int32]:
-    """Offsets for Arrow; raises UnsupportedError (``column-too-large``) beyond 2**31 - 1."""
+    """Return offsets as Arrow stores them.
+
+    Raise UnsupportedError (``column-too-large``) beyond :data:`MAX_COLUMN_BYTES`."""
     if offsets[-1] > MAX_COLUMN_BYTES:
         raise UnsupportedError(
             f"column of {what}: expected at most {MAX_COLUMN_BYTES} bytes or elements, found {offsets[-1]}",
@@ -114,7 +121,10 @@ def small_offsets(offsets: Offsets, what: object) -> npt.NDArray[np.int32]:
 
 
 def nested_column(values: pa.Array, arrow_type: pa.DataType, what: StateType) -> pa.Array:
-    """A ``list``, ``map`` or ``struct`` column without nulls; only the outermost type is made to fit."""
+    """Return a ``list``, ``map`` or ``struct`` column that has no nulls. Only its outermost type is converted; types
+    inside stay as they are.
+
+    Raise InvalidRequestError (``null-value``, ``bad-value-type``)."""
     _refuse_nulls(values, what)
     if values.type.id == arrow_type.id:
         return values
@@ -122,27 +132,27 @@ def nested_column(values: pa.Array, arrow_type: pa.DataType, what: StateType) ->
         return values.cast(pa.list_(values.type.value_type))
     if pat.is_null(values.type):
         return pa.array([], arrow_type)
-    raise bad_type(values.type, arrow_type, what)
+    raise wrong_arrow_type(values.type, arrow_type, what)
 
 
 def struct_fields(values: pa.Array, arrow_type: pa.DataType, what: StateType) -> list[pa.Array]:
-    """The fields of a ``struct`` column without nulls, by position; their names do not matter."""
+    """Return the fields of a ``struct`` column without nulls, in their order. Names of fields are ignored."""
     values = nested_column(values, arrow_type, what)
     if values.type.num_fields != arrow_type.num_fields:
-        raise bad_type(values.type, arrow_type, what)
+        raise wrong_arrow_type(values.type, arrow_type, what)
     return [values.field(i) for i in range(values.type.num_fields)]
 
 
 def struct_column(columns: Sequence[pa.Array], arrow_type: pa.DataType, rows: int) -> pa.Array:
-    """A ``struct`` column of ``rows`` rows without nulls; its type may have no field at all."""
+    """Return a ``struct`` column of ``rows`` rows without nulls. Its type may have no field at all."""
     if not columns:
         return pa.Array.from_buffers(arrow_type, rows, [None])
     return pa.StructArray.from_arrays(columns, fields=list(arrow_type))
 
 
 def one_nan(values: pa.Array) -> pa.Array:
-    """Return the values with every NaN as the one that Java writes, so that all of them are one key, as they are to
-    ``Double.equals`` and in Flink's bytes; 0.0 and -0.0 stay two. Only the fields of structs are looked into."""
+    """Return the values with every NaN replaced by the one that Java writes. So all NaN are one key, as they are for
+    ``Double.equals`` and in Flink's bytes; 0.0 and -0.0 stay two keys. Of nested types only structs are searched."""
     type_ = values.type
     if pat.is_float32(type_) or pat.is_float64(type_):
         nan = pc.is_nan(values)
@@ -150,19 +160,20 @@ def one_nan(values: pa.Array) -> pa.Array:
     if not pat.is_struct(type_):
         return values
     fields = values.flatten()
-    same = [one_nan(field) for field in fields]
-    if all(new is old for new, old in zip(same, fields, strict=True)):
+    replaced = [one_nan(field) for field in fields]
+    if all(new is old for new, old in zip(replaced, fields, strict=True)):
         return values
-    return pa.StructArray.from_arrays(same, fields=list(type_), mask=values.is_null())
+    return pa.StructArray.from_arrays(replaced, fields=list(type_), mask=values.is_null())
 
 
 def list_bounds(values: pa.Array) -> Offsets:
-    """Offsets of a ``list`` or ``map`` column into its (unsliced) children."""
+    """Return the offsets of a ``list`` or ``map`` column into its children, which are not sliced."""
     return np.asarray(numbers(values.offsets, "i4"), np.int64) if len(values) else np.zeros(1, np.int64)
 
 
 def present(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """The values that are not null, and where they are: the inverse of :func:`with_nulls`."""
+    """Return the values that are not null, and one boolean per row: true if it has a value. This is the inverse of
+    :func:`with_nulls`."""
     if not values.null_count:
         return values, np.ones(len(values), np.bool_)
     if values.null_count == len(values):
@@ -172,7 +183,7 @@ def present(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
 
 
 def with_nulls(values: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
-    """One row an element of ``valid``: the next of ``values`` where true, null elsewhere."""
+    """Return one row per element of ``valid``: the next of ``values`` if it is true, else null."""
     if valid.all():
         return values
     if pat.is_null(values.type):
@@ -181,7 +192,9 @@ def with_nulls(values: pa.Array, valid: npt.NDArray[np.bool_]) -> pa.Array:
 
 
 def map_column(offsets: Offsets, keys: pa.Array, items: pa.Array, arrow_type: pa.DataType, what: object) -> pa.Array:
-    """A column of maps. Raises UnsupportedError (``null-map-key``): a Java map may have a null as a key."""
+    """Return a column of maps.
+
+    Raise UnsupportedError (``null-map-key``): in Java a key may be null, in an Arrow column it may not."""
     if keys.null_count:
         raise UnsupportedError(
             f"{what}: a map with a null key, which columns cannot hold",

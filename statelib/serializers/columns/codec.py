@@ -1,4 +1,4 @@
-"""The port of this room: how the values of one type become bytes and come back, column by column."""
+"""The port of this room: a codec turns a column of values of one type into bytes and back."""
 
 from typing import Protocol
 
@@ -10,16 +10,19 @@ from statelib.model.types import StateType
 from statelib.wire.ragged import Bytes, Ragged
 
 Cursor = npt.NDArray[np.int64]
-"""One position a row: an absolute index into the bytes that are decoded."""
+"""One position per row: an absolute index into the bytes that are decoded."""
 Hashes = npt.NDArray[np.int32]
 
 
 class Codec(Protocol):
-    """Vectorised serializer of one StateType.
+    """A serializer of one type that works on whole columns.
 
-    Laws: ``decode`` of what ``encode`` wrote gives equal values and cursors at the ends of the
-    rows; ``skip`` moves the cursors as ``decode`` does. Slices and other Arrow encodings of the
-    same values (``large_string``, dictionaries, ``timestamp('us')``) give the same bytes.
+    Laws: ``decode`` of what ``encode`` wrote gives equal values, and cursors at the ends of the rows. ``skip`` moves
+    the cursors as ``decode`` does. Slices and other Arrow encodings of the same values (``large_string``,
+    dictionaries, ``timestamp('us')``) give the same bytes.
+
+    A codec whose values differ in size may also have a method ``steps``; see
+    :class:`~statelib.serializers.aspects.steps.Stepped`.
     """
 
     @property
@@ -30,34 +33,35 @@ class Codec(Protocol):
 
     @property
     def reported_length(self) -> int:
-        """What Flink's ``TypeSerializer.getLength()`` says: > 0 fixed, 0 VoidNamespace, -1 variable."""
+        """The result of Flink's ``TypeSerializer.getLength()``: the size in bytes if it is fixed, 0 for the void
+        namespace, -1 if it varies."""
 
     @property
     def width(self) -> int:
-        """Bytes that each value takes, -1 if they differ; unlike ``reported_length`` it is 1 for ``void``."""
+        """The size of each value in bytes, or -1 if sizes differ. Unlike ``reported_length`` it is 1 for ``void``."""
 
     def encode(self, values: pa.Array) -> Ragged:
-        """One row of bytes a value.
+        """Return one row of bytes per value.
 
-        Raises InvalidRequestError: ``null-value`` where the type holds no nulls (fields of a Row
-        and values of a map may be null), ``bad-value-type`` where the Arrow type does not fit.
+        Raise InvalidRequestError: ``null-value`` if the type holds no nulls (fields of a Row and values of a map may
+        be null), ``bad-value-type`` if the Arrow type does not fit.
         """
 
     def decode(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
-        """Read one value a row, starting at ``cursor[i]`` and never beyond ``limit[i]``.
+        """Read one value per row, from ``cursor[i]`` on and never beyond ``limit[i]``.
 
-        Returns the values and the cursors behind them. Raises CorruptStateError (``truncated-value``
-        and kinds that name the damage). A null that Flink's serializer can hold becomes an Arrow null.
+        Return the values and the cursors after them. A null that Flink's serializer can hold becomes an Arrow null.
+        Raise CorruptStateError (``truncated-value`` and kinds that name the damage).
         """
 
     def skip(self, data: Bytes, cursor: Cursor, limit: Cursor) -> Cursor:
-        """The cursors behind one value a row, without building the values."""
+        """Return the cursors after one value per row, without building the values."""
 
     def java_hash(self, values: pa.Array) -> Hashes:
-        """``hashCode()`` of each value, as Java computes it; nulls hash to 0.
+        """Return ``hashCode()`` of each value, as Java computes it. The hash of null is 0.
 
-        Raises UnsupportedError (``no-key-hash``) for types that Flink refuses as keys.
+        Raise UnsupportedError (``no-key-hash``) for a type that Flink refuses as a key.
         """
 
     def deep_hash(self, values: pa.Array) -> Hashes:
-        """What each value adds to the hash of a Row that holds it (``RowUtils.deepHashCode``)."""
+        """Return the number that each value adds to the hash of a Row that holds it (``RowUtils.deepHashCode``)."""

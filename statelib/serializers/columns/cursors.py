@@ -1,4 +1,4 @@
-"""Reading and writing at one cursor a row: bounds, fixed-width numbers, variable-length numbers."""
+"""Reading at one cursor per row and writing one row per value: bounds, counts, numbers of fixed and variable length."""
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from statelib.wire.ragged import Bytes, Ragged, equally_spaced, from_fixed, is_e
 def require(cursor: Cursor, size: Cursor | int, limit: Cursor, what: object) -> None:
     """Raise CorruptStateError (``truncated-value``) unless each row has ``size`` bytes at its cursor.
 
-    ``what`` (a type) names the value in the message."""
+    ``what`` (a type, or a name) stands for the value in the message."""
     short = np.flatnonzero(cursor + size > limit)
     if len(short):
         row = int(short[0])
@@ -22,16 +22,16 @@ def require(cursor: Cursor, size: Cursor | int, limit: Cursor, what: object) -> 
         )
 
 
-def refuse(bad: npt.NDArray[np.bool_], found: npt.NDArray[np.generic], what: object, expected: str, kind: str) -> None:
-    """Raise CorruptStateError of ``kind`` for the first row where ``bad``, showing its ``found``."""
+def refuse(bad: npt.NDArray[np.bool_], actual: npt.NDArray[np.generic], what: object, expected: str, kind: str) -> None:
+    """Raise CorruptStateError of ``kind`` for the first row that is ``bad``. The message shows its ``actual`` value."""
     rows = np.flatnonzero(bad)
     if len(rows):
-        raise CorruptStateError(f"{what} in row {rows[0]}: expected {expected}, found {found[rows[0]]}", kind=kind)
+        raise CorruptStateError(f"{what} in row {rows[0]}: expected {expected}, found {actual[rows[0]]}", kind=kind)
 
 
 def read_unsigned(data: Bytes, cursor: Cursor, width: int, dtype: str | None = None) -> npt.NDArray[np.generic]:
-    """The big-endian number of ``width`` bytes at each cursor (bounds already checked), as native
-    unsigned, or as the native ``dtype`` of that width."""
+    """Return the big-endian number of ``width`` bytes at each cursor, as a native unsigned number or as the native
+    ``dtype`` of that width. The caller has checked the bounds."""
     wanted = np.dtype(dtype or f"u{width}")
     if not len(cursor):
         return np.empty(0, wanted)
@@ -46,19 +46,19 @@ def read_unsigned(data: Bytes, cursor: Cursor, width: int, dtype: str | None = N
 
 
 def fixed(slots: npt.NDArray[np.generic]) -> Ragged:
-    """Native numbers as rows of big-endian bytes."""
+    """Return native numbers as rows of big-endian bytes."""
     return from_fixed(big_endian(slots))
 
 
 def big_endian(slots: npt.NDArray[np.generic]) -> Bytes:
-    """Native numbers as a uint8 matrix (rows, width) of big-endian bytes."""
+    """Return native numbers as a matrix (rows, width) of big-endian bytes."""
     swapped = np.ascontiguousarray(slots.astype(slots.dtype.newbyteorder(">")))
     return swapped.view(np.uint8).reshape(len(slots), slots.dtype.itemsize)
 
 
 def encode_varlen(values: npt.NDArray[np.int64], bits: int, more: int) -> Ragged:
-    """Numbers >= 0 in groups of ``bits`` bits, low group first, at least one byte; ``more`` is set in
-    every byte but the last. (7, 0x80) is StringValue's form, (8, 0) that of composite keys."""
+    """Return numbers >= 0 in groups of ``bits`` bits, one byte per group, the low group first. ``more`` is set in every
+    byte but the last. Strings use (7, 0x80), composite keys use (8, 0)."""
     sizes = np.ones(len(values), np.int64)
     rest = values >> bits
     while rest.any():
@@ -75,7 +75,9 @@ def encode_varlen(values: npt.NDArray[np.int64], bits: int, more: int) -> Ragged
 
 
 def read_varlen(data: Bytes, cursor: Cursor, limit: Cursor, what: object) -> tuple[npt.NDArray[np.int64], Cursor]:
-    """StringValue's variable-length number at each cursor: values and new cursors."""
+    """Read the variable-length number of a string at each cursor. Return the numbers and the cursors after them.
+
+    Raise CorruptStateError (``truncated-value``, ``bad-length``)."""
     require(cursor, 1, limit, what)
     byte = data[cursor].astype(np.int64)
     value, at = byte & 0x7F, cursor + 1
@@ -95,7 +97,9 @@ def read_varlen(data: Bytes, cursor: Cursor, limit: Cursor, what: object) -> tup
 
 
 def read_count(data: Bytes, cursor: Cursor, limit: Cursor, width: int, what: object) -> npt.NDArray[np.int64]:
-    """The i32 count at each cursor, checked: that many elements of at least ``width`` bytes must fit."""
+    """Return the i32 count at each cursor. That many elements of at least ``width`` bytes must fit before the limit.
+
+    Raise CorruptStateError (``truncated-value``, ``bad-length``)."""
     require(cursor, 4, limit, what)
     counts = read_unsigned(data, cursor, 4, "i4").astype(np.int64)
     refuse(counts < 0, counts, what, "a count of 0 or more", "bad-length")
@@ -104,7 +108,7 @@ def read_count(data: Bytes, cursor: Cursor, limit: Cursor, width: int, what: obj
 
 
 def spread(rows: Ragged, valid: npt.NDArray[np.bool_]) -> Ragged:
-    """One row an element of ``valid``: the next of ``rows`` where true, no bytes elsewhere."""
+    """Return one row per element of ``valid``: the next of ``rows`` if it is true, else a row without bytes."""
     if valid.all():
         return rows
     lengths = np.zeros(len(valid), np.int64)

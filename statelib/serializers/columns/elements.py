@@ -1,6 +1,7 @@
-"""Finding the elements of rows that hold several: step k visits the k-th element of every row that has one.
+"""Find where the elements of lists and maps begin, for many rows at once.
 
-The number of steps is the length of the longest row; elements of one width need no walk at all.
+Elements of fixed width follow from arithmetic. Others are found step by step: step k skips the k-th element of every
+row that has one, so the number of steps is the length of the longest row.
 """
 
 from collections.abc import Callable
@@ -15,11 +16,12 @@ from statelib.wire.ragged import Bytes, Offsets, Ragged, offsets_of
 
 Skip = Callable[[Bytes, Cursor, Cursor], Cursor]
 SEPARATOR = 0x2C
-"""Between the elements of list state (flink-formats.md section 2.2)."""
+"""The byte between the elements of list state (docs/spec/formats.md#values)."""
 
 
 def strided(cursor: Cursor, counts: npt.NDArray[np.int64], stride: int) -> Cursor:
-    """Starts of ``counts[i]`` elements that follow each other from ``cursor[i]`` every ``stride`` bytes."""
+    """Return the starts of ``counts[i]`` elements, of which the first is at ``cursor[i]`` and each next one ``stride``
+    bytes later."""
     offsets = offsets_of(counts)
     firsts: Cursor = np.repeat(cursor - offsets[:-1] * stride, counts)
     firsts += np.arange(offsets[-1], dtype=np.int64) * stride
@@ -29,7 +31,7 @@ def strided(cursor: Cursor, counts: npt.NDArray[np.int64], stride: int) -> Curso
 def counted(
     skip: Skip, data: Bytes, cursor: Cursor, limit: Cursor, counts: npt.NDArray[np.int64]
 ) -> tuple[Cursor, Cursor]:
-    """Starts of all elements, row after row, and the cursors behind each row's last."""
+    """Return the starts of all elements, row after row, and the cursors after the last element of each row."""
     offsets = offsets_of(counts)
     starts = np.empty(int(offsets[-1]), np.int64)
     at = cursor.copy()
@@ -43,9 +45,9 @@ def counted(
 
 
 def separated(element: Codec, rows: Ragged) -> tuple[Cursor, Offsets]:
-    """Starts of the elements of list state, row after row, and each row's share of them.
+    """Return the starts of the elements of list state, row after row, and the offsets at which each row's share begins.
 
-    Raises CorruptStateError: ``bad-separator`` where something else follows an element."""
+    Raise CorruptStateError (``bad-separator``) if another byte follows an element."""
     if element.width > 0:
         return _separated_fixed(element, rows)
     at, limit = rows.starts.copy(), rows.offsets[1:]
@@ -84,8 +86,8 @@ def _separated_fixed(element: Codec, rows: Ragged) -> tuple[Cursor, Offsets]:
 def _check_separators(data: Bytes, at: Cursor) -> None:
     bad = np.flatnonzero(data[at] != SEPARATOR)
     if len(bad):
-        where = int(at[bad[0]])
+        offset = int(at[bad[0]])
         raise CorruptStateError(
-            f"list state at offset {where}: expected separator 0x2c between elements, found {int(data[where]):#04x}",
+            f"list state at offset {offset}: expected separator 0x2c between elements, found {int(data[offset]):#04x}",
             kind="bad-separator",
         )

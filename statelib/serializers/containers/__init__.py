@@ -1,1 +1,1 @@
-"""Types with parts that any Java program has: arrays, lists, maps, tuples, rows."""
+"""Types made of other types: arrays, lists, sets, maps, tuples, rows, values that may be null or that expire."""

@@ -3,7 +3,7 @@
 The map is stored as its count, then keys and values one behind the other, without lengths; its handle knows one offset.
 So where a key or a value does not end by itself, what is known is where all of it ends. That is enough for one entry
 whose key ends by itself or whose value has one length, and for several where only one way of cutting them is possible.
-Source: flink-formats.md section 7.2 (HeapBroadcastState).
+Source: docs/spec/formats.md#operator-state (HeapBroadcastState).
 """
 
 import numpy as np
@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.model.operator_state import OperatorStateDescriptor
+from statelib.serializers.aspects.json_values import ReadJson
 from statelib.serializers.registry import codec_of
-from statelib.serializers.typed_json import Read, ends_by_itself, exact
+from statelib.serializers.typed_json import ends_by_itself, json_reader
 from statelib.wire.reader import Reader
 
 MOST_BYTES = 64 * 1024
@@ -30,7 +31,7 @@ def entry_spans(descriptor: OperatorStateDescriptor, part: bytes, what: str) -> 
     assert descriptor.key_type is not None
     reader = Reader(part, what)
     count = reader.count()
-    key, value = exact(descriptor.key_type), exact(descriptor.value_type)
+    key, value = json_reader(descriptor.key_type), json_reader(descriptor.value_type)
     if ends_by_itself(descriptor.key_type):
         if ends_by_itself(descriptor.value_type):
             return [_span(reader, key, value) for _ in range(count)]
@@ -41,7 +42,7 @@ def entry_spans(descriptor: OperatorStateDescriptor, part: bytes, what: str) -> 
     return None if count else []
 
 
-def _span(reader: Reader, key: Read, value: Read) -> Span:
+def _span(reader: Reader, key: ReadJson, value: ReadJson) -> Span:
     begin = reader.offset
     key(reader)
     middle = reader.offset
@@ -49,13 +50,13 @@ def _span(reader: Reader, key: Read, value: Read) -> Span:
     return begin, middle, reader.offset
 
 
-def _one(reader: Reader, key: Read, part: bytes) -> list[Span]:
+def _one(reader: Reader, key: ReadJson, part: bytes) -> list[Span]:
     begin = reader.offset
     key(reader)
     return [(begin, reader.offset, len(part))]
 
 
-def _proven(part: bytes, first: int, count: int, key: Read) -> list[Span] | None:
+def _proven(part: bytes, first: int, count: int, key: ReadJson) -> list[Span] | None:
     """The one way in which ``count`` entries fill the bytes from ``first`` on: the true one is always among those that
     do. None if there are more."""
     places = len(part) + 1
@@ -84,7 +85,7 @@ def _proven(part: bytes, first: int, count: int, key: Read) -> list[Span] | None
     return found[::-1]
 
 
-def _behind(part: bytes, first: int, key: Read) -> npt.NDArray[np.int64] | None:
+def _behind(part: bytes, first: int, key: ReadJson) -> npt.NDArray[np.int64] | None:
     """For each place where a key that begins there ends, -1 where none can; None where that cannot be told."""
     found = np.full(len(part) + 1, -1, np.int64)
     view = memoryview(part)

@@ -1,6 +1,6 @@
 """Values of list and map state as a heap stream holds them: whole lists and maps, with their counts.
 
-Source: flink-formats.md sections 3.2 and 6.3 (ListSerializer, MapSerializer) against section 2.2.
+Source: docs/spec/formats.md#heap-stream, #containers (ListSerializer, MapSerializer) against #values.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ import numpy.typing as npt
 from statelib.serializers.columns.codec import Cursor
 from statelib.serializers.columns.cursors import fixed
 from statelib.serializers.columns.elements import SEPARATOR, separated
-from statelib.serializers.containers.sequences import MapCodec, SequenceCodec
+from statelib.serializers.containers.maps import MapCodec
+from statelib.serializers.containers.sequence_codec import SequenceCodec
 from statelib.wire.ragged import Bytes, Ragged, gather, join, offsets_of
 
 Counts = npt.NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""The hash codes of keys, those of users' classes included. Source: flink-formats.md section 1.2."""
+"""The hash codes of keys, those of users' classes included. Source: docs/spec/formats.md#hash-codes-of-keys."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,6 +1,6 @@
 """Composite keys: key group, key, namespace[, user key], the same bytes in every backend and format.
 
-Source: flink-formats.md sections 1 and 2.1 (CompositeKeySerializationUtils).
+Source: docs/spec/formats.md#key-groups, #composite-keys (CompositeKeySerializationUtils).
 """
 
 from collections.abc import Collection

@@ -16,7 +16,7 @@ from statelib.wire.ragged import Ragged, blocks, concat, from_list, offsets_of
 class StateRows:
     """Entry ``i`` is (``keys[i]``, ``values[i]``), the same bytes in every format:
     key = key-group prefix, key, namespace[, user key]; value per state kind
-    (flink-formats.md section 2)."""
+    (docs/spec/formats.md#values)."""
 
     keys: Ragged
     values: Ragged

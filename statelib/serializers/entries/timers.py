@@ -1,6 +1,6 @@
 """Timers as entries: a moment, a key, a namespace, all of it in the key; there is no value.
 
-Source: flink-formats.md section 7.1 (TimerSerializer). The sign of the moment is flipped, so that the
+Source: docs/spec/formats.md#timers (TimerSerializer). The sign of the moment is flipped, so that the
 timers of a key group are in the order of time when they are in the order of their bytes.
 """
 

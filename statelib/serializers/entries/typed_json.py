@@ -1,6 +1,6 @@
 """Whole entries of keyed state, one at a time and without loss: serialized keys and values to typed JSON.
 
-Source: flink-formats.md sections 2 (keys and values), 2.2 (lists) and 7.1 (timers).
+Source: docs/spec/formats.md#values, #timers.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,9 +12,10 @@ from statelib.model.key_groups import prefix_width
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import GLOBAL_WINDOW, TIME_WINDOW, VOID, Opaque, StateType
+from statelib.serializers.aspects.json_values import Json, ReadJson
 from statelib.serializers.entries.broadcast import entry_spans
 from statelib.serializers.entries.keys import has_lengths
-from statelib.serializers.typed_json import Json, Read, exact, opaque_part
+from statelib.serializers.typed_json import json_reader, opaque_part
 from statelib.wire.reader import Reader
 
 Members = dict[str, Any]
@@ -28,16 +29,16 @@ _UNNUMBERED = ("merging-window-set",)
 """Lists of Flink's own in which the place of an element means nothing."""
 
 
-def exact_key(schema: KeyedStateSchema, descriptor: StateDescriptor) -> Callable[[Reader], Members]:
+def key_json_reader(schema: KeyedStateSchema, descriptor: StateDescriptor) -> Callable[[Reader], Members]:
     """The function that reads a serialized key: ``key``, ``kg``, ``ns``, and ``uk`` of a map, ``ts`` of a timer.
 
     Raises CorruptStateError as :func:`statelib.serializers.entries.keys.decode_keys` does."""
     width, namespace = prefix_width(schema.max_parallelism), _namespace(descriptor)
     opaque = opaque_part(schema.key_type)
-    key = exact(schema.key_type) if opaque is None else _opaque_key(schema.key_type, opaque, descriptor)
+    key = json_reader(schema.key_type) if opaque is None else _opaque_key(schema.key_type, opaque, descriptor)
     timers = descriptor.kind is StateKind.TIMERS
     delimited = not timers and has_lengths(schema.key_type, descriptor.namespace_type)
-    user_key = None if descriptor.user_key_type is None else exact(descriptor.user_key_type)
+    user_key = None if descriptor.user_key_type is None else json_reader(descriptor.user_key_type)
 
     def read(reader: Reader) -> Members:
         group = int.from_bytes(reader.take(width), "big")
@@ -53,28 +54,28 @@ def exact_key(schema: KeyedStateSchema, descriptor: StateDescriptor) -> Callable
     return read
 
 
-def exact_members(descriptor: StateDescriptor) -> ReadMembers:
+def value_json_reader(descriptor: StateDescriptor) -> ReadMembers:
     """The function that reads a serialized value: ``value``, and ``idx`` of each element of a list; of a timer,
     nothing. A value that expires is shown without the moment of its last access."""
     if descriptor.kind is StateKind.TIMERS:
         return _nothing
-    value = exact(descriptor.value_type)
+    value = json_reader(descriptor.value_type)
     if descriptor.kind is StateKind.LIST:
         return partial(_elements, value, descriptor.name not in _UNNUMBERED)
     return partial(_value, value, descriptor.kind is StateKind.MAP)
 
 
-def exact_operator_members(descriptor: OperatorStateDescriptor) -> ReadMembers:
+def operator_json_reader(descriptor: OperatorStateDescriptor) -> ReadMembers:
     """The function that reads a serialized part of operator state: the ``value`` of an element, or of broadcast
     state ``uk`` and ``value`` of each entry. A map of which nothing says where its entries end is one ``value``, all of
     its bytes, without ``uk``."""
-    value = exact(descriptor.value_type)
+    value = json_reader(descriptor.value_type)
     if descriptor.key_type is None:
         return lambda reader: iter([{"value": value(reader)}])
-    return partial(_entries, descriptor, exact(descriptor.key_type), value)
+    return partial(_entries, descriptor, json_reader(descriptor.key_type), value)
 
 
-def _entries(descriptor: OperatorStateDescriptor, key: Read, value: Read, reader: Reader) -> Iterator[Members]:
+def _entries(descriptor: OperatorStateDescriptor, key: ReadJson, value: ReadJson, reader: Reader) -> Iterator[Members]:
     part = bytes(reader.take(reader.remaining))
     spans = entry_spans(descriptor, part, reader.what)
     if spans is None:
@@ -100,7 +101,7 @@ def _undivided(descriptor: OperatorStateDescriptor, part: bytes) -> Json:
     }
 
 
-def _opaque_key(key: StateType, opaque: Opaque, descriptor: StateDescriptor) -> Read:
+def _opaque_key(key: StateType, opaque: Opaque, descriptor: StateDescriptor) -> ReadJson:
     """Nothing says where such a key ends, but where the namespace has one length and nothing follows, so has the rest.
 
     Raises UnsupportedError (``opaque-key``) elsewhere."""
@@ -111,12 +112,12 @@ def _opaque_key(key: StateType, opaque: Opaque, descriptor: StateDescriptor) -> 
             kind="opaque-key",
             hint="states of other kinds than map can be exported: name one of them",
         )
-    read = exact(key)
+    read = json_reader(key)
     return lambda reader: read(Reader(reader.take(reader.remaining - behind), reader.what))
 
 
 def _namespace(descriptor: StateDescriptor) -> Callable[[Reader], Json | None]:
-    read = exact(descriptor.namespace_type)
+    read = json_reader(descriptor.namespace_type)
     if descriptor.namespace_type != VOID:
         return read
 
@@ -145,7 +146,7 @@ def _nothing(reader: Reader) -> Iterator[Members]:
     yield {}
 
 
-def _value(read: Read, flagged: bool, reader: Reader) -> Iterator[Members]:
+def _value(read: ReadJson, flagged: bool, reader: Reader) -> Iterator[Members]:
     """``flagged``: in a map, a byte in front says whether the value is null; what stands behind it then is unused."""
     if flagged and reader.bool():
         yield {"value": {"type": "null"}}
@@ -155,7 +156,7 @@ def _value(read: Read, flagged: bool, reader: Reader) -> Iterator[Members]:
     yield {"value": value}
 
 
-def _elements(read: Read, numbered: bool, reader: Reader) -> Iterator[Members]:
+def _elements(read: ReadJson, numbered: bool, reader: Reader) -> Iterator[Members]:
     index = 0
     while True:
         element = read(reader)

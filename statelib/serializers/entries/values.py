@@ -1,6 +1,6 @@
 """Values of keyed state by kind: plain, list with separators, map entry with a null flag.
 
-Source: flink-formats.md section 2.2 (RocksDBListState, RocksDBMapState, ListDelimitedSerializer).
+Source: docs/spec/formats.md#values (RocksDBListState, RocksDBMapState, ListDelimitedSerializer).
 """
 
 import numpy as np
@@ -11,7 +11,8 @@ from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import ListOf
 from statelib.serializers.columns.codec import Codec
 from statelib.serializers.columns.elements import SEPARATOR, separated
-from statelib.serializers.containers.sequences import SequenceCodec, decode_flagged, encode_flagged
+from statelib.serializers.containers.maps import decode_flagged, encode_flagged
+from statelib.serializers.containers.sequence_codec import SequenceCodec
 from statelib.serializers.entries.keys import check_end
 from statelib.serializers.entries.timers import no_values
 from statelib.serializers.registry import codec_of

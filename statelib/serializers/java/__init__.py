@@ -1,1 +1,1 @@
-"""Types that Flink jobs bring along: enums, POJOs, foreign serializers."""
+"""Types that only a Flink job brings along: enums, POJOs, values of foreign serializers, and of Flink's operators."""

@@ -1,4 +1,4 @@
-"""Decoders that users bring along, for values that only their own classes can read."""
+"""Decoders that a user registers for values that only the user's own classes can read."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,26 +7,27 @@ from statelib.model.types import Opaque
 from statelib.wire.reader import Reader
 
 Decode = Callable[[Reader], Any]
-"""Reads one value from where the reader stands to its end, and gives it as JSON has it."""
+"""Reads one value from the reader's offset to its end and returns it in the types of JSON."""
 
 _DECODERS: dict[str, Decode] = {}
 
 
 def register_decoder(class_name: str, decode: Decode) -> None:
-    """Read values of a Java class, or of all classes that a serializer writes, with a function of one's own.
+    """Register a function that reads the values of a Java class, or all values that a serializer writes.
 
-    ``class_name``: of the value, such as ``java.util.UUID``, or of the serializer; that of the value counts first.
+    ``class_name``: the class of the value, such as ``java.util.UUID``, or of the serializer. A decoder of the value's
+    class comes before one of the serializer's.
     ``decode`` takes exactly the bytes of one value from the reader (big-endian ``i32``, ``i64``, ``utf``, ``take``)
-    and returns what typed JSON shows as ``{"type": "decoded", "class": ..., "v": ...}``. It replaces one that was
-    registered before."""
+    and returns the value that typed JSON shows as ``{"type": "decoded", "class": ..., "v": ...}``. It replaces a
+    decoder that was registered before under this name."""
     _DECODERS[class_name] = decode
 
 
 def decoder_of(kind: Opaque) -> Decode | None:
-    """The one that a value of the type is read with, None where it stays bytes."""
+    """Return the decoder for values of the type, or None if they stay bytes."""
     return _DECODERS.get(kind.java_class) or _DECODERS.get(kind.serializer)
 
 
 def unregister_decoder(class_name: str) -> None:
-    """Values of the class are bytes again; one that was never registered is fine."""
+    """Remove the decoder of a class, if one is registered: values of the class are bytes again."""
     _DECODERS.pop(class_name, None)

@@ -1,1 +1,1 @@
-"""Types without parts: numbers, strings, dates and times, windows."""
+"""Types without parts, other than dates and times: numbers, texts, bytes, void, windows."""

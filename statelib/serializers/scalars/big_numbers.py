@@ -1,34 +1,42 @@
-"""BigInteger and BigDecimal: any size, hence text in columns, one value at a time; ``null`` is a value of theirs.
+"""BigInteger and BigDecimal: numbers of any size, which columns hold as text. Null is a value of theirs.
 
-Source: flink-formats.md sections 6.2 and 1.2.
+Both are handled value by value.
+
+Source: docs/spec/formats.md#scalars, #hash-codes-of-keys.
 """
 
 import re
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from statelib.errors import InvalidRequestError
-from statelib.model.types import Scalar
+from statelib.model.types import BIGDECIMAL, BIGINT, Scalar
+from statelib.serializers.aspects.json_values import NULL, Json
+from statelib.serializers.aspects.plain_hashing import MASK, combined, plain_scalar
+from statelib.serializers.aspects.snapshot_payloads import plain_class, plain_snapshot
+from statelib.serializers.aspects.type_support import scalar_support
 from statelib.serializers.columns.arrow import scalar_column
 from statelib.serializers.columns.codec import Cursor, Hashes
 from statelib.serializers.columns.cursors import read_unsigned, refuse, require
 from statelib.serializers.columns.java_hashes import field_hash
 from statelib.wire.json_text import integer_text
 from statelib.wire.ragged import Bytes, Ragged, from_list, gather
+from statelib.wire.reader import Reader
 
 _STRING = pa.string()
 _CONSTANTS = {1: 0, 2: 1, 3: 10}
-"""Lengths that stand for a BigInteger of its own."""
-_HEAD = 4
+"""Lengths that stand for a number and are followed by no digits."""
+_LENGTH_BYTES = 4
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True)
 class BigNumberCodec:
-    """``scaled``: a BigDecimal, whose scale follows the unscaled number."""
+    """The codec of big numbers. ``scaled``: a BigDecimal, whose scale follows the unscaled number."""
 
     type: Scalar
     scaled: bool
@@ -46,13 +54,13 @@ class BigNumberCodec:
         return pa.array(texts, self.arrow_type), end
 
     def skip(self, data: Bytes, cursor: Cursor, limit: Cursor) -> Cursor:
-        require(cursor, _HEAD, limit, self.type)
-        size = read_unsigned(data, cursor, _HEAD, "i4").astype(np.int64)
-        refuse(size < 0, size, self.type, "a length of 0 or more", "bad-length")
-        magnitude = np.where(size > 3, size - 4, 0)
-        scale = np.where((size > 0) & self.scaled, 4, 0)
-        require(cursor + _HEAD, magnitude + scale, limit, self.type)
-        return cursor + _HEAD + magnitude + scale
+        require(cursor, _LENGTH_BYTES, limit, self.type)
+        length = read_unsigned(data, cursor, _LENGTH_BYTES, "i4").astype(np.int64)
+        refuse(length < 0, length, self.type, "a length of 0 or more", "bad-length")
+        magnitude = np.where(length > 3, length - 4, 0)
+        scale = np.where((length > 0) & self.scaled, 4, 0)
+        require(cursor + _LENGTH_BYTES, magnitude + scale, limit, self.type)
+        return cursor + _LENGTH_BYTES + magnitude + scale
 
     def java_hash(self, values: pa.Array) -> Hashes:
         return np.array([self._hash(text) for text in values.to_pylist()], np.int64).astype(np.int32)
@@ -72,6 +80,7 @@ class BigNumberCodec:
         return _signed(31 * total + scale if self.scaled else total)
 
     def _parsed(self, text: str) -> tuple[int, int]:
+        """Return the unscaled number and the scale of a text."""
         try:
             if not self.scaled:
                 return int(Decimal(text)) if _INTEGER.fullmatch(text) else int(text), 0
@@ -89,11 +98,11 @@ class BigNumberCodec:
         return number + scale.to_bytes(4, "big", signed=True) if self.scaled else number
 
     def _text(self, raw: bytes) -> str | None:
-        size = int.from_bytes(raw[:_HEAD], "big")
-        if size == 0:
+        length = int.from_bytes(raw[:_LENGTH_BYTES], "big")
+        if length == 0:
             return None
-        rest = raw[_HEAD:]
-        unscaled = _CONSTANTS.get(size, int.from_bytes(rest[: max(size - 4, 0)], "big", signed=True))
+        rest = raw[_LENGTH_BYTES:]
+        unscaled = _CONSTANTS.get(length, int.from_bytes(rest[: max(length - 4, 0)], "big", signed=True))
         if not self.scaled:
             return integer_text(unscaled)
         scale = int.from_bytes(rest[-4:], "big", signed=True)
@@ -103,3 +112,55 @@ class BigNumberCodec:
 
 def _signed(word: int) -> int:
     return (word + 2**31) % 2**32 - 2**31
+
+
+def _read_integer(reader: Reader) -> int | None:
+    length = reader.i32()
+    if length == 0:
+        return None
+    if length in _CONSTANTS:
+        return _CONSTANTS[length]
+    return int.from_bytes(reader.take(length - 4), "big", signed=True)
+
+
+def _read_bigint(reader: Reader) -> Json:
+    value = _read_integer(reader)
+    return NULL if value is None else {"type": "bigint", "v": integer_text(value)}
+
+
+def _read_bigdecimal(reader: Reader) -> Json:
+    value = _read_integer(reader)
+    return NULL if value is None else decimal_json(value, reader.i32())
+
+
+def decimal_json(unscaled: int, scale: int) -> Json:
+    """Return the typed JSON of a decimal number."""
+    return {"type": "bigdecimal", "unscaled": integer_text(unscaled), "scale": scale}
+
+
+def _plain_integer(number: int) -> int:
+    magnitude = abs(number)
+    words = [magnitude >> shift & MASK for shift in range(0, max(magnitude.bit_length(), 1), 32)]
+    return combined(reversed(words), 0) * (-1 if number < 0 else 1) & MASK
+
+
+def _plain_decimal(value: Any) -> int:
+    sign, digits, exponent = Decimal(value.as_py()).as_tuple()
+    unscaled = int("".join(map(str, digits)) or "0") * (-1 if sign else 1)
+    return 31 * _plain_integer(unscaled) - int(exponent) & MASK
+
+
+BIG_NUMBERS = (
+    scalar_support(
+        BigNumberCodec(BIGINT, scaled=False),
+        _read_bigint,
+        plain_snapshot(BIGINT, plain_class("BigIntSerializer")),
+        plain_scalar(lambda value: _plain_integer(int(value.as_py()))),
+    ),
+    scalar_support(
+        BigNumberCodec(BIGDECIMAL, scaled=True),
+        _read_bigdecimal,
+        plain_snapshot(BIGDECIMAL, plain_class("BigDecSerializer")),
+        plain_scalar(_plain_decimal),
+    ),
+)

@@ -1,29 +1,36 @@
-"""Numbers, booleans and void: fixed width, no length in front.
+"""Numbers: byte, short, int, long, char, float and double, as big-endian bytes of fixed width.
 
-Source: flink-formats.md sections 6.2 and 1.2.
+Source: docs/spec/formats.md#scalars, #hash-codes-of-keys.
 """
 
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.model.types import BOOLEAN, BYTE, CHAR, DOUBLE, FLOAT, GLOBAL_WINDOW, INT, LONG, SHORT, VOID, Scalar
-from statelib.serializers.columns.arrow import bad_type, number_array, numbers, scalar_column
+from statelib.model.types import BYTE, CHAR, DOUBLE, FLOAT, INT, LONG, SHORT, Scalar
+from statelib.serializers.aspects.json_values import Json
+from statelib.serializers.aspects.plain_hashing import PlainHash, folded, plain_scalar
+from statelib.serializers.aspects.snapshot_payloads import plain_class, plain_snapshot
+from statelib.serializers.aspects.type_support import TypeSupport, scalar_support
+from statelib.serializers.columns.arrow import number_array, numbers, scalar_column
 from statelib.serializers.columns.codec import Codec, Cursor, Hashes
-from statelib.serializers.columns.cursors import fixed, read_unsigned, refuse, require
-from statelib.serializers.columns.java_hashes import field_hash, fold_long, no_key_hash, nulls_to_zero, signed
-from statelib.wire.ragged import Bytes, Ragged, from_fixed
+from statelib.serializers.columns.cursors import fixed, read_unsigned, require
+from statelib.serializers.columns.java_hashes import field_hash, fold_long, nulls_to_zero, signed
+from statelib.serializers.scalars.float_text import java_text
+from statelib.wire.ragged import Bytes, Ragged
+from statelib.wire.reader import Reader
 
-_BOOL, _NULL = pa.bool_(), pa.null()
 _CANONICAL_NAN = {"f4": 0x7FC00000, "f8": 0x7FF8000000000000}
 
 
 @dataclass(frozen=True)
 class NumberCodec:
-    """``slot`` is numpy's name of the number. Floats keep the bits of a NaN."""
+    """The codec of a number. ``slot`` is numpy's name of it. A NaN keeps its bits."""
 
     type: Scalar
     arrow_type: pa.DataType
@@ -65,75 +72,53 @@ class NumberCodec:
         return slots.view(np.int32) if self.width == 4 else slots.astype(np.int32)
 
 
-@dataclass(frozen=True)
-class BooleanCodec:
-    """One byte, 1 or 0; as in Java, any byte but 0 reads as true."""
+def _integer(codec: Codec, read: Callable[[Reader], int], hash_of: Callable[[int], int]) -> TypeSupport[Scalar]:
+    name = str(codec.type)
 
-    type: Scalar = BOOLEAN
-    arrow_type: pa.DataType = _BOOL
-    width: int = 1
-    reported_length: int = 1
+    def read_json(reader: Reader) -> Json:
+        return {"type": name, "v": read(reader)}
 
-    def encode(self, values: pa.Array) -> Ragged:
-        return from_fixed(self._bytes(values).reshape(-1, 1))
-
-    def decode(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
-        end = self.skip(data, cursor, limit)
-        return pa.array(data[cursor] != 0), end
-
-    def skip(self, data: Bytes, cursor: Cursor, limit: Cursor) -> Cursor:  # noqa: ARG002
-        require(cursor, 1, limit, self.type)
-        return cursor + 1
-
-    def java_hash(self, values: pa.Array) -> Hashes:
-        return signed(nulls_to_zero(lambda v: np.where(self._bytes(v) != 0, 1231, 1237).astype(np.int32), values))
-
-    def deep_hash(self, values: pa.Array) -> Hashes:
-        return field_hash(values, self.java_hash(values))
-
-    def _bytes(self, values: pa.Array) -> Bytes:
-        return cast(Bytes, numbers(scalar_column(values, self.arrow_type, self.type).cast(pa.uint8()), "u1"))
+    return _support(codec, read_json, plain_scalar(lambda value: hash_of(value.as_py())))
 
 
-@dataclass(frozen=True)
-class VoidCodec:
-    """One byte 00 and no information: the namespace of plain state, ``java.lang.Void``, and the global window."""
+def _float(codec: Codec, layout: str, plain_hash: PlainHash) -> TypeSupport[Scalar]:
+    def read_json(reader: Reader) -> Json:
+        return float_json(layout, bytes(reader.take(struct.calcsize(layout))))
 
-    type: Scalar = VOID
-    arrow_type: pa.DataType = _NULL
-    width: int = 1
-    reported_length: int = 0
-
-    def encode(self, values: pa.Array) -> Ragged:
-        if values.null_count != len(values):
-            raise bad_type(values.type, self.arrow_type, self.type)
-        return from_fixed(np.zeros((len(values), 1), np.uint8))
-
-    def decode(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
-        end = self.skip(data, cursor, limit)
-        return pa.nulls(len(cursor)), end
-
-    def skip(self, data: Bytes, cursor: Cursor, limit: Cursor) -> Cursor:
-        require(cursor, 1, limit, self.type)
-        refuse(data[cursor] != 0, data[cursor], self.type, "byte 0", "bad-void")
-        return cursor + 1
-
-    def java_hash(self, values: pa.Array) -> Hashes:  # noqa: ARG002
-        raise no_key_hash(self.type)
-
-    def deep_hash(self, values: pa.Array) -> Hashes:
-        """As a field of a Row it is always null."""
-        return np.zeros(len(values), np.int32)
+    return _support(codec, read_json, plain_hash)
 
 
-GLOBAL_WINDOWS = VoidCodec(GLOBAL_WINDOW, reported_length=1)
+def _support(codec: Codec, read_json: Callable[[Reader], Json], plain_hash: PlainHash) -> TypeSupport[Scalar]:
+    name = plain_class(f"{str(codec.type).capitalize()}Serializer")
+    return scalar_support(codec, read_json, plain_snapshot(codec.type, name), plain_hash)
+
+
+def float_json(layout: str, raw: bytes) -> Json:
+    """Return the typed JSON of a float (``layout`` ``>f``) or double (``>d``), which shows its bits too: there are many
+    NaN."""
+    (value,) = struct.unpack(layout, raw)
+    single = layout == ">f"
+    return {"type": "float" if single else "double", "v": java_text(value, single=single), "bits": raw.hex()}
+
+
+def _plain_float(value: Any) -> int:
+    number = value.as_py()
+    return 0x7FC00000 if number != number else int(struct.unpack(">I", struct.pack(">f", number))[0])  # noqa: PLR0124
+
+
+def _plain_double(value: Any) -> int:
+    number = value.as_py()
+    bits = 0x7FF8000000000000 if number != number else struct.unpack(">Q", struct.pack(">d", number))[0]  # noqa: PLR0124
+    return folded(int(bits))
+
+
 LONG_CODEC = NumberCodec(LONG, pa.int64(), "i8")
-NUMBERS: tuple[Codec, ...] = (
-    NumberCodec(CHAR, pa.uint16(), "u2"),
-    NumberCodec(BYTE, pa.int8(), "i1"),
-    NumberCodec(SHORT, pa.int16(), "i2"),
-    NumberCodec(INT, pa.int32(), "i4"),
-    LONG_CODEC,
-    NumberCodec(FLOAT, pa.float32(), "f4"),
-    NumberCodec(DOUBLE, pa.float64(), "f8"),
+NUMBERS = (
+    _integer(NumberCodec(BYTE, pa.int8(), "i1"), Reader.i8, int),
+    _integer(NumberCodec(SHORT, pa.int16(), "i2"), Reader.i16, int),
+    _integer(NumberCodec(INT, pa.int32(), "i4"), Reader.i32, int),
+    _integer(LONG_CODEC, Reader.i64, folded),
+    _float(NumberCodec(FLOAT, pa.float32(), "f4"), ">f", plain_scalar(_plain_float)),
+    _float(NumberCodec(DOUBLE, pa.float64(), "f8"), ">d", plain_scalar(_plain_double)),
+    _integer(NumberCodec(CHAR, pa.uint16(), "u2"), Reader.u16, int),
 )

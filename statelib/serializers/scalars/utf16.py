@@ -1,6 +1,6 @@
 """UTF-8 (Arrow) to UTF-16 code units (Java) and back, and units to StringValue's bytes and back.
 
-Source: flink-formats.md section 6.2.1 (StringValue).
+Source: docs/spec/formats.md#strings (StringValue).
 """
 
 import numpy as np
@@ -18,13 +18,14 @@ _LEAD_MARK = np.array([0, 0, 0xC0, 0xE0, 0xF0], np.uint32)
 
 
 def is_ascii(data: Bytes) -> bool:
+    """Return whether every byte is below 0x80."""
     return not len(data) or int(data.max()) < 0x80
 
 
 def units_of(rows: Ragged) -> tuple[Units, Offsets]:
-    """UTF-16 code units of UTF-8 rows, and where each row's units start (offsets from 0).
+    """Return the UTF-16 code units of UTF-8 rows, and the offsets, from 0 on, at which the units of each row begin.
 
-    Raises InvalidRequestError (``lone-surrogate``) for bytes that encode half a pair."""
+    Raise InvalidRequestError (``lone-surrogate``) for bytes that encode half a surrogate pair."""
     data = rows.data[rows.offsets[0] : rows.offsets[-1]]
     bounds = rows.offsets - rows.offsets[0]
     if is_ascii(data):
@@ -44,7 +45,7 @@ def units_of(rows: Ragged) -> tuple[Units, Offsets]:
 
 
 def _code_points(data: Bytes, at: npt.NDArray[np.int64]) -> Units:
-    """The character that starts at each ``at``."""
+    """Return the character that starts at each of the positions ``at``."""
     byte = data[at].astype(np.uint32)
     size = 1 + (byte >= 0xC0).astype(np.int8) + (byte >= 0xE0) + (byte >= 0xF0)
     points = byte & _LEAD_BITS[size]
@@ -55,9 +56,9 @@ def _code_points(data: Bytes, at: npt.NDArray[np.int64]) -> Units:
 
 
 def utf8_of(units: Units, offsets: Offsets) -> Ragged:
-    """The inverse of :func:`units_of`.
+    """Return the units as UTF-8 rows. This is the inverse of :func:`units_of`.
 
-    Raises UnsupportedError (``lone-surrogate``): legal in Java, but not expressible in Arrow's UTF-8."""
+    Raise UnsupportedError (``lone-surrogate``): Java allows half a surrogate pair, UTF-8 does not."""
     high = (units & 0xFC00) == 0xD800
     low = (units & 0xFC00) == 0xDC00
     paired = np.zeros(len(units), np.bool_)
@@ -87,7 +88,7 @@ def _utf8(points: Units, offsets: Offsets) -> Ragged:
 
 
 def encode_units(units: Units, offsets: Offsets) -> Ragged:
-    """Each unit in 1 to 3 bytes of 7 bits, low group first."""
+    """Return each unit in one to three bytes of 7 bits, the low group first."""
     size = 1 + (units >= 0x80).astype(np.int8) + (units >= 0x4000)
     first = offsets_of(size)
     out = np.empty(int(first[-1]), np.uint8)
@@ -99,16 +100,17 @@ def encode_units(units: Units, offsets: Offsets) -> Ragged:
 
 
 def decode_units(data: Bytes, cursor: Cursor, counts: Cursor, limit: Cursor) -> tuple[Units, Cursor]:
-    """Read ``counts[i]`` (> 0) units at ``cursor[i]``: all units, row after row, and new cursors.
+    """Read ``counts[i]`` (> 0) units at ``cursor[i]``. Return all units, row after row, and the cursors after them.
 
-    A unit ends with its first byte below 0x80, so the k-th such byte ends the k-th unit."""
+    A unit ends with its first byte below 0x80, so the k-th such byte ends the k-th unit.
+    Raise CorruptStateError (``bad-string``, ``truncated-value``)."""
     spans = gather(data, cursor, np.minimum(limit - cursor, 3 * counts))
     last = spans.data < 0x80
     before = offsets_of(last.view(np.uint8))[spans.offsets]
-    found = np.diff(before)
-    overlong = (found < counts) & (spans.lengths == 3 * counts)
-    refuse(overlong, found, "string", "characters of at most 3 bytes", "bad-string")
-    refuse(found < counts, found, "string", "more characters", "truncated-value")
+    complete = np.diff(before)
+    overlong = (complete < counts) & (spans.lengths == 3 * counts)
+    refuse(overlong, complete, "string", "characters of at most 3 bytes", "bad-string")
+    refuse(complete < counts, complete, "string", "more characters", "truncated-value")
     ends = np.flatnonzero(last)[positions(before[:-1], counts)]
     begins = np.empty_like(ends)
     begins[1:] = ends[:-1] + 1

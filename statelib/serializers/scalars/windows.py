@@ -1,6 +1,6 @@
-"""Flink's TimeWindow: a half-open span of event time, the namespace of windowed state.
+"""Windows of event time, which are namespaces of state: the time window, and the global window without bounds.
 
-Source: flink-formats.md sections 2.1 and 6.2 (TimeWindow.Serializer): two longs, milliseconds.
+Source: docs/spec/formats.md#composite-keys, #scalars (TimeWindow.Serializer): two longs, milliseconds.
 """
 
 from dataclasses import dataclass
@@ -8,21 +8,29 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from statelib.model.types import TIME_WINDOW, Scalar
+from statelib.model.types import GLOBAL_WINDOW, TIME_WINDOW, Scalar
+from statelib.serializers.aspects.json_values import Json
+from statelib.serializers.aspects.plain_hashing import NO_PLAIN_HASH
+from statelib.serializers.aspects.snapshot_payloads import plain_snapshot
+from statelib.serializers.aspects.type_support import scalar_support
 from statelib.serializers.columns.arrow import nested_column, number_array, numbers, scalar_column
-from statelib.serializers.columns.codec import Cursor, Hashes
+from statelib.serializers.columns.codec import Cursor
 from statelib.serializers.columns.cursors import big_endian, read_unsigned, require
-from statelib.serializers.columns.java_hashes import no_key_hash
+from statelib.serializers.columns.unkeyed import Unkeyed
+from statelib.serializers.scalars.void import VoidCodec, read_void
 from statelib.wire.ragged import Bytes, Ragged, from_fixed
+from statelib.wire.reader import Reader
 
 MOMENT = pa.timestamp("ms", "UTC")
-"""How a bound of a window, or the moment of a timer, stands in a column."""
+"""The Arrow type of a bound of a window, and of the moment of a timer."""
 _WINDOW = pa.struct([("start", MOMENT), ("end", MOMENT)])
+_PACKAGE = "org.apache.flink.streaming.api.windowing.windows."
 
 
 @dataclass(frozen=True)
-class TimeWindowCodec:
-    """A struct ``start, end`` (exclusive) of UTC timestamps in milliseconds; any 64-bit number is one."""
+class TimeWindowCodec(Unkeyed):
+    """The codec of time windows: a struct ``start, end`` (exclusive) of UTC timestamps in milliseconds. Every 64-bit
+    number is a valid bound."""
 
     type: Scalar = TIME_WINDOW
     arrow_type: pa.DataType = _WINDOW
@@ -43,8 +51,27 @@ class TimeWindowCodec:
         require(cursor, self.width, limit, self.type)
         return cursor + self.width
 
-    def java_hash(self, values: pa.Array) -> Hashes:  # noqa: ARG002
-        raise no_key_hash(self.type)
 
-    def deep_hash(self, values: pa.Array) -> Hashes:  # noqa: ARG002
-        raise no_key_hash(self.type)
+def _read_time_window(reader: Reader) -> Json:
+    return {"type": "timewindow", "start": reader.i64(), "end": reader.i64()}
+
+
+def _read_global_window(reader: Reader) -> Json:
+    read_void(reader)
+    return {"type": "globalwindow"}
+
+
+WINDOWS = (
+    scalar_support(
+        TimeWindowCodec(),
+        _read_time_window,
+        plain_snapshot(TIME_WINDOW, f"{_PACKAGE}TimeWindow$Serializer$TimeWindowSerializerSnapshot"),
+        NO_PLAIN_HASH,
+    ),
+    scalar_support(
+        VoidCodec(GLOBAL_WINDOW, reported_length=1),
+        _read_global_window,
+        plain_snapshot(GLOBAL_WINDOW, f"{_PACKAGE}GlobalWindow$Serializer$GlobalWindowSerializerSnapshot"),
+        NO_PLAIN_HASH,
+    ),
+)

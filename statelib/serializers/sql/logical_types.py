@@ -1,6 +1,6 @@
 """Logical types of SQL as Flink's snapshots hold them: Java objects, one stream each.
 
-Source: flink-formats.md section 6.7.
+Source: docs/spec/formats.md#sql-types.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """SQL's internal rows, arrays and maps as columns: BinaryRowData and the like behind their size.
 
-Source: flink-formats.md sections 1.3, 6.7 and 6.8.
+Source: docs/spec/formats.md#hash-codes-of-sql-keys, #sql-types, #binary-rows.
 """
 
 from dataclasses import dataclass

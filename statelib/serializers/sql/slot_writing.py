@@ -1,6 +1,6 @@
 """Writing binary rows, arrays and maps: slots of fixed width, and behind them what does not fit into one.
 
-Source: flink-formats.md section 6.8.
+Source: docs/spec/formats.md#binary-rows.
 """
 
 from collections.abc import Callable

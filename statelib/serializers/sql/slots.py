@@ -1,6 +1,6 @@
 """Reading the slots of binary rows and arrays: where a value lies, and what column it becomes.
 
-Source: flink-formats.md section 6.8.
+Source: docs/spec/formats.md#binary-rows.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Snapshots of the serializers of SQL's internal values.
 
-Source: flink-formats.md section 6.7.
+Source: docs/spec/formats.md#sql-types.
 """
 
 from collections.abc import Callable

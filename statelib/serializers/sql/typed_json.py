@@ -1,6 +1,6 @@
 """SQL's internal values of :mod:`statelib.serializers.typed_json`: little-endian binary rows, arrays and maps.
 
-Source: flink-formats.md sections 6.7 and 6.8.
+Source: docs/spec/formats.md#sql-types, #binary-rows.
 """
 
 import struct
@@ -8,7 +8,8 @@ from typing import Any
 
 from statelib.errors import CorruptStateError
 from statelib.model.sql import ROWS, LogicalType
-from statelib.serializers.scalars.typed_json import date_text, java_text
+from statelib.serializers.scalars.float_text import java_text
+from statelib.serializers.temporal.dates import date_text
 from statelib.wire.json_text import integer_text
 from statelib.wire.reader import Reader
 

@@ -1,6 +1,6 @@
 """SQL's internal values outside of rows, as the keys, values and elements of what an aggregate collects.
 
-Source: flink-formats.md sections 6.7 and 6.8.
+Source: docs/spec/formats.md#sql-types, #binary-rows.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from statelib.model.types import Sql
 from statelib.serializers.columns.arrow import scalar_column
 from statelib.serializers.columns.codec import Codec, Cursor
 from statelib.serializers.columns.cursors import fixed, read_count, read_unsigned, require
-from statelib.serializers.containers.sequences import BytesCodec
-from statelib.serializers.java.codecs import Unkeyed
+from statelib.serializers.columns.unkeyed import Unkeyed
+from statelib.serializers.scalars.byte_arrays import BytesCodec
 from statelib.serializers.sql.rows import BinaryRowCodec
 from statelib.serializers.sql.slot_writing import write_slots
 from statelib.serializers.sql.slots import (

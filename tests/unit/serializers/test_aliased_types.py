@@ -7,10 +7,10 @@ import pytest
 from statelib.errors import CorruptStateError, UnsupportedError
 from statelib.model.types import LONG, STRING, Like, MapOf, Opaque, StateType
 from statelib.serializers.registry import codec_of
-from statelib.serializers.skippers import jump_over
+from statelib.serializers.skippers import skipper_of
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
 from statelib.serializers.type_text import parse_type
-from statelib.serializers.typed_json import exact
+from statelib.serializers.typed_json import json_reader
 from statelib.wire.ragged import concat, from_fixed
 from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
@@ -115,13 +115,13 @@ def test_values_are_read_and_everything_is_written_again(snapshot: bytes, stored
     assert encode_serializer_snapshot(found) == snapshot
     assert str(parse_type(str(found))) == str(found)
     value = bytes.fromhex(stored)
-    assert exact(found)(Reader(value, "value")) == typed
+    assert json_reader(found)(Reader(value, "value")) == typed
     codec, data = codec_of(found), np.frombuffer(value * 2, np.uint8)
     starts, limits = np.array([0, len(value)]), np.array([len(value), 2 * len(value)])
     column, ends = codec.decode(data, starts, limits)
     assert ends.tolist() == limits.tolist() == codec.skip(data, starts, limits).tolist()
     assert codec.encode(column).data.tobytes() == value * 2
-    assert jump_over((codec,))(value * 2, 0) == len(value)
+    assert skipper_of((codec,))(value * 2, 0) == len(value)
     with pytest.raises(UnsupportedError):
         codec.java_hash(column)
 
@@ -137,7 +137,7 @@ def test_a_list_with_a_mask_of_nulls_stays_bytes() -> None:
 
 def test_nobody_jumps_over_a_value_with_a_part_that_only_its_class_can_read() -> None:
     for text in ("pojo<a.B; x: opaque<a.S>, y: long>", "nullable<opaque<a.S>>", "either<opaque<a.S>, long>"):
-        over = jump_over((codec_of(parse_type(text)),))
+        over = skipper_of((codec_of(parse_type(text)),))
         with pytest.raises(UnsupportedError) as caught:
             over(b"\2" + bytes(40), 0)
         assert caught.value.kind == "opaque-entries"
@@ -150,7 +150,7 @@ def test_damage_is_told() -> None:
         codec_of(union).skip(rows.data, rows.starts, rows.offsets[1:])
     assert caught.value.kind == "bad-tag"
     with pytest.raises(CorruptStateError) as caught:
-        exact(union)(Reader(b"\x03", "value"))
+        json_reader(union)(Reader(b"\x03", "value"))
     assert caught.value.kind == "bad-tag"
     with pytest.raises(UnsupportedError, match="nested serializers"):
         decode_serializer_snapshot(Reader(composite(UNION, 2, LONG), "snapshot"))

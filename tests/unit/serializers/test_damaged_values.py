@@ -9,10 +9,10 @@ import pytest
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
 from statelib.model.types import LONG, ListOf, MapOf, Opaque, Pojo, Scalar, Sql
 from statelib.serializers.registry import codec_of
-from statelib.serializers.skippers import jump_over
+from statelib.serializers.skippers import skipper_of
 from statelib.serializers.sql.logical_types import read_logical_type
 from statelib.serializers.type_text import parse_type
-from statelib.serializers.typed_json import exact
+from statelib.serializers.typed_json import json_reader
 from statelib.wire.java_objects import JavaClass, JavaObject, list_items, read_object
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
@@ -27,7 +27,7 @@ def decoded(type_text: str, value: bytes) -> pa.Array:
 
 
 def shown(type_text: str, value: bytes) -> dict[str, Any]:
-    return exact(parse_type(type_text))(Reader(value, "value"))
+    return json_reader(parse_type(type_text))(Reader(value, "value"))
 
 
 def refused(type_text: str, value: bytes, kind: str) -> None:
@@ -124,7 +124,7 @@ def test_a_null_key_of_a_java_map() -> None:
 
 def test_a_count_beyond_the_bytes_is_not_walked() -> None:
     """Elements of an unknown serializer take no bytes at the end: four billion of them would take hours."""
-    jump = jump_over([codec_of(ListOf(Opaque("Kryo", "A")))])
+    jump = skipper_of([codec_of(ListOf(Opaque("Kryo", "A")))])
     with pytest.raises(IndexError):
         jump(b"\xff\xff\xff\xff" + bytes(20), 0)
 

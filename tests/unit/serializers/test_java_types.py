@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from statelib.errors import CorruptStateError, InvalidRequestError, StatelibError, UnsupportedError
 from statelib.model.types import Opaque, StateType
 from statelib.serializers.registry import codec_of
-from statelib.serializers.scalars.typed_json import date_text, java_text
+from statelib.serializers.scalars.float_text import java_text
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
+from statelib.serializers.temporal.dates import date_text
 from statelib.serializers.type_text import parse_type
-from statelib.serializers.typed_json import exact
+from statelib.serializers.typed_json import json_reader
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
 from tests.support.extent import examples
@@ -67,7 +68,7 @@ def test_one_at_a_time_reads_what_columns_write_to_the_last_byte(text: str) -> N
     type_ = parse_type(text)
     for row, value in zip(codec_of(type_).encode(column(type_, SAMPLES[text])).to_list(), SAMPLES[text], strict=True):
         reader = Reader(row, text)
-        assert (exact(type_)(reader) == {"type": "null"}) == (value is None)
+        assert (json_reader(type_)(reader) == {"type": "null"}) == (value is None)
         assert reader.remaining == 0
 
 
@@ -79,7 +80,7 @@ def test_a_value_cut_short_is_corrupt_for_both(text: str) -> None:
         with pytest.raises(CorruptStateError):
             codec_of(type_).decode(rows.data, rows.starts, rows.offsets[1:] - 1)
         with pytest.raises(CorruptStateError):
-            exact(type_)(Reader(row[:-1], text))
+            json_reader(type_)(Reader(row[:-1], text))
 
 
 @pytest.mark.parametrize("text", [text for text in SAMPLES if not text.startswith("opaque")])
@@ -95,7 +96,7 @@ def test_snapshots_come_back(text: str) -> None:
 def test_any_bytes_end_in_a_value_or_in_an_error_of_ours(text: str, raw: bytes) -> None:
     type_, rows = parse_type(text), from_list([raw])
     for read in (
-        lambda: exact(type_)(Reader(raw, text)),
+        lambda: json_reader(type_)(Reader(raw, text)),
         lambda: codec_of(type_).decode(rows.data, rows.starts, rows.offsets[1:]),
     ):
         with suppress(StatelibError):
@@ -113,7 +114,7 @@ def test_an_enum_holds_its_constants_only(values: list[object], kind: str) -> No
 
 def test_an_index_beyond_the_constants_is_corrupt() -> None:
     with pytest.raises(CorruptStateError) as caught:
-        exact(parse_type("enum<a.Kind; ONE>"))(Reader(b"\0\0\0\1", "value"))
+        json_reader(parse_type("enum<a.Kind; ONE>"))(Reader(b"\0\0\0\1", "value"))
     assert caught.value.kind == "bad-enum"
 
 
@@ -121,8 +122,8 @@ def test_a_value_of_a_subclass_is_shown_and_has_no_column() -> None:
     type_ = parse_type("pojo<a.Base; f: int; +pojo<a.Sub; f: int, g: string>; -pojo<a.Other; f: int>>")
     registered = b"\x08\x00" + b"\x02" + b"\0\0\0\0\7" + b"\0\2a"
     seen = b"\x04\x00\x07a.Other" + b"\x02" + b"\0\0\0\0\1"
-    assert exact(type_)(Reader(registered, "v"))["class"] == "a.Sub"
-    assert exact(type_)(Reader(seen, "v"))["v"] == {"f": {"type": "int", "v": 1}}
+    assert json_reader(type_)(Reader(registered, "v"))["class"] == "a.Sub"
+    assert json_reader(type_)(Reader(seen, "v"))["v"] == {"f": {"type": "int", "v": 1}}
     rows = from_list([registered])
     with pytest.raises(UnsupportedError) as caught:
         codec_of(type_).decode(rows.data, rows.starts, rows.offsets[1:])

@@ -15,7 +15,7 @@ from statelib.serializers.registry import codec_of
 from statelib.serializers.sql.rows import BinaryRowCodec
 from statelib.serializers.sql.snapshots import read_sql_snapshot, write_sql_snapshot
 from statelib.serializers.type_text import parse_type
-from statelib.serializers.typed_json import exact
+from statelib.serializers.typed_json import json_reader
 from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
 
@@ -103,4 +103,4 @@ def test_the_bytes_of_a_small_array_and_a_small_map() -> None:
     slots = bytes.fromhex("10000000 18000000") + len(body).to_bytes(4, "little") + (40).to_bytes(4, "little")
     (found,) = codec_of(type_).encode(values).to_list()
     assert found[4:] == bytes(8) + slots + array + body + bytes(-len(body) % 8)
-    assert exact(type_)(Reader(found, "row"))["v"][0]["v"][1] == {"type": "null"}
+    assert json_reader(type_)(Reader(found, "row"))["v"][0]["v"][1] == {"type": "null"}

@@ -11,7 +11,7 @@ from statelib.serializers.registry import codec_of
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
 from statelib.serializers.sql import logical_types
 from statelib.serializers.sql.logical_types import read_logical_type
-from statelib.serializers.typed_json import exact
+from statelib.serializers.typed_json import json_reader
 from statelib.wire.java_objects import JavaClass, JavaObject
 from statelib.wire.reader import Reader
 
@@ -37,7 +37,7 @@ def test_attributes_of_supertypes_come_first_the_topmost_of_all(version: str) ->
     assert isinstance(found, Like)
     assert str(found.form) == f"rowdata<f0: BIGINT, f1: {DOG}>"
     assert encode_serializer_snapshot(found) == snapshot
-    read, rows = exact(found), Reader(values, "rows")
+    read, rows = json_reader(found), Reader(values, "rows")
     told = [read(rows)["v"] for _ in range(3)]
     assert rows.remaining == 0
     assert told[0] == [{"type": "long", "v": 42}, dog("Rex", 4, "a long-haired Collie", 7)]

@@ -11,7 +11,7 @@ import pytest
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.serializers.registry import codec_of
 from statelib.serializers.type_text import parse_type
-from statelib.serializers.typed_json import exact
+from statelib.serializers.typed_json import json_reader
 from statelib.wire.reader import Reader
 
 LONG = {"type": "long", "v": 5}
@@ -59,7 +59,7 @@ def test_values_and_bytes_are_the_same(text: str, value: object, raw: str, typed
     assert codec.skip(rows.data, rows.starts.copy(), rows.offsets[1:].copy()).tolist() == end.tolist()
     assert codec.width in (-1, len(stored))
     reader = Reader(stored, "value")
-    assert exact(kind)(reader) == typed
+    assert json_reader(kind)(reader) == typed
     assert reader.remaining == 0
     with pytest.raises(CorruptStateError):
         codec.decode(rows.data[:-1].copy(), rows.starts.copy(), np.array([len(stored), 2 * len(stored) - 1]))

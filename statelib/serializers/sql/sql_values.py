@@ -1,0 +1,69 @@
+"""Internal values of Flink SQL: the support of the type, put together from the modules of this folder.
+
+Source: docs/spec/formats.md#hash-codes-of-sql-keys, #sql-types, #binary-rows.
+"""
+
+import struct
+from functools import partial
+
+from statelib.model.sql import LogicalType
+from statelib.model.types import Like, Sql, StateType
+from statelib.serializers.aspects.plain_hashing import PlainHash, finished, mixed
+from statelib.serializers.aspects.snapshot_payloads import SnapshotPayload, SnapshotSupport, WriteType, write_nested
+from statelib.serializers.aspects.type_parser import TypeParser
+from statelib.serializers.aspects.type_support import TypeSupport, no_last_part
+from statelib.serializers.sql.logical_types import is_only_read
+from statelib.serializers.sql.snapshots import VERSIONS, read_sql_snapshot, write_sql_snapshot
+from statelib.serializers.sql.text import parse_fields, parse_logical
+from statelib.serializers.sql.typed_json import read_sql
+from statelib.serializers.sql.values import sql_codec
+from statelib.wire.writer import Writer
+
+_SIZE_BYTES = 4
+_SEED = 42
+
+
+def _read_snapshot(payload: SnapshotPayload) -> StateType:
+    payload.check_version(*VERSIONS[payload.name])
+    type_ = read_sql_snapshot(payload.reader, payload.name, payload.version, lambda _: payload.nested())
+    serializer = payload.name.partition("$")[0]
+    return Like(type_, serializer, payload.whole()) if is_only_read(type_.type) else type_
+
+
+def _write_snapshot(writer: Writer, type_: Sql, write_type: WriteType) -> None:
+    write_sql_snapshot(writer, type_.type, lambda inner, parts: write_nested(inner, list(parts), write_type))
+
+
+def _parse_row(parser: TypeParser) -> Sql:
+    """Parse ``<name: TYPE, ...>``, the fields of a row."""
+    fields, parser.at = parse_fields(parser.text, parser.at, parser.fail, named=True)
+    parser.blanks()
+    return Sql(LogicalType("ROW", parts=fields))
+
+
+def _parse(parser: TypeParser) -> Sql:
+    """Parse ``<TYPE>``."""
+    parser.expect("<")
+    type_, parser.at = parse_logical(parser.text, parser.at, parser.fail)
+    parser.close()
+    return Sql(type_)
+
+
+def _plain_row_hash(data: bytes) -> int:
+    """Return the hash of a row: Murmur3 over its little-endian words, without the size before them."""
+    row = data[_SIZE_BYTES:]
+    state = _SEED
+    for (word,) in struct.iter_unpack("<I", row):
+        state = mixed(state, word)
+    return finished(state ^ len(row))
+
+
+SQL = TypeSupport(
+    of=Sql,
+    codec=lambda type_, _codec_of: sql_codec(type_.type),
+    json_reader=lambda type_, _reader_of: partial(read_sql, type_.type),
+    snapshot=SnapshotSupport(_write_snapshot, readers=dict.fromkeys(VERSIONS, _read_snapshot)),
+    words={"rowdata": _parse_row, "sql": _parse},
+    plain_hash=PlainHash(of_bytes=_plain_row_hash),
+    last_parts=no_last_part,
+)

@@ -1,0 +1,1 @@
+"""Dates and times: the classes of java.time, and those of java.util and java.sql."""
