@@ -62,7 +62,7 @@ def folded(value: int) -> int:
     return (word ^ word >> 32) & MASK
 
 
-def rotated(word: int, bits: int) -> int:
+def _rotated(word: int, bits: int) -> int:
     """Return the 32-bit word rotated to the left."""
     return (word << bits | word >> 32 - bits) & MASK
 
@@ -78,8 +78,8 @@ def finished(word: int) -> int:
 
 def mixed(state: int, word: int) -> int:
     """Return the state of Murmur3 after one more word."""
-    word = rotated(word * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
-    return (rotated(state ^ word, 13) * 5 + 0xE6546B64) & MASK
+    word = _rotated(word * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
+    return (_rotated(state ^ word, 13) * 5 + 0xE6546B64) & MASK
 
 
 def signed(word: int) -> int:

@@ -47,7 +47,7 @@ class SnapshotPayload:
 
         Raise UnsupportedError (``serializer-version``), CorruptStateError (``bad-serializer-snapshot``)."""
         self.check_version(_COMPOSITE_VERSION)
-        check_magic(self.reader, _COMPOSITE_MAGIC)
+        _check_magic(self.reader, _COMPOSITE_MAGIC)
         own_version = self.reader.i32("own version")
         if own_versions:
             check_version(self.reader, self.name, own_version, own_versions)
@@ -59,7 +59,7 @@ class SnapshotPayload:
         Raise UnsupportedError (``unknown-serializer``, ``serializer-version``), CorruptStateError
         (``bad-serializer-snapshot``)."""
         reader = self.reader
-        check_magic(reader, _NESTED_MAGIC)
+        _check_magic(reader, _NESTED_MAGIC)
         version = reader.i32("version of nested serializers")
         check_version(reader, "nested serializers", version, (_NESTED_VERSION,))
         actual = reader.count(6, "nested serializers")
@@ -173,7 +173,7 @@ def name_bytes(*names: str) -> bytes:
     return writer.getvalue()
 
 
-def check_magic(reader: Reader, magic: int) -> None:
+def _check_magic(reader: Reader, magic: int) -> None:
     """Read a mark. Raise CorruptStateError (``bad-serializer-snapshot``) unless it is ``magic``."""
     actual = reader.u32("magic")
     if actual != magic:

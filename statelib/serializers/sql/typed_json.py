@@ -8,9 +8,9 @@ from typing import Any
 
 from statelib.errors import CorruptStateError
 from statelib.model.sql import ROWS, LogicalType
-from statelib.serializers.scalars.float_text import java_text
-from statelib.serializers.temporal.dates import date_text
-from statelib.wire.json_text import integer_text
+from statelib.serializers.scalars.big_numbers import decimal_json
+from statelib.serializers.scalars.numbers import float_json
+from statelib.serializers.temporal.datetimes import datetime_json
 from statelib.wire.reader import Reader
 
 Json = dict[str, Any]
@@ -26,7 +26,6 @@ _TEXTS, _BYTES = ("CHAR", "VARCHAR"), ("BINARY", "VARBINARY")
 _TIMESTAMPS = ("TIMESTAMP_WITHOUT_TIME_ZONE", "TIMESTAMP_WITH_LOCAL_TIME_ZONE")
 _COMPACT_DECIMAL, _COMPACT_TIMESTAMP = 18, 3
 _INLINE = 0x80
-_MILLIS_A_DAY = 86_400_000
 
 
 def read_sql(type_: LogicalType, reader: Reader) -> Json:
@@ -38,9 +37,9 @@ def read_sql(type_: LogicalType, reader: Reader) -> Json:
         return {"type": "bytes", "hex": bytes(reader.take(reader.count())).hex()}
     if root == "DECIMAL":
         raw = reader.take(8 if parameters[0] <= _COMPACT_DECIMAL else reader.count())
-        return _decimal(int.from_bytes(raw, "big", signed=True), parameters[1])
+        return decimal_json(int.from_bytes(raw, "big", signed=True), parameters[1])
     if root in _TIMESTAMPS:
-        return _timestamp(reader.i64(), reader.i32() if parameters[0] > _COMPACT_TIMESTAMP else 0)
+        return datetime_json(reader.i64(), reader.i32() if parameters[0] > _COMPACT_TIMESTAMP else 0)
     if root in _FIXED:
         layout, name = _FIXED[root]
         return _scalar(name, ">" + layout, bytes(reader.take(struct.calcsize(layout))))
@@ -126,12 +125,12 @@ def _slot(type_: LogicalType, region: _Region, at: int) -> Json:  # noqa: PLR091
     low, high = struct.unpack("<II", slot)
     if root == "DECIMAL":
         if parameters[0] <= _COMPACT_DECIMAL:
-            return _decimal(int.from_bytes(slot, "little", signed=True), parameters[1])
-        return _decimal(int.from_bytes(region.part(high, low), "big", signed=True), parameters[1])
+            return decimal_json(int.from_bytes(slot, "little", signed=True), parameters[1])
+        return decimal_json(int.from_bytes(region.part(high, low), "big", signed=True), parameters[1])
     if root in _TIMESTAMPS:
         if parameters[0] <= _COMPACT_TIMESTAMP:
-            return _timestamp(int.from_bytes(slot, "little", signed=True), 0)
-        return _timestamp(int.from_bytes(region.part(high, 8), "little", signed=True), low)
+            return datetime_json(int.from_bytes(slot, "little", signed=True), 0)
+        return datetime_json(int.from_bytes(region.part(high, 8), "little", signed=True), low)
     if root in (*_TEXTS, *_BYTES):
         short = slot[7] & _INLINE
         raw = bytes(_span(memoryview(slot)[:7], 0, slot[7] & 0x7F, what)) if short else bytes(region.part(high, low))
@@ -140,9 +139,9 @@ def _slot(type_: LogicalType, region: _Region, at: int) -> Json:  # noqa: PLR091
 
 
 def _scalar(name: str, layout: str, raw: bytes) -> Json:
-    (value,) = struct.unpack(layout, raw)
     if name in ("float", "double"):
-        return {"type": name, "v": java_text(value, single=name == "float"), "bits": raw.hex()}
+        return float_json(layout, raw)
+    (value,) = struct.unpack(layout, raw)
     return {"type": name, "v": value}
 
 
@@ -153,12 +152,3 @@ def _text(raw: bytes | memoryview, what: str) -> Json:
         raise CorruptStateError(
             f"{what}: expected UTF-8, found byte {error.start} of none", kind="bad-string"
         ) from error
-
-
-def _decimal(unscaled: int, scale: int) -> Json:
-    return {"type": "bigdecimal", "unscaled": integer_text(unscaled), "scale": scale}
-
-
-def _timestamp(millis: int, nano_of_milli: int) -> Json:
-    days, rest = divmod(millis, _MILLIS_A_DAY)
-    return {"type": "localdatetime", "date": date_text(days), "nanoOfDay": rest * 1_000_000 + nano_of_milli}
