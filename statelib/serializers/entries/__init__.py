@@ -1,1 +1,1 @@
-"""Entries of state: composite keys, values, timers, and their columns."""
+"""Entries of state: composite keys, values, timers, and the columns that people and programs see."""

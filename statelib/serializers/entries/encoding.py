@@ -1,4 +1,4 @@
-"""From columns to serialized entries: the inverse of what reading a state gives."""
+"""Serialized entries from columns: the inverse of reading a state as a table."""
 
 import numpy as np
 import pyarrow as pa
@@ -17,20 +17,25 @@ from statelib.serializers.entries.values import encode_values, value_arrow_type
 from statelib.serializers.registry import codec_of
 
 _PARTS = {"user_key": "user_keys", "namespace": "namespaces", "timestamp": "timestamps"}
-"""Columns besides key and value, and how ``encode_keys`` calls them."""
+"""Columns besides key and value, and the argument of ``encode_keys`` for each."""
 
 
 def encode_entries(
     schema: KeyedStateSchema, descriptor: StateDescriptor, table: pa.Table, rule: FieldsHash | None = None
 ) -> StateRows:
-    """``key[, namespace][, user_key], value`` (timers: ``timestamp`` in place of the value) to entries, in the order
-    of the rows. ``key_group``: used where neither the key's type nor a ``rule`` tells it, else left aside.
+    """Return one entry per row of a table, in the order of the rows.
 
-    Raises InvalidRequestError (``null-key``, ``bad-column``, ``bad-key-group``, and the codecs' kinds),
+    The table has columns ``key`` and ``value`` (timers: ``timestamp`` instead of ``value``), and ``namespace`` and
+    ``user_key`` if the state has them. A column ``key_group`` is used if neither the type of the key nor a ``rule``
+    determines it, and ignored otherwise.
+
+    Raise InvalidRequestError (``null-key``, ``bad-column``, ``bad-key-group``, and the codecs' kinds),
     UnsupportedError (``no-key-hash``)."""
     unknown = sorted(set(table.column_names) - {"key_group", "key", "value", *_PARTS})
     key_arrow = codec_of(schema.key_type).arrow_type
-    if "key" not in table.column_names and key_arrow == pa.struct([]):  # it says nothing, and Parquet cannot hold it
+    if "key" not in table.column_names and key_arrow == pa.struct(
+        []
+    ):  # a key without fields, which Parquet cannot store
         table = table.append_column("key", struct_column([], key_arrow, len(table)))
     if unknown or "key" not in table.column_names:
         raise InvalidRequestError(
@@ -64,7 +69,7 @@ def _groups(schema: KeyedStateSchema, table: pa.Table, keys: pa.Array, rule: Fie
 
 
 def _is_user_class(schema: KeyedStateSchema) -> bool:
-    """Whether only the user's code knows the hash of a key."""
+    """Return whether the hash of a key is computed by the user's own code."""
     return isinstance(schema.key_type, Pojo | Opaque)
 
 

@@ -1,4 +1,4 @@
-"""Values of list and map state as a heap stream holds them: whole lists and maps, with their counts.
+"""Values of list and map state in heap streams, which hold whole lists and maps with their counts.
 
 Source: docs/spec/formats.md#heap-stream, #containers (ListSerializer, MapSerializer) against #values.
 """
@@ -20,9 +20,9 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class MapEntries:
-    """Entries of several maps, map after map; map ``i`` has ``counts[i]`` of them.
+    """Entries of several maps, map after map. Map ``i`` has ``counts[i]`` entries.
 
-    ``values``: the flag that is 1 for null, and the value where it is not."""
+    ``values``: a flag that is 1 for null, and the value if it is not null."""
 
     counts: Counts
     user_keys: Ragged
@@ -30,10 +30,10 @@ class MapEntries:
 
 
 def lists_from_heap(codec: SequenceCodec, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[Ragged, Counts]:
-    """Elements with separators for each list at a cursor, and how many elements it has."""
+    """Read a list at each cursor. Return its elements with separators, as keyed state stores them, and their number."""
     counts, starts, ends = codec.starts(data, cursor, limit)
     bounds = offsets_of(counts)
-    # an element ends where the next begins, the last one where its list does
+    # an element ends where the next one begins, and the last one ends where its list ends
     stops = np.append(starts[1:], 0)
     stops[bounds[1:][counts > 0] - 1] = ends[counts > 0]
     separators = np.ones(len(starts), np.int64)
@@ -44,7 +44,7 @@ def lists_from_heap(codec: SequenceCodec, data: Bytes, cursor: Cursor, limit: Cu
 
 
 def lists_to_heap(codec: SequenceCodec, rows: Ragged) -> Ragged:
-    """The inverse of :func:`lists_from_heap`."""
+    """Return the lists with their counts. This is the inverse of :func:`lists_from_heap`."""
     starts, bounds = separated(codec.element, rows)
     counts = np.diff(bounds)
     stops = np.append(starts[1:], 0) - 1
@@ -54,7 +54,7 @@ def lists_to_heap(codec: SequenceCodec, rows: Ragged) -> Ragged:
 
 
 def maps_from_heap(codec: MapCodec, data: Bytes, cursor: Cursor, limit: Cursor) -> MapEntries:
-    """The entries of each map at a cursor."""
+    """Read a map at each cursor and return the entries of all maps."""
     counts, starts, ends = codec.starts(data, cursor, limit)
     bounds = offsets_of(counts)
     stops = np.append(starts[1:], 0)
@@ -65,9 +65,9 @@ def maps_from_heap(codec: MapCodec, data: Bytes, cursor: Cursor, limit: Cursor) 
 
 
 def maps_to_heap(entries: MapEntries) -> Ragged:
-    """The inverse of :func:`maps_from_heap`: one row a map."""
+    """Return one row of bytes per map. This is the inverse of :func:`maps_from_heap`."""
     values = entries.values
-    null = values.data[values.starts] != 0  # Flink's heap writer adds bytes behind a null
+    null = values.data[values.starts] != 0  # Flink's heap backend writes bytes after a null
     flagged = gather(values.data, values.starts, np.where(null, 1, values.lengths))
     rows = join([entries.user_keys, flagged])
     bounds = offsets_of(entries.counts)

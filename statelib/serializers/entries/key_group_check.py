@@ -1,4 +1,4 @@
-"""Whether serialized entries lie in the key groups of their keys."""
+"""A check that serialized entries lie in the key groups of their keys."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,18 +10,17 @@ from statelib.serializers.entries.keys import decode_keys
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.plain_hashes import plain_hashes, plain_key_group
 
-ALL_UP_TO = 2000
-"""Entries that are all looked at; of more, this many spread evenly."""
+MAX_CHECKED_ENTRIES = 2000
+"""The most entries that are checked. If a state has more, this many are chosen evenly."""
 
 
 def prove_key_groups(
     schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows, rule: FieldsHash | None = None
 ) -> None:
-    """Compute the key group of each key, or of a sample, again and one by one.
+    """Compute the key group of each key, or of a sample of the keys, once more and one by one.
 
-    Raises CorruptStateError (``wrong-key-group``): Flink would take such an entry and never find it again."""
-    looked_at = _sample(len(rows))
-    decoded = decode_keys(schema, descriptor, rows.keys.take(looked_at))
+    Raise CorruptStateError (``wrong-key-group``): Flink would accept such an entry and never find it again."""
+    decoded = decode_keys(schema, descriptor, rows.keys.take(_chosen_entries(len(rows))))
     hashes = plain_hashes(schema.key_type, decoded.keys, rule)
     for row, (hash_code, group) in enumerate(zip(hashes, decoded.key_groups.tolist(), strict=True)):
         expected = plain_key_group(hash_code, schema.max_parallelism)
@@ -34,7 +33,7 @@ def prove_key_groups(
             )
 
 
-def _sample(entries: int) -> npt.NDArray[np.int64]:
-    if entries <= ALL_UP_TO:
+def _chosen_entries(entries: int) -> npt.NDArray[np.int64]:
+    if entries <= MAX_CHECKED_ENTRIES:
         return np.arange(entries, dtype=np.int64)
-    return np.linspace(0, entries - 1, ALL_UP_TO).astype(np.int64)
+    return np.linspace(0, entries - 1, MAX_CHECKED_ENTRIES).astype(np.int64)

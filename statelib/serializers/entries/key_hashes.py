@@ -1,4 +1,7 @@
-"""The hash codes of keys, those of users' classes included. Source: docs/spec/formats.md#hash-codes-of-keys."""
+"""Hash codes of keys, including keys of users' classes.
+
+Source: docs/spec/formats.md#hash-codes-of-keys.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +17,9 @@ _MASK = 0xFFFFFFFF
 
 
 def hash_codes(key_type: StateType, keys: pa.Array, rule: FieldsHash | None = None) -> Hashes:
-    """``hashCode()`` of each key; ``rule`` for users' classes, and only there.
+    """Return ``hashCode()`` of each key. ``rule``: for keys of a user's class, and only for them.
 
-    Raises UnsupportedError (``no-key-hash``) for a class without one, InvalidRequestError (``bad-key-hash``)."""
+    Raise UnsupportedError (``no-key-hash``) for a class without a rule, InvalidRequestError (``bad-key-hash``)."""
     if isinstance(key_type, Pojo) and rule is None:
         raise UnsupportedError(
             f"keys of class {key_type.java_class}: their key group comes from the class's own hashCode",
@@ -36,7 +39,9 @@ def hash_codes(key_type: StateType, keys: pa.Array, rule: FieldsHash | None = No
 
 
 def rule_types(key_type: StateType, rule: FieldsHash) -> list[tuple[str, StateType]]:
-    """The fields that a rule reads; InvalidRequestError (``bad-key-hash``) where it does not fit the type."""
+    """Return the fields that a rule reads, with their types.
+
+    Raise InvalidRequestError (``bad-key-hash``) if the rule does not fit the type."""
     if not isinstance(key_type, Pojo):
         raise InvalidRequestError(
             f"a rule of hashing for keys of type {key_type}: Flink defines their hash", kind="bad-key-hash"

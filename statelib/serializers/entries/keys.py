@@ -1,4 +1,4 @@
-"""Composite keys: key group, key, namespace[, user key], the same bytes in every backend and format.
+"""Composite keys: key group, key, namespace and, in map state, user key. Every backend and format has the same bytes.
 
 Source: docs/spec/formats.md#key-groups, #composite-keys (CompositeKeySerializationUtils).
 """
@@ -24,13 +24,13 @@ from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join
 
 KeyGroups = npt.NDArray[np.int32]
 KEY_COLUMNS = ("key_group", "key", "namespace", "user_key", "timestamp")
-"""In the order in which readers see them."""
+"""The columns of a key, in the order in which readers see them."""
 
 
 @dataclass(frozen=True)
 class DecodedKeys:
-    """The parts of composite keys, row by row. ``user_keys`` is set for map state,
-    ``namespaces`` for states whose namespace is not void, ``timestamps`` for timers."""
+    """The parts of composite keys, one row per key. ``user_keys`` is set for map state, ``namespaces`` for states whose
+    namespace is not void, ``timestamps`` for timers."""
 
     key_groups: KeyGroups
     keys: pa.Array
@@ -39,14 +39,14 @@ class DecodedKeys:
     timestamps: pa.Array | None = None
 
     def columns(self) -> dict[str, pa.Array]:
-        """``key_group, key[, namespace][, user_key][, timestamp]``: those that there are, as a reader sees them."""
+        """Return the parts that are set, by the names of :data:`KEY_COLUMNS`."""
         columns = (pa.array(self.key_groups), self.keys, self.namespaces, self.user_keys, self.timestamps)
         return {name: column for name, column in zip(KEY_COLUMNS, columns, strict=True) if column is not None}
 
 
 @dataclass(frozen=True, eq=False)
 class KeyParts:
-    """The parts of composite keys, still serialized, row by row; lengths between them left out."""
+    """The serialized parts of composite keys, one row per key, without the lengths between them."""
 
     key_groups: KeyGroups
     keys: Ragged
@@ -55,9 +55,9 @@ class KeyParts:
 
 
 def key_groups(schema: KeyedStateSchema, keys: pa.Array) -> KeyGroups:
-    """Key group of each key: Flink's, from the hash code of the key's Java object.
+    """Return the key group that Flink assigns to each key by the hash code of its Java object.
 
-    Raises InvalidRequestError (``null-key``), UnsupportedError (``no-key-hash``)."""
+    Raise InvalidRequestError (``null-key``), UnsupportedError (``no-key-hash``)."""
     if keys.null_count:
         raise InvalidRequestError(
             f"key column of type {schema.key_type}: expected no null, found {keys.null_count} of {len(keys)}",
@@ -77,11 +77,11 @@ def encode_keys(
     namespaces: pa.Array | None = None,
     timestamps: pa.Array | None = None,
 ) -> Ragged:
-    """Composite key of each row; all arguments have one element a row.
+    """Return the composite key of each row. Each argument has one element per row.
 
-    ``groups``: what :func:`key_groups` gives. ``user_keys``: map state, and only there.
-    ``namespaces``: states with a namespace other than void, and only there. ``timestamps``: timers,
-    and only there."""
+    ``groups``: the result of :func:`key_groups`. ``user_keys``: for map state only. ``namespaces``: for states whose
+    namespace is not void only. ``timestamps``: for timers only.
+    Raise InvalidRequestError (``bad-key-parts`` and the kinds of the codecs)."""
     _check_parts(descriptor, user_keys, namespaces, timestamps)
     spaces = pa.nulls(len(keys)) if namespaces is None else namespaces
     user_type = descriptor.user_key_type
@@ -97,7 +97,7 @@ def encode_keys(
 
 
 def join_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, parts: KeyParts) -> Ragged:
-    """Composite keys from their serialized parts."""
+    """Return the composite keys with these serialized parts."""
     ambiguous = has_lengths(schema.key_type, descriptor.namespace_type)
     joined = [group_prefix(schema, parts.key_groups)]
     joined += _delimited(parts.keys, ambiguous)
@@ -106,9 +106,10 @@ def join_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, parts: KeyP
 
 
 def split_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> KeyParts:
-    """The inverse of :func:`join_keys`; of a user key no more is checked than where it begins.
+    """Return the serialized parts of composite keys. This is the inverse of :func:`join_keys`. User keys are not
+    checked: each is the rest of its row.
 
-    Raises CorruptStateError as :func:`decode_keys` does."""
+    Raise CorruptStateError as :func:`decode_keys` does."""
     key, namespace = codec_of(schema.key_type), codec_of(descriptor.namespace_type)
     width = prefix_width(schema.max_parallelism)
     ambiguous = has_lengths(schema.key_type, descriptor.namespace_type)
@@ -130,53 +131,55 @@ def split_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragg
 
 
 def decode_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> DecodedKeys:
-    """The inverse of :func:`encode_keys`.
+    """Return the parts of composite keys. This is the inverse of :func:`encode_keys`.
 
-    Raises CorruptStateError (``truncated-value``, ``trailing-bytes``, ``bad-key-length`` and the kinds
-    of the codecs)."""
-    found = key_columns(schema, descriptor, keys, KEY_COLUMNS)
+    Raise CorruptStateError (``truncated-value``, ``trailing-bytes``, ``bad-key-length`` and the kinds of the
+    codecs)."""
+    columns = key_columns(schema, descriptor, keys, KEY_COLUMNS)
     groups = key_groups_of(keys, prefix_width(schema.max_parallelism))
     return DecodedKeys(
-        groups, found["key"], found.get("user_key"), found.get("namespace"), timestamps=found.get("timestamp")
+        groups, columns["key"], columns.get("user_key"), columns.get("namespace"), timestamps=columns.get("timestamp")
     )
 
 
 def key_columns(
     schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged, wanted: Collection[str]
 ) -> dict[str, pa.Array]:
-    """Of :data:`KEY_COLUMNS` those that are wanted and there. What lies before one of them is passed over, and
-    what lies behind the last one is not looked at. Raises as :func:`decode_keys`."""
+    """Return the wanted columns of :data:`KEY_COLUMNS` that the state has. Parts before a wanted column are skipped;
+    parts after the last one are not read.
+
+    Raise CorruptStateError as :func:`decode_keys` does."""
     width = prefix_width(schema.max_parallelism)
     timers, data, limit = descriptor.kind is StateKind.TIMERS, keys.data, keys.offsets[1:]
     ambiguous = not timers and has_lengths(schema.key_type, descriptor.namespace_type)
     require(keys.starts, width, limit, "key group")
-    found, cursor = {}, keys.starts + width
+    columns, cursor = {}, keys.starts + width
     if "key_group" in wanted:
-        found["key_group"] = pa.array(key_groups_of(keys, width))
+        columns["key_group"] = pa.array(key_groups_of(keys, width))
     if timers:
         timestamps, cursor = decode_moments(data, cursor, limit)
-        found |= {"timestamp": timestamps} if "timestamp" in wanted else {}
+        columns |= {"timestamp": timestamps} if "timestamp" in wanted else {}
     parts = {"key": schema.key_type, "namespace": descriptor.namespace_type, "user_key": descriptor.user_key_type}
     types = [(name, type_) for name, type_ in parts.items() if type_ is not None]
-    behind = 1 + max((i for i, (name, _) in enumerate(types) if name in wanted), default=-1)
-    for name, type_ in types[:behind]:
+    count = 1 + max((i for i, (name, _) in enumerate(types) if name in wanted), default=-1)
+    for name, type_ in types[:count]:
         start, codec = cursor, codec_of(type_)
         if name in wanted and (type_ != VOID or name != "namespace"):
-            found[name], cursor = codec.decode(data, start, limit)
+            columns[name], cursor = codec.decode(data, start, limit)
         else:
             cursor = codec.skip(data, start, limit)
         if name != "user_key":
             cursor = _after_length(data, start, cursor, limit, ambiguous)
-    if behind == len(types):
+    if count == len(types):
         check_end(cursor, limit, f"key of state {descriptor.name!r}")
-    return found
+    return columns
 
 
 def prefixed_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragged) -> Ragged:
-    """Key group and key as they are stored, row by row: equal bytes are equal keys, also of different states. The
-    entries of a key, other than timers, are those whose composite keys begin with these bytes.
+    """Return the stored bytes of key group and key, one row per key. Equal bytes are equal keys, in different states
+    too. The composite key of each entry of a key, other than a timer, begins with these bytes.
 
-    Raises CorruptStateError (``truncated-value``)."""
+    Raise CorruptStateError (``truncated-value``)."""
     width, data, limit = prefix_width(schema.max_parallelism), keys.data, keys.offsets[1:]
     require(keys.starts, width, limit, "key group")
     timers = descriptor.kind is StateKind.TIMERS
@@ -189,12 +192,13 @@ def prefixed_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: R
 
 
 def only_entries(descriptor: StateDescriptor, prefixed: Ragged) -> Ragged:
-    """The composite keys of a state that has one entry per key, from what :func:`prefixed_keys` gives."""
+    """Return the composite keys of a state that has one entry per key. ``prefixed``: a result of
+    :func:`prefixed_keys`."""
     return join([prefixed, codec_of(descriptor.namespace_type).encode(pa.nulls(len(prefixed)))])
 
 
 def check_end(cursor: Cursor, limit: Cursor, what: str) -> None:
-    """Raise CorruptStateError (``trailing-bytes``) unless each row was read to its end."""
+    """Raise CorruptStateError (``trailing-bytes``) unless every row was read to its end."""
     rows = np.flatnonzero(cursor != limit)
     if len(rows):
         row = int(rows[0])
@@ -217,11 +221,13 @@ def _check_parts(descriptor: StateDescriptor, *parts: pa.Array | None) -> None:
 
 
 def group_prefix(schema: KeyedStateSchema, groups: KeyGroups) -> Ragged:
+    """Return the prefix of composite keys in these key groups."""
     return from_fixed(big_endian(groups.astype(f"u{prefix_width(schema.max_parallelism)}")))
 
 
 def has_lengths(key: StateType, namespace: StateType) -> bool:
-    """Whether Flink writes lengths behind key and namespace; void reports 0, so plain state has none."""
+    """Return whether Flink writes a length after the key and one after the namespace. The length of void counts as
+    fixed, so plain state has none."""
     return codec_of(key).reported_length < 0 and codec_of(namespace).reported_length < 0
 
 
@@ -230,16 +236,18 @@ def _delimited(rows: Ragged, ambiguous: bool) -> list[Ragged]:
 
 
 def _after_length(data: Bytes, start: Cursor, end: Cursor, limit: Cursor, ambiguous: bool) -> Cursor:
-    """The cursor behind the length that follows ``start..end``, which must be that of the bytes."""
+    """Return the cursors after the length that follows the bytes ``start..end``.
+
+    Raise CorruptStateError (``bad-key-length``) if it is not their length."""
     if not ambiguous:
         return end
     expected = encode_varlen(end - start, 8, 0)
     require(end, expected.lengths, limit, "length of key or namespace")
-    found = gather(data, end, expected.lengths)
-    if not np.array_equal(found.data, expected.data):
-        where = int(end[np.searchsorted(found.offsets, np.argmax(found.data != expected.data), "right") - 1])
+    actual = gather(data, end, expected.lengths)
+    if not np.array_equal(actual.data, expected.data):
+        offset = int(end[np.searchsorted(actual.offsets, np.argmax(actual.data != expected.data), "right") - 1])
         raise CorruptStateError(
-            f"key or namespace that ends at offset {where}: the length behind it is not its length",
+            f"key or namespace that ends at offset {offset}: the length behind it is not its length",
             kind="bad-key-length",
         )
     return end + expected.lengths

@@ -1,4 +1,4 @@
-"""StateRows: serialized entries of one state, the currency between backends, formats and files."""
+"""Serialized entries of one state, in which form backends, formats and files exchange them."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,10 @@ from statelib.wire.ragged import Ragged, blocks, concat, from_list, offsets_of
 
 @dataclass(frozen=True, eq=False)
 class StateRows:
-    """Entry ``i`` is (``keys[i]``, ``values[i]``), the same bytes in every format:
-    key = key-group prefix, key, namespace[, user key]; value per state kind
-    (docs/spec/formats.md#values)."""
+    """Entries of one state. Entry ``i`` is (``keys[i]``, ``values[i]``), and its bytes are the same in every format.
+
+    A key is the key-group prefix, the key, the namespace and, in map state, the user key. The bytes of a value depend
+    on the kind of state. Source: docs/spec/formats.md#composite-keys, #values."""
 
     keys: Ragged
     values: Ragged
@@ -25,6 +26,7 @@ class StateRows:
         return len(self.keys)
 
     def take(self, rows: npt.NDArray[np.integer]) -> "StateRows":
+        """Return the entries with these numbers, in this order."""
         return StateRows(self.keys.take(rows), self.values.take(rows))
 
 
@@ -35,22 +37,22 @@ WINDOW_BYTES = 4 * 1024 * 1024
 
 
 def windows(rows: StateRows) -> Iterator[StateRows]:
-    """The entries in runs of about :data:`WINDOW_BYTES`, without a copy: for work that takes several times as much
-    memory as it is given."""
+    """Yield the entries in runs of about :data:`WINDOW_BYTES`, without a copy, for work that takes several times as
+    much memory as its input."""
     sizes = rows.keys.lengths + rows.values.lengths
     for start, stop in blocks(offsets_of(sizes), WINDOW_BYTES):
         yield StateRows(rows.keys.slice(start, stop), rows.values.slice(start, stop))
 
 
 def join_rows(parts: Sequence[StateRows]) -> StateRows:
-    """The entries of all parts, in their order."""
+    """Return the entries of all parts, in their order."""
     if not parts:
         return NO_ROWS
     return StateRows(concat([part.keys for part in parts]), concat([part.values for part in parts]))
 
 
 def key_groups_of(keys: Ragged, prefix_width: int) -> npt.NDArray[np.int32]:
-    """Key group of each serialized key, from its 1- or 2-byte big-endian prefix."""
+    """Return the key group of each serialized key, which is a big-endian prefix of one or two bytes."""
     first = keys.data[keys.starts].astype(np.int32)
     if prefix_width == 1:
         return first
@@ -58,7 +60,7 @@ def key_groups_of(keys: Ragged, prefix_width: int) -> npt.NDArray[np.int32]:
 
 
 def statistics_of(rows: StateRows, prefix_width: int, key_group_range: KeyGroupRange) -> StateStatistics:
-    """Count and digest the entries by key group; every key must lie in the range."""
+    """Return the number and the digest of the entries of each key group. Every key must lie in the range."""
     groups = key_groups_of(rows.keys, prefix_width) - key_group_range.start
     size = len(key_group_range)
     digests = np.zeros(size, np.uint64)

@@ -1,7 +1,8 @@
-"""Timers as entries: a moment, a key, a namespace, all of it in the key; there is no value.
+"""Timers as entries. The key holds the moment, the key and the namespace; the value is empty.
 
-Source: docs/spec/formats.md#timers (TimerSerializer). The sign of the moment is flipped, so that the
-timers of a key group are in the order of time when they are in the order of their bytes.
+The sign of the moment is flipped, so that timers in the order of their bytes are also in the order of time.
+
+Source: docs/spec/formats.md#timers (TimerSerializer).
 """
 
 import numpy as np
@@ -20,20 +21,23 @@ MOMENT_BYTES = 8
 
 
 def encode_moments(timestamps: pa.Array) -> Ragged:
-    """Timestamps without nulls, of :data:`MOMENT`, as a timer begins with them."""
+    """Return the bytes with which timers begin. ``timestamps`` has the type :data:`MOMENT` and no nulls."""
     slots = numbers(scalar_column(timestamps, MOMENT, LONG), "u8")
     return fixed(np.asarray(slots, np.uint64) ^ _SIGN)
 
 
 def decode_moments(data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
-    """The inverse of :func:`encode_moments`, and the cursors behind the moments."""
+    """Read a moment at each cursor. Return the timestamps and the cursors after them. This is the inverse of
+    :func:`encode_moments`."""
     require(cursor, MOMENT_BYTES, limit, "timer")
     slots = np.asarray(read_unsigned(data, cursor, MOMENT_BYTES), np.uint64) ^ _SIGN
     return number_array(slots, MOMENT), cursor + MOMENT_BYTES
 
 
 def no_values(name: str, values: Ragged) -> pa.Array:
-    """The value column of timers, once it is sure that they have none: CorruptStateError (``trailing-bytes``)."""
+    """Return a column of nulls for the values of timers.
+
+    Raise CorruptStateError (``trailing-bytes``) if a value has any bytes."""
     filled = np.flatnonzero(values.lengths)
     if len(filled):
         raise CorruptStateError(

@@ -1,4 +1,4 @@
-"""Whole entries of keyed state, one at a time and without loss: serialized keys and values to typed JSON.
+"""Typed JSON of whole entries, one at a time and without loss.
 
 Source: docs/spec/formats.md#values, #timers.
 """
@@ -26,13 +26,15 @@ _COUNT_BYTES = 4
 _SIGN = 1 << 63
 _NAMESPACE_BYTES: dict[StateType, int] = {VOID: 1, GLOBAL_WINDOW: 1, TIME_WINDOW: 16}
 _UNNUMBERED = ("merging-window-set",)
-"""Lists of Flink's own in which the place of an element means nothing."""
+"""Lists of Flink's own in which the order of the elements has no meaning."""
 
 
 def key_json_reader(schema: KeyedStateSchema, descriptor: StateDescriptor) -> Callable[[Reader], Members]:
-    """The function that reads a serialized key: ``key``, ``kg``, ``ns``, and ``uk`` of a map, ``ts`` of a timer.
+    """Return the function that reads a serialized key into ``key``, ``kg`` (key group), ``ns`` (namespace), ``uk``
+    (user key of a map) and ``ts`` (moment of a timer).
 
-    Raises CorruptStateError as :func:`statelib.serializers.entries.keys.decode_keys` does."""
+    The function raises CorruptStateError as :func:`statelib.serializers.entries.keys.decode_keys` does. Raise
+    UnsupportedError (``opaque-key``) if nothing shows where a key ends."""
     width, namespace = prefix_width(schema.max_parallelism), _namespace(descriptor)
     opaque = opaque_part(schema.key_type)
     key = json_reader(schema.key_type) if opaque is None else _opaque_key(schema.key_type, opaque, descriptor)
@@ -43,22 +45,22 @@ def key_json_reader(schema: KeyedStateSchema, descriptor: StateDescriptor) -> Ca
     def read(reader: Reader) -> Members:
         group = int.from_bytes(reader.take(width), "big")
         moment = (reader.u64() ^ _SIGN) if timers else 0
-        found = {"key": _part(key, delimited, reader), "kg": group, "ns": _part(namespace, delimited, reader)}
+        members = {"key": _part(key, delimited, reader), "kg": group, "ns": _part(namespace, delimited, reader)}
         if user_key is not None:
-            found["uk"] = user_key(reader)
+            members["uk"] = user_key(reader)
         if timers:
-            found["ts"] = moment - (1 << 64) if moment & _SIGN else moment
+            members["ts"] = moment - (1 << 64) if moment & _SIGN else moment
         _check_end(reader)
-        return found
+        return members
 
     return read
 
 
 def value_json_reader(descriptor: StateDescriptor) -> ReadMembers:
-    """The function that reads a serialized value: ``value``, and ``idx`` of each element of a list; of a timer,
-    nothing. A value that expires is shown without the moment of its last access."""
+    """Return the function that reads a serialized value into ``value`` and, per element of a list, ``idx``. The value
+    of a timer has no members. A value that expires is shown without the time of its last access."""
     if descriptor.kind is StateKind.TIMERS:
-        return _nothing
+        return _no_members
     value = json_reader(descriptor.value_type)
     if descriptor.kind is StateKind.LIST:
         return partial(_elements, value, descriptor.name not in _UNNUMBERED)
@@ -66,9 +68,9 @@ def value_json_reader(descriptor: StateDescriptor) -> ReadMembers:
 
 
 def operator_json_reader(descriptor: OperatorStateDescriptor) -> ReadMembers:
-    """The function that reads a serialized part of operator state: the ``value`` of an element, or of broadcast
-    state ``uk`` and ``value`` of each entry. A map of which nothing says where its entries end is one ``value``, all of
-    its bytes, without ``uk``."""
+    """Return the function that reads a serialized part of operator state: an element into ``value``, or a map of
+    broadcast state into ``uk`` and ``value`` per entry. If nothing shows where the entries of a map end, all of its
+    bytes are one ``value`` without ``uk``."""
     value = json_reader(descriptor.value_type)
     if descriptor.key_type is None:
         return lambda reader: iter([{"value": value(reader)}])
@@ -87,9 +89,9 @@ def _entries(descriptor: OperatorStateDescriptor, key: ReadJson, value: ReadJson
 
 
 def _undivided(descriptor: OperatorStateDescriptor, part: bytes) -> Json:
-    """A whole map; ``hex`` is what stands behind its count."""
+    """Return the JSON of a whole map. ``hex`` are the bytes after its count."""
     kinds = (descriptor.key_type, descriptor.value_type)
-    opaque = next(found for kind in kinds if kind is not None and (found := opaque_part(kind)) is not None)
+    opaque = next(inner for kind in kinds if kind is not None and (inner := opaque_part(kind)) is not None)
     return {
         "type": "opaque",
         "serializer": opaque.serializer,
@@ -102,18 +104,19 @@ def _undivided(descriptor: OperatorStateDescriptor, part: bytes) -> Json:
 
 
 def _opaque_key(key: StateType, opaque: Opaque, descriptor: StateDescriptor) -> ReadJson:
-    """Nothing says where such a key ends, but where the namespace has one length and nothing follows, so has the rest.
+    """Return the reader of a key that does not end by itself. If the namespace has a fixed width and nothing follows
+    it, the key is everything before the namespace.
 
-    Raises UnsupportedError (``opaque-key``) elsewhere."""
-    behind = _NAMESPACE_BYTES.get(descriptor.namespace_type)
-    if behind is None or descriptor.user_key_type is not None:
+    Raise UnsupportedError (``opaque-key``) otherwise."""
+    namespace_bytes = _NAMESPACE_BYTES.get(descriptor.namespace_type)
+    if namespace_bytes is None or descriptor.user_key_type is not None:
         raise UnsupportedError(
             f"state {descriptor.name!r}: where keys of {opaque.serializer} end, only that serializer knows",
             kind="opaque-key",
             hint="states of other kinds than map can be exported: name one of them",
         )
     read = json_reader(key)
-    return lambda reader: read(Reader(reader.take(reader.remaining - behind), reader.what))
+    return lambda reader: read(Reader(reader.take(reader.remaining - namespace_bytes), reader.what))
 
 
 def _namespace(descriptor: StateDescriptor) -> Callable[[Reader], Json | None]:
@@ -128,7 +131,9 @@ def _namespace(descriptor: StateDescriptor) -> Callable[[Reader], Json | None]:
 
 
 def _part(read: Callable[[Reader], Json | None], delimited: bool, reader: Reader) -> Json | None:
-    """Key or namespace; where only its length tells where it ends, that stands behind it."""
+    """Read a key or a namespace. ``delimited``: its length follows it.
+
+    Raise CorruptStateError (``bad-key-length``)."""
     start = reader.offset
     value = read(reader)
     size = reader.offset - start
@@ -141,13 +146,13 @@ def _part(read: Callable[[Reader], Json | None], delimited: bool, reader: Reader
     return value
 
 
-def _nothing(reader: Reader) -> Iterator[Members]:
+def _no_members(reader: Reader) -> Iterator[Members]:
     _check_end(reader)
     yield {}
 
 
 def _value(read: ReadJson, flagged: bool, reader: Reader) -> Iterator[Members]:
-    """``flagged``: in a map, a byte in front says whether the value is null; what stands behind it then is unused."""
+    """Read a value. ``flagged``: a byte before it says whether it is null; bytes after a null have no meaning."""
     if flagged and reader.bool():
         yield {"value": {"type": "null"}}
         return

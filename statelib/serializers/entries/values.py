@@ -1,4 +1,4 @@
-"""Values of keyed state by kind: plain, list with separators, map entry with a null flag.
+"""Values of keyed state by kind: a plain value, a list with separators, or a map's value after a null flag.
 
 Source: docs/spec/formats.md#values (RocksDBListState, RocksDBMapState, ListDelimitedSerializer).
 """
@@ -20,15 +20,16 @@ from statelib.wire.ragged import Ragged, from_fixed, join, offsets_of
 
 
 def value_arrow_type(descriptor: StateDescriptor) -> pa.DataType:
-    """Arrow type of the column of values: a list of elements for list state, else ``value_type`` itself."""
+    """Return the Arrow type of the column of values: a list for list state, else that of ``value_type``."""
     element = codec_of(descriptor.value_type).arrow_type
     return pa.list_(element) if descriptor.kind is StateKind.LIST else element
 
 
 def encode_values(descriptor: StateDescriptor, values: pa.Array) -> Ragged:
-    """Value bytes of each row, of :func:`value_arrow_type`. Only user values of map state may be null.
+    """Return the bytes of each value. ``values`` has the type :func:`value_arrow_type`; only values of map state may be
+    null.
 
-    Raises InvalidRequestError (``empty-list``): list state without elements is not stored at all."""
+    Raise InvalidRequestError (``empty-list``): list state without elements is not stored at all."""
     if descriptor.kind is StateKind.TIMERS:
         return from_fixed(np.empty((len(values), 0), np.uint8))
     codec = codec_of(descriptor.value_type)
@@ -40,10 +41,9 @@ def encode_values(descriptor: StateDescriptor, values: pa.Array) -> Ragged:
 
 
 def decode_values(descriptor: StateDescriptor, values: Ragged) -> pa.Array:
-    """The inverse of :func:`encode_values`.
+    """Return the column of values. This is the inverse of :func:`encode_values`.
 
-    Raises CorruptStateError (``truncated-value``, ``trailing-bytes``, ``bad-separator`` and the kinds
-    of the codecs)."""
+    Raise CorruptStateError (``truncated-value``, ``trailing-bytes``, ``bad-separator`` and the kinds of the codecs)."""
     if descriptor.kind is StateKind.TIMERS:
         return no_values(descriptor.name, values)
     codec = codec_of(descriptor.value_type)
@@ -52,7 +52,7 @@ def decode_values(descriptor: StateDescriptor, values: Ragged) -> pa.Array:
     limit = values.offsets[1:]
     if descriptor.kind is StateKind.MAP:
         decoded, end = decode_flagged(codec, values.data, values.starts, limit)
-        end = np.where(values.data[values.starts] == 0, end, limit)  # Flink's heap writer adds bytes behind a null
+        end = np.where(values.data[values.starts] == 0, end, limit)  # Flink's heap backend writes bytes after a null
     else:
         decoded, end = codec.decode(values.data, values.starts, limit)
     check_end(end, limit, f"value of state {descriptor.name!r}")
