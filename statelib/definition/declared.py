@@ -6,17 +6,17 @@ from pydantic import Field
 
 from statelib.definition.model import (
     Alerts,
-    Checkpoint,
+    CheckpointSettings,
     Hooks,
     Names,
     OperatorStateDefinition,
     Parallelism,
     Part,
-    Retries,
     Schedule,
     Source,
     StateDefinition,
     Switch,
+    TaskRetries,
 )
 from statelib.definition.quality import Checks
 from statelib.definition.states import descriptor_of, function_of, operator_descriptor_of, timers_of, ttl_of
@@ -56,9 +56,9 @@ class DeclaredPipeline(Part):
     backend: Backend
     parallelism: Parallelism = 1
     max_parallelism: Parallelism = 128
-    checkpoint: Checkpoint = Field(default=Checkpoint(), validate_default=True)
+    checkpoint: CheckpointSettings = Field(default=CheckpointSettings(), validate_default=True)
     checks: Checks = Checks()
-    retries: Retries = Retries()
+    retries: TaskRetries = TaskRetries()
     alerts: Alerts = Alerts()
     allow_non_restored_state: Switch = False
     path: str = ""

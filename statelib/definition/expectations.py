@@ -14,7 +14,7 @@ TEXT, TEXTS, SWITCH, VALUES = "text", "a list of texts", "true or false", "a lis
 
 
 @dataclass(frozen=True)
-class Known:
+class SupportedExpectation:
     """The parameters of an expectation: the form of each, and the required ones. ``all_rows``: the expectation cannot
     be checked on a sample of the rows."""
 
@@ -23,8 +23,8 @@ class Known:
     all_rows: bool = False
 
 
-def _expectation(required: dict[str, str], optional: dict[str, str], *, all_rows: bool = False) -> Known:
-    return Known({**required, **optional}, tuple(required), all_rows)
+def _expectation(required: dict[str, str], optional: dict[str, str], *, all_rows: bool = False) -> SupportedExpectation:
+    return SupportedExpectation({**required, **optional}, tuple(required), all_rows)
 
 
 _COLUMN = {"column": COLUMN}
@@ -37,7 +37,7 @@ _COUNTS = {"min_value": COUNT, "max_value": COUNT, **_STRICT}
 _SHARES = {"min_value": SHARE, "max_value": SHARE, **_STRICT}
 _SET = {"value_set": VALUES}
 
-EXPECTATIONS: dict[str, Known] = {
+EXPECTATIONS: dict[str, SupportedExpectation] = {
     "column_distinct_values_to_be_in_set": _expectation(_COLUMN | _SET, {}),
     "column_distinct_values_to_contain_set": _expectation(_COLUMN | _SET, {}, all_rows=True),
     "column_distinct_values_to_equal_set": _expectation(_COLUMN | _SET, {}, all_rows=True),

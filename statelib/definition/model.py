@@ -161,7 +161,7 @@ class Sliding(Part):
     slide: Duration
 
 
-class Window(Part):
+class WindowSettings(Part):
     """Windows of event time: a state has one value per key and window. They are ``tumbling`` with a size, or
     ``sliding``. ``time``: the column with the time of an event. A window takes events until the
     watermark is ``allowed_lateness`` past its end, can be read for another ``retain``, and is then cleared."""
@@ -186,7 +186,7 @@ class StateDefinition(Part):
     user_key: str | None = None
     function: str | None = None
     on_timer: str | None = None
-    window: Window | None = None
+    window: WindowSettings | None = None
     ttl: Duration | None = None
     update: Literal["on_create_and_write", "on_read_and_write"] | None = None
     renamed_from: Names = ()
@@ -231,7 +231,7 @@ class FileMerging(Part):
     max_space_amplification: Annotated[float, Field(ge=1, allow_inf_nan=False)] = 2.0
 
 
-class Checkpoint(Part):
+class CheckpointSettings(Part):
     """The settings of writing and keeping checkpoints. ``strategy``: '' means the backend's default, which replaces it.
     ``inline_threshold_bytes``: a stream up to this size is part of ``_metadata`` instead of a file.
     ``materialize_after_bytes``, ``materialize_after_checkpoints``: limits of strategy ``changelog``. Before a subtask's
@@ -254,7 +254,7 @@ class Checkpoint(Part):
     execution: Literal["async", "sync"] = "async"
 
 
-class Retries(Part):
+class TaskRetries(Part):
     """Retries of a failed task by Airflow: their number, and the delay before each, in seconds."""
 
     count: Amount = 2

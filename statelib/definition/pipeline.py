@@ -12,7 +12,7 @@ from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.document import Document, read_document
 from statelib.definition.model import (
     UNKNOWN_KEYS,
-    Checkpoint,
+    CheckpointSettings,
 )
 from statelib.definition.problems import BAD_PIPELINE, DefinitionError, Problem, dotted
 from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
@@ -32,7 +32,7 @@ class Pipeline(DeclaredPipeline):
 
     @field_validator("checkpoint", mode="after")
     @classmethod
-    def _default_strategy(cls, checkpoint: Checkpoint, info: ValidationInfo) -> Checkpoint:
+    def _default_strategy(cls, checkpoint: CheckpointSettings, info: ValidationInfo) -> CheckpointSettings:
         if checkpoint.strategy or "backend" not in info.data:
             return checkpoint
         return checkpoint.model_copy(update={"strategy": STRATEGIES[info.data["backend"]][0].value})

@@ -38,7 +38,7 @@ class Judged(Part):
         return Severity(self.severity.upper())
 
 
-class Change(Judged):
+class DriftLimit(Judged):
     """A limit of drift. ``most``: the largest difference from the expected number, as a share of that number."""
 
     most: Share
@@ -63,8 +63,8 @@ class Drift(Part):
     ``size_bytes`` (of the whole checkpoint) are compared with the trend of the last ``history`` checkpoints;
     ``null_rate`` and ``distribution``, by ``<state>.<column>``, with the base checkpoint."""
 
-    entries: Change | None = None
-    size_bytes: Change | None = None
+    entries: DriftLimit | None = None
+    size_bytes: DriftLimit | None = None
     null_rate: dict[str, RateChange] = Field(default={})
     distribution: dict[str, Shift] = Field(default={})
     history: Annotated[int, Field(ge=2, le=100, strict=True)] = 7

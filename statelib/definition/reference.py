@@ -13,7 +13,7 @@ INTERNAL = {"path"}
 
 
 @dataclass(frozen=True)
-class Key:
+class DescribedKey:
     """One key of a pipeline file. ``path``: its path with dots, and ``<name>`` for a name that the file chooses.
     ``default``: '' if the key is required."""
 
@@ -23,20 +23,20 @@ class Key:
     description: str
 
 
-def keys() -> Iterator[Key]:
+def keys() -> Iterator[DescribedKey]:
     """Yield every key that a pipeline file may have, in the order of the model."""
     document = Pipeline.model_json_schema()
     yield from _keys(document, document["$defs"], "")
 
 
-def _keys(part: dict[str, Any], parts: dict[str, Any], prefix: str) -> Iterator[Key]:
+def _keys(part: dict[str, Any], parts: dict[str, Any], prefix: str) -> Iterator[DescribedKey]:
     required = set(part.get("required", ()))
     for name, field in part["properties"].items():
         if name in INTERNAL and not prefix:
             continue
         path = f"{prefix}{name}"
         default = "" if name in required else _text(field.get("default"))
-        yield Key(path, _type(field, parts), default, DESCRIPTIONS.get(path, ""))
+        yield DescribedKey(path, _type(field, parts), default, DESCRIPTIONS.get(path, ""))
         below = parts.get(_reference(field), {})
         if "properties" in below and path != _LIKE_A_FIELD:
             yield from _keys(below, parts, f"{path}.<name>." if field.get("type") == "object" else f"{path}.")

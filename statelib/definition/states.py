@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from statelib.definition.durations import milliseconds
-from statelib.definition.model import FieldDefinition, OperatorStateDefinition, StateDefinition, Window
+from statelib.definition.model import FieldDefinition, OperatorStateDefinition, StateDefinition, WindowSettings
 from statelib.definition.types import type_of
 from statelib.functions.aggregates import AggregateSpec, Nulls
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
@@ -103,7 +103,7 @@ def function_of(
     return function if state.window is None else WindowedFunction(function, _window_spec(state.window))
 
 
-def _window_spec(window: Window) -> "WindowSpec":
+def _window_spec(window: WindowSettings) -> "WindowSpec":
     from statelib.functions.windows import WindowSpec
 
     sliding = window.sliding

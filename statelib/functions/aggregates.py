@@ -60,7 +60,7 @@ class AggregateSpec:
         return self.of
 
 
-class Column(StrEnum):
+class ColumnRule(StrEnum):
     """Whether an aggregate needs a column."""
 
     REQUIRED = "required"
@@ -74,7 +74,7 @@ class Aggregate:
 
     accumulator: Callable[[AggregateSpec], StateType]
     inputs: tuple[str, ...] = ORDERED
-    column: Column = Column.REQUIRED
+    column: ColumnRule = ColumnRule.REQUIRED
     takes_by: bool = False
     takes_bounds: bool = False
 
@@ -100,7 +100,7 @@ def _list_of_column(spec: AggregateSpec) -> StateType:
 AVERAGE = Row((Field("sum", DOUBLE), Field("count", LONG)))
 
 AGGREGATES: dict[str, Aggregate] = {
-    "count": Aggregate(lambda _: LONG, inputs=(), column=Column.OPTIONAL),
+    "count": Aggregate(lambda _: LONG, inputs=(), column=ColumnRule.OPTIONAL),
     "sum": Aggregate(_sum, inputs=NUMERIC),
     "min": Aggregate(_type_of_column),
     "max": Aggregate(_type_of_column),

@@ -18,7 +18,7 @@ Late = tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True)
-class Applied:
+class IntervalResult:
     """The result of an interval in one subtask: the number of late events per state."""
 
     late: Late = ()

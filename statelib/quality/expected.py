@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from statelib.quality.facts import RehearsedRange, StateSample, UserExpectation
-from statelib.quality.rules import Check, FoundRow, Frame, Library, OneOf, Unanswerable
+from statelib.quality.rules import AllowedValues, Check, FoundRow, Frame, Library, Unanswerable
 
 EXACT_DOUBLES = 1 << 53
 """The magnitude below which a double holds every integer exactly."""
@@ -79,7 +79,7 @@ def rehearsal_frame(ranges: Iterable[RehearsedRange]) -> Frame:
     table = pd.DataFrame(rows, columns=["subtask", "key_groups", "entries", "problem"])
     check = Check(
         "every subtask restores its part, and reads what was recorded",
-        OneOf("problem", ("none",)),
+        AllowedValues("problem", ("none",)),
         lambda row: f"subtask {row['subtask']} (key groups {row['key_groups']}): {row['problem']}",
     )
     return Frame("rehearsal", ("subtask", "key_groups"), table, (check,))

@@ -15,7 +15,7 @@ from statelib.storage.filesystem.inventory import FileFinding
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedInterval:
     """The interval that an earlier checkpoint of the history applied."""
 
     checkpoint_id: CheckpointId
@@ -29,7 +29,7 @@ class SourceHistory:
     intervals may be left out."""
 
     position: DataInterval | None
-    applied: tuple[Applied, ...]
+    applied: tuple[AppliedInterval, ...]
     gaps: bool
 
 

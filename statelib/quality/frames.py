@@ -28,7 +28,7 @@ from statelib.quality.drift import drift_frames
 from statelib.quality.expected import expectation_frames, rehearsal_frame
 from statelib.quality.facts import CheckpointFacts
 from statelib.quality.intervals import interval_frames
-from statelib.quality.rules import AtMost, Check, Equal, FoundRow, Frame, OneOf
+from statelib.quality.rules import AllowedValues, AtMost, Check, Equal, FoundRow, Frame
 from statelib.storage.filesystem.inventory import FileFinding
 
 
@@ -100,7 +100,9 @@ def _is_readable(facts: CheckpointFacts, manifest: CheckpointManifest) -> bool:
 
 def _unreadable(problem: str) -> Frame:
     table = pd.DataFrame([("stored entries", problem)], columns=["what", "problem"])
-    check = Check("every stored entry can be read", OneOf("problem", ("none",)), lambda row: str(row["problem"]))
+    check = Check(
+        "every stored entry can be read", AllowedValues("problem", ("none",)), lambda row: str(row["problem"])
+    )
     return Frame("reading", ("what",), table, (check,))
 
 
@@ -177,7 +179,7 @@ def _key_groups(facts: CheckpointFacts, manifest: CheckpointManifest) -> Frame:
     table = pd.DataFrame({"key_group": np.arange(size), "handles": key_group_coverage(facts.ranges, size)})
     check = Check(
         "every key group is covered by exactly one handle" if expected else "without states there is no handle",
-        OneOf("handles", (expected,)),
+        AllowedValues("handles", (expected,)),
         lambda row: f"covered by {_amount(row, 'handles', 'handle')}, expected {expected}",
     )
     return Frame("key_groups", ("key_group",), table, (check,))
@@ -199,7 +201,7 @@ def _files(findings: Sequence[FileFinding]) -> Frame:
     columns = ["file", "key_groups", "there", "expected_size", "found_size", "expected_content", "found_content"]
     table = pd.DataFrame(rows, columns=columns, dtype=object)
     checks = (
-        Check("every file is there", OneOf("there", ("yes",)), lambda row: f"{_file(row)} is missing"),
+        Check("every file is there", AllowedValues("there", ("yes",)), lambda row: f"{_file(row)} is missing"),
         Check(
             "every file has its size",
             Equal("expected_size", "found_size"),

@@ -5,7 +5,7 @@ import pandas as pd
 
 from statelib.model.checkpoint import DataInterval
 from statelib.quality.facts import SourceHistory
-from statelib.quality.rules import Check, Frame, OneOf
+from statelib.quality.rules import AllowedValues, Check, Frame
 
 
 def interval_frames(interval: DataInterval, source: SourceHistory) -> list[Frame]:
@@ -24,7 +24,7 @@ def _lost_frame(interval: DataInterval, position: DataInterval) -> Frame:
     table = pd.DataFrame([(position.end_ms, interval.start_ms, lost_ms)], columns=["applied_to", "start", "lost_ms"])
     check = Check(
         "no interval is lost: this one begins where the base's ends",
-        OneOf("lost_ms", (0,)),
+        AllowedValues("lost_ms", (0,)),
         lambda row: (
             f"the base has the source applied to {row['applied_to']} ms, this interval begins at {row['start']} ms: "
             f"{row['lost_ms']} ms in between are lost"
@@ -41,7 +41,7 @@ def _doubled_frame(interval: DataInterval, source: SourceHistory) -> Frame:
     table = pd.DataFrame(rows, columns=["checkpoint", "start", "end", "doubled_ms"])
     check = Check(
         "no interval is applied twice: this one shares nothing with those of the history",
-        OneOf("doubled_ms", (0,)),
+        AllowedValues("doubled_ms", (0,)),
         lambda row: (
             f"checkpoint {row['checkpoint']} of the history has applied [{row['start']}, {row['end']}) ms already: "
             f"{row['doubled_ms']} ms of this interval are applied twice"

@@ -28,7 +28,7 @@ class AtMost:
 
 
 @dataclass(frozen=True)
-class OneOf:
+class AllowedValues:
     """The rule that a column holds only these values."""
 
     column: str
@@ -56,7 +56,7 @@ class Check:
     the consequence if a row breaks it."""
 
     name: str
-    rule: Equal | AtMost | OneOf | Library | Unanswerable
+    rule: Equal | AtMost | AllowedValues | Library | Unanswerable
     describe: Callable[[FoundRow], str]
     severity: Severity = Severity.FAIL
 

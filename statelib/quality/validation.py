@@ -7,7 +7,7 @@ from statelib.model.amounts import amount
 from statelib.model.quality import QualityResult
 from statelib.quality.deferred import deferred, without
 from statelib.quality.masking import masked
-from statelib.quality.rules import AtMost, Check, Equal, FoundRow, Frame, Library, OneOf, Unanswerable
+from statelib.quality.rules import AllowedValues, AtMost, Check, Equal, FoundRow, Frame, Library, Unanswerable
 
 # Only a few expectations of distributions need altair and scipy, which take a quarter of the whole import time.
 # Spark is not used for validation.
@@ -109,7 +109,7 @@ def _expectation(check: Check) -> gxe.Expectation:
             return gxe.ExpectColumnPairValuesAToBeGreaterThanB(
                 column_A=limit, column_B=column, or_equal=True, ignore_row_if="neither", description=check.name
             )
-        case OneOf(column, values):
+        case AllowedValues(column, values):
             return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), description=check.name)
         case Library(name, parameters):
             return getattr(gxe, name)(**parameters, description=check.name)

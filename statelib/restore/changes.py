@@ -14,7 +14,7 @@ from statelib.wire.ragged import Ragged, concat
 Rows = npt.NDArray[np.int64]
 
 
-class Change(IntEnum):
+class ChangeKind(IntEnum):
     """The kind of a difference. Its value is an index of :data:`WORDS`."""
 
     ADDED = 0
@@ -29,7 +29,7 @@ WORDS = ("added", "removed", "changed")
 class Changes:
     """The entries that differ, in ascending order of their keys.
 
-    ``kinds`` (int8) holds one :class:`Change` per row. ``before`` holds the values of the rows that are not added,
+    ``kinds`` (int8) holds one :class:`ChangeKind` per row. ``before`` holds the values of the rows that are not added,
     ``after`` the values of the rows that are not removed, both in the order of the rows."""
 
     keys: Ragged
@@ -40,7 +40,7 @@ class Changes:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def count(self, change: Change) -> int:
+    def count(self, change: ChangeKind) -> int:
         """Return the number of entries that differ in this way."""
         return int(np.count_nonzero(self.kinds == change))
 

@@ -60,11 +60,6 @@ ELLIPTICAL = re.compile(
     rf"\b(?:{COUNTS})(?: \w+){{0,2}}{NOT_AFTER} a (?:key group|subtask|key|run|state|file|call|second)\b"
 )
 """An "a" where "per" is meant: "one block of entries a key group"."""
-DOUBLE_NAMES = {
-    "Applied", "Change", "Checkpoint", "Collected", "Column", "Comparison", "Entry", "EntryReader", "Fault",
-    "FileFacts", "Key", "Known", "OneOf", "Outcome", "Retries", "Sample", "Standing", "Taken", "Window",
-}  # fmt: skip
-"""Public class names that two modules have today."""
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -120,14 +115,14 @@ def test_a_room_speaks_plainly(room: str) -> None:
 
 
 def test_a_class_name_has_one_meaning() -> None:
-    """Double names that there still are may go, new ones may not come."""
+    """No two modules have a public class of the same name."""
     names = Counter(
         node.name
         for _, _, tree in modules("statelib", "jobs", "plugins")
         for node in tree.body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    assert {name for name, times in names.items() if times > 1} <= DOUBLE_NAMES
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 @pytest.mark.parametrize(

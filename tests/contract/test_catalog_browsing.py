@@ -85,7 +85,7 @@ def test_where_pipelines_stand(url: str, catalog: Catalog):
     catalog.begin(request(3), locate)
     complete(catalog, 0, OTHER)
     change(url, update(CHECKPOINT).where(CHECKPOINT.c.checkpoint_id == 2).values(state="QUARANTINED"))
-    found = catalog.browsing.standings([PIPE, OTHER, PipelineName("unknown")])
+    found = catalog.browsing.summaries([PIPE, OTHER, PipelineName("unknown")])
     here, there = found[PIPE], found[OTHER]
     assert set(found) == {PIPE, OTHER}
     assert (here.failures, here.quarantined, there.failures, there.quarantined) == (2, 1, 0, 0)

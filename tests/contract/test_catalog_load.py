@@ -92,7 +92,7 @@ def cost(look: Callable[[Catalog], object], catalog: Catalog) -> Cost:
 
 
 LOOKS = {
-    "overview": lambda c: c.browsing.standings(PIPELINES),
+    "overview": lambda c: c.browsing.summaries(PIPELINES),
     "first page": lambda c: c.browsing.page(PIPELINES[7], PageRequest(limit=20)),
     "one checkpoint": lambda c: c.browsing.entry(PIPELINES[7], CheckpointId(15)),
 }
@@ -113,7 +113,7 @@ def test_a_look_costs_as_many_statements_however_long_the_history(
 def test_the_overview_does_not_walk_through_the_histories(short_and_long: tuple[Catalog, Catalog]) -> None:
     short, long = (cost(LOOKS["overview"], catalog) for catalog in short_and_long)
     assert long.instructions < 1.2 * short.instructions + 1000, "fifty times as many checkpoints"
-    assert len(short_and_long[1].browsing.standings(PIPELINES)) == 50
+    assert len(short_and_long[1].browsing.summaries(PIPELINES)) == 50
 
 
 def test_a_page_walks_through_one_history_at_most(short_and_long: tuple[Catalog, Catalog]) -> None:

@@ -29,7 +29,7 @@ from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
-from statelib.functions.interval import Applied
+from statelib.functions.interval import IntervalResult
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
@@ -137,7 +137,7 @@ def compacting(
     table: pa.Table,
     progress: Progress,
     operator: OperatorStateBackend,
-) -> Applied:
+) -> IntervalResult:
     applied = apply_events(pipeline, backend, table, progress, operator)
     inner = backend.inner if isinstance(backend, ChangelogKeyedStateBackend) else backend
     if isinstance(inner, RocksDBKeyedStateBackend):
@@ -246,7 +246,7 @@ def stopped(here: Deployment) -> None:
 
 def failing(
     _pipeline: Pipeline, _backend: KeyedStateBackend, _table: pa.Table, _p: Progress, _o: OperatorStateBackend
-) -> Applied:
+) -> IntervalResult:
     raise RetryableError("the disk is on fire", kind="storage-io")
 
 

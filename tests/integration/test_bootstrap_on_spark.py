@@ -17,7 +17,7 @@ from statelib.errors import StatelibError
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.operator_content import operator_contents
 from statelib.savepoints.writing.new_savepoint import NewSavepoint
-from statelib.spark.imports.bootstrap import Outcome, run_bootstrap
+from statelib.spark.imports.bootstrap import BootstrapResult, run_bootstrap
 from tests.support.worlds import CHECKOUT
 
 ROWS = 2000
@@ -74,7 +74,7 @@ def described(root: Path, text: str = FILE) -> Bootstrap:
     return load_bootstrap(path)
 
 
-def run(spark: SparkSession, root: Path, bootstrap: Bootstrap, number: int = 1) -> Outcome:
+def run(spark: SparkSession, root: Path, bootstrap: Bootstrap, number: int = 1) -> BootstrapResult:
     return run_bootstrap(spark, bootstrap, NewSavepoint(str(root / "out"), bootstrap.name, number), open_checkpoint)
 
 

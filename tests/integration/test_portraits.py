@@ -99,12 +99,12 @@ def test_a_pipeline_is_known_by_its_file_or_by_its_history(tmp_path: Path) -> No
     (files / "bad.yaml").write_text("name: [")
     assert names(here) == ("bad", "new", "sales", "tours")
     bad, new, sales, tours = overview(here, names(here))
-    assert (bad.definition, bad.standing) == (None, None)
+    assert (bad.definition, bad.summary) == (None, None)
     assert "bad.yaml:" in str(bad.error)
-    assert (new.error, new.standing) == (None, None)
-    assert sales.standing is not None
+    assert (new.error, new.summary) == (None, None)
+    assert sales.summary is not None
     assert "no pipeline file" in str(tours.error)
-    assert tours.standing is not None
+    assert tours.summary is not None
     (files / "bad.yaml").write_text((files / "sales.yaml").read_text().replace("sales", "bad"))
     assert overview(here, [PipelineName("bad")])[0].error is None, "a file that was mended is read again"
     check_known(here, SALES)

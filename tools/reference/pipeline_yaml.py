@@ -1,6 +1,6 @@
 """docs/reference/pipeline-yaml.md, from the model of a pipeline file."""
 
-from statelib.definition.reference import Key, keys
+from statelib.definition.reference import DescribedKey, keys
 from tools.reference.markdown import NOTICE, code, table
 
 INTRODUCTION = """\
@@ -25,11 +25,11 @@ def page() -> str:
     return NOTICE.format(source="statelib/definition") + "\n".join(sections)
 
 
-def _table(chosen: list[Key]) -> str:
+def _table(chosen: list[DescribedKey]) -> str:
     rows = [(code(key.path), key.type, _default(key), key.description) for key in chosen]
     return table(("key", "type", "default", "what it means"), rows)
 
 
-def _default(key: Key) -> str:
+def _default(key: DescribedKey) -> str:
     plain = key.default in ("none", "see below")
     return "**required**" if not key.default else key.default if plain else code(key.default)

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from statelib.catalog.views.browsing import Entry, Standing
+from statelib.catalog.views.browsing import Entry, PipelineSummary
 from statelib.catalog.views.storage_use import Usage
 from statelib.definition.pipeline import Pipeline
 from statelib.flows.views.anatomy import Portrait, state_type
@@ -21,7 +21,7 @@ def pipeline_json(view: PipelineView, trigger: bool, path: str) -> Json:
     return {
         "name": view.name,
         **_definition(view.definition),
-        **_standing(view.standing, path),
+        **_summary(view.summary, path),
         "error": view.error,
         "may": {"read": True, "trigger": trigger},
     }
@@ -41,15 +41,15 @@ def _definition(file: Pipeline | None) -> Json:
     }
 
 
-def _standing(standing: Standing | None, path: str) -> Json:
-    head, pending = (standing.head, standing.pending) if standing else (None, None)
+def _summary(summary: PipelineSummary | None, path: str) -> Json:
+    head, pending = (summary.head, summary.pending) if summary else (None, None)
     return {
         "head": checkpoint_json(head, path) if head else None,
         "pending": checkpoint_json(pending, path) if pending else None,
-        "quarantined": standing.quarantined if standing else 0,
-        "failures_in_a_row": standing.failures if standing else 0,
-        "cancelled": standing.cancelled if standing else False,
-        "generation": standing.generation if standing else 0,
+        "quarantined": summary.quarantined if summary else 0,
+        "failures_in_a_row": summary.failures if summary else 0,
+        "cancelled": summary.cancelled if summary else False,
+        "generation": summary.generation if summary else 0,
     }
 
 

@@ -17,7 +17,7 @@ Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Column:
+class ValueColumn:
     """A column of values as one or more Arrow arrays of one type, one after the other. It is never changed in place."""
 
     chunks: list[pa.Array]
@@ -56,10 +56,10 @@ class Column:
         at[order[bounds[0] :]] = np.arange(len(by_chunk))
         return by_chunk.take(_indices(at))
 
-    def appended(self, chunks: list[pa.Array]) -> "Column":
+    def appended(self, chunks: list[pa.Array]) -> "ValueColumn":
         """Return a column with ``chunks`` after its own. No chunk is copied."""
         filled = [chunk for chunk in (*self.chunks, *chunks) if len(chunk)]
-        return Column(filled or self.chunks)
+        return ValueColumn(filled or self.chunks)
 
 
 class Loads:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from statelib.backends.entries import SCAN_BYTES, SCAN_ROWS
-from statelib.backends.heap.column import Column
+from statelib.backends.heap.column import ValueColumn
 from statelib.backends.key_order import as_arrow, as_ragged, byte_order, find_rows
 from statelib.errors import InvalidRequestError
 from statelib.model.state import StateDescriptor
@@ -30,7 +30,7 @@ class HeapTable:
 
     descriptor: StateDescriptor
     keys: pa.LargeBinaryArray
-    values: Column
+    values: ValueColumn
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -57,7 +57,7 @@ class HeapTable:
         from_values = np.concatenate([source[keep], len(self) + added])
         new_keys = _concat(self.descriptor, [_filtered(self.keys, keep), as_arrow(keys.take(added))])
         both = _concat(self.descriptor, [*self.values.chunks, values])
-        return HeapTable(self.descriptor, new_keys, Column([both.take(pa.array(from_values))]))
+        return HeapTable(self.descriptor, new_keys, ValueColumn([both.take(pa.array(from_values))]))
 
     def appended(self, keys: list[pa.LargeBinaryArray], values: list[pa.Array]) -> "HeapTable":
         """Return a table with further rows after its own. The table must not have any of their keys. The list ``keys``
@@ -83,7 +83,7 @@ class HeapTable:
 def empty_table(descriptor: StateDescriptor) -> HeapTable:
     """Return a table without entries."""
     values = pa.array([], value_arrow_type(descriptor))
-    return HeapTable(descriptor, pa.array([], pa.large_binary()), Column([values]))
+    return HeapTable(descriptor, pa.array([], pa.large_binary()), ValueColumn([values]))
 
 
 def _joined_keys(first: pa.LargeBinaryArray, others: list[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:

@@ -24,7 +24,7 @@ _INSERT = text(
 
 
 @dataclass(frozen=True)
-class Taken:
+class AllocatedId:
     """A checkpoint id that was taken from a lease row, and the row after that."""
 
     head: PipelineHead
@@ -38,12 +38,12 @@ def lock(connection: Connection, pipeline: PipelineName, now_ms: int) -> Pipelin
     return to_head(row)
 
 
-def take_id(connection: Connection, pipeline: PipelineName) -> Taken:
+def take_id(connection: Connection, pipeline: PipelineName) -> AllocatedId:
     """Take the next checkpoint id. The epoch does not change."""
     statement = update(LEASE).where(LEASE.c.pipeline == pipeline).values(next_id=LEASE.c.next_id + 1)
     row = connection.execute(statement.returning(LEASE)).one()
     number = issued_number(row._mapping[LEASE.c.next_id] - 1, pipeline, "checkpoint id")
-    return Taken(to_head(row), CheckpointId(number))
+    return AllocatedId(to_head(row), CheckpointId(number))
 
 
 def take_epoch(connection: Connection, pipeline: PipelineName, owner: str, now_ms: int) -> Epoch:

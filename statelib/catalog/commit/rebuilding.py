@@ -62,7 +62,7 @@ class Rebuilding:
 
     def enter(
         self,
-        standings: Sequence[RebuiltPipeline],
+        pipelines: Sequence[RebuiltPipeline],
         entries: Sequence[RebuiltCheckpoint],
         given_up: Sequence[CheckpointRecord] = (),
     ) -> None:
@@ -74,21 +74,21 @@ class Rebuilding:
         ``file-condemned``."""
         now_ms = self.clock()
         with self.transaction("rebuild") as connection:
-            for standing in sorted(standings, key=lambda s: s.head.pipeline):
-                _check_unchanged(connection, standing, now_ms)
+            for rebuilt in sorted(pipelines, key=lambda s: s.head.pipeline):
+                _check_unchanged(connection, rebuilt, now_ms)
             for entry in sorted(entries, key=lambda e: (e.record.created_at_ms, e.record.checkpoint_id)):
                 _enter(connection, entry, now_ms)
             for record in given_up:
                 _give_up(connection, record)
-            for standing in standings:
-                _set_lease(connection, standing, now_ms)
+            for rebuilt in pipelines:
+                _set_lease(connection, rebuilt, now_ms)
 
 
-def _check_unchanged(connection: Connection, standing: RebuiltPipeline, now_ms: int) -> None:
-    pipeline = standing.head.pipeline
+def _check_unchanged(connection: Connection, rebuilt: RebuiltPipeline, now_ms: int) -> None:
+    pipeline = rebuilt.head.pipeline
     head = leases.lock(connection, pipeline, now_ms)
     next_id = connection.execute(select(LEASE.c.next_id).where(LEASE.c.pipeline == pipeline)).scalar_one()
-    if (head.epoch, next_id) != (standing.before, standing.before_next_id):
+    if (head.epoch, next_id) != (rebuilt.before, rebuilt.before_next_id):
         raise ConflictError(
             f"pipeline {pipeline} was changed while its snapshots were read: nothing was entered",
             kind="catalog-changed",
@@ -142,16 +142,16 @@ def _values(record: CheckpointRecord) -> Values:
     }
 
 
-def _set_lease(connection: Connection, standing: RebuiltPipeline, now_ms: int) -> None:
-    head = standing.head
-    issued_number(standing.next_id, head.pipeline, "checkpoint id")
+def _set_lease(connection: Connection, rebuilt: RebuiltPipeline, now_ms: int) -> None:
+    head = rebuilt.head
+    issued_number(rebuilt.next_id, head.pipeline, "checkpoint id")
     issued_number(head.epoch, head.pipeline, "epoch")
     connection.execute(
         update(LEASE)
         .where(LEASE.c.pipeline == head.pipeline)
         .values(
             epoch=head.epoch,
-            next_id=standing.next_id,
+            next_id=rebuilt.next_id,
             generation=head.generation,
             head=_number(head.head),
             parallelism=head.parallelism,

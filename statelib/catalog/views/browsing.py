@@ -119,8 +119,8 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """The present position of a pipeline. ``failures``: checkpoints that failed in a row. ``quarantined``: number of
+class PipelineSummary:
+    """The present state of a pipeline. ``failures``: checkpoints that failed in a row. ``quarantined``: number of
     checkpoints in quarantine. ``problem``: names a damaged row of the pipeline, '' if no row that was read is damaged.
     """
 
@@ -173,7 +173,7 @@ class Browsing:
         with self.transaction(read_only=True) as connection:
             return check_rows(connection)
 
-    def standings(self, pipelines: Collection[PipelineName]) -> dict[PipelineName, Standing]:
+    def summaries(self, pipelines: Collection[PipelineName]) -> dict[PipelineName, PipelineSummary]:
         """Return the present position of each pipeline. Pipelines that never began a checkpoint are omitted."""
         with self.transaction(read_only=True) as connection:
             leases = connection.execute(_leases(pipelines)).all()
@@ -186,7 +186,7 @@ class Browsing:
             entries = _entries(connection, _undamaged(CHECKPOINT, rows, problems), {r.pipeline: r.head for r in leases})
         by_role = {(e.pipeline, e.head): e for e in entries}
         return {
-            PipelineName(str(row.pipeline)): Standing(
+            PipelineName(str(row.pipeline)): PipelineSummary(
                 PipelineName(str(row.pipeline)),
                 row.generation if row.pipeline in sound else 0,
                 row.cancelled_at_ms is not None,

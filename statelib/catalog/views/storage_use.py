@@ -65,7 +65,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Sample:
+class StorageSample:
     """The storage use of a pipeline at one time, in epoch milliseconds."""
 
     at_ms: int
@@ -101,14 +101,14 @@ class StorageUse:
         except StatelibError as error:
             log.warning("%s: the storage in use was not recorded, the chart lacks this point: %s", pipeline, error)
 
-    def samples(self, pipeline: PipelineName) -> tuple[Sample, ...]:
+    def samples(self, pipeline: PipelineName) -> tuple[StorageSample, ...]:
         """Return the newest :data:`MAX_SAMPLES` samples of a pipeline, the oldest first."""
         newest = select(STORAGE_SAMPLE).where(_S.pipeline == pipeline).order_by(_S.at_ms.desc()).limit(MAX_SAMPLES)
         with self.transaction(read_only=True) as connection:
             rows = connection.execute(newest).all()
         fields = Usage.__dataclass_fields__
         samples = [checked(STORAGE_SAMPLE, row) for row in reversed(rows)]
-        return tuple(Sample(v["at_ms"], Usage(**{name: v[name] for name in fields})) for v in samples)
+        return tuple(StorageSample(v["at_ms"], Usage(**{name: v[name] for name in fields})) for v in samples)
 
 
 def _usage(connection: Connection, pipelines: Collection[PipelineName]) -> dict[PipelineName, Usage]:

@@ -176,7 +176,7 @@ def _print_plan(plan: RebuildPlan) -> None:
         ]  # fmt: skip
         if rows:
             table(p.pipeline, _COLUMNS, rows)
-        _print_standing(p)
+        _print_rebuilt(p)
     gone = {record.directory for p in plan.pipelines for record in p.given_up}
     for left in plan.left_out:
         if left.directory not in gone:
@@ -191,7 +191,7 @@ def _because(taken: EnteredSnapshot) -> str:
     return "all of it was read" if taken.proof is Proof.UNKNOWN else str(taken.proof)
 
 
-def _print_standing(plan: PipelinePlan) -> None:
+def _print_rebuilt(plan: PipelinePlan) -> None:
     head, next_id = plan.rebuilt.head, plan.rebuilt.next_id
     state = "nothing" if head.head is None else f"{plan.pipeline}/{head.head}"
     rescaled = "" if head.parallelism is None else f", parallelism {head.parallelism}"

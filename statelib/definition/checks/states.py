@@ -9,7 +9,7 @@ from statelib.definition.model import FieldDefinition, StateDefinition
 from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.definition.types import KEY_TYPES, Columns, is_key_type, type_of, undeclarable
 from statelib.errors import StatelibError
-from statelib.functions.aggregates import AGGREGATES, Column, Nulls, accepts
+from statelib.functions.aggregates import AGGREGATES, ColumnRule, Nulls, accepts
 from statelib.model.types import VOID, Scalar
 
 AGGREGATES_OF_KIND = {"reducing": ("count", "sum", "min", "max"), "list": ("collect", "distinct")}
@@ -105,7 +105,7 @@ def _check_aggregate(
 
 def _check_of(field: FieldDefinition, agg: str, columns: Columns, where: Where) -> Iterator[Problem]:
     if field.of is None:
-        if AGGREGATES[agg].column is Column.REQUIRED:
+        if AGGREGATES[agg].column is ColumnRule.REQUIRED:
             yield Problem(where, f"{agg} needs 'of': the column it is computed from")
         return
     where = (*where, "of")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from statelib.definition.durations import milliseconds
-from statelib.definition.model import StateDefinition, Window
+from statelib.definition.model import StateDefinition, WindowSettings
 from statelib.definition.problems import Problem, Where, did_you_mean
 from statelib.definition.types import Columns
 from statelib.model.types import INSTANT
@@ -46,7 +46,7 @@ def _check_on_timer(state: StateDefinition, reference: str, key: Sequence[str], 
             yield Problem((*where, "on_timer"), f"key column {name!r} is also a column of the tables of timers")
 
 
-def _check_window(window: Window, columns: Columns, where: Where) -> Iterator[Problem]:
+def _check_window(window: WindowSettings, columns: Columns, where: Where) -> Iterator[Problem]:
     if window.session is not None:
         yield Problem((*where, "session"), "session windows are not available yet; take tumbling or sliding ones")
     elif (window.tumbling is None) == (window.sliding is None):
@@ -60,7 +60,7 @@ def _check_window(window: Window, columns: Columns, where: Where) -> Iterator[Pr
         yield Problem((*where, "time"), text)
 
 
-def _check_sizes(window: Window, where: Where) -> Iterator[Problem]:
+def _check_sizes(window: WindowSettings, where: Where) -> Iterator[Problem]:
     if window.sliding is None:
         if milliseconds(window.tumbling or "") == 0:
             yield Problem((*where, "tumbling"), "expected a size of more than 0")

@@ -10,7 +10,7 @@ from statelib.definition.checks.source import check_source
 from statelib.definition.checks.states import check_state, key_type_text
 from statelib.definition.checks.time import not_declared
 from statelib.definition.declared import DeclaredPipeline
-from statelib.definition.model import Checkpoint, Hooks
+from statelib.definition.model import CheckpointSettings, Hooks
 from statelib.definition.problems import Problem, did_you_mean
 from statelib.definition.types import Columns, columns_of, is_key_type
 from statelib.errors import StatelibError
@@ -76,14 +76,14 @@ def _check_key(key: tuple[str, ...], columns: Columns) -> Iterator[Problem]:
             yield Problem(("key", i), key_type_text(name, columns))
 
 
-def _check_strategy(backend: Backend, checkpoint: Checkpoint) -> Iterator[Problem]:
+def _check_strategy(backend: Backend, checkpoint: CheckpointSettings) -> Iterator[Problem]:
     allowed, strategy = [each.value for each in STRATEGIES[backend]], checkpoint.strategy
     if strategy not in allowed:
         meant = did_you_mean(strategy, allowed)
         text = f"backend {backend} takes {', '.join(allowed)}, found {strategy!r}{meant}"
         yield Problem(("checkpoint", "strategy"), text)
     elif strategy != Strategy.CHANGELOG:
-        defaults = Checkpoint()
+        defaults = CheckpointSettings()
         for name in OF_CHANGELOG:
             if getattr(checkpoint, name) != getattr(defaults, name):
                 yield Problem(("checkpoint", name), f"belongs to strategy: {Strategy.CHANGELOG}, found {strategy}")

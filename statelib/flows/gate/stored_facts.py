@@ -18,7 +18,7 @@ from statelib.model.state import (
     StateStatistics,
     empty_statistics,
 )
-from statelib.quality.facts import Applied, CheckpointFacts, SourceHistory
+from statelib.quality.facts import AppliedInterval, CheckpointFacts, SourceHistory
 from statelib.restore.schemas.compatibility import Compatibility
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.stored_content import StoredContent, read_content
@@ -80,7 +80,7 @@ def _read_back(opened: Checkpoint, scratch: str) -> tuple[StoredContent | None, 
 
 def _source_history(pipeline: Pipeline, lineage: Sequence[CheckpointRecord], before: Checkpoint) -> SourceHistory:
     position = before.position()
-    applied = tuple(Applied(r.checkpoint_id, r.interval) for r in lineage if r.interval is not None)
+    applied = tuple(AppliedInterval(r.checkpoint_id, r.interval) for r in lineage if r.interval is not None)
     return SourceHistory(position.interval if position else None, applied, pipeline.on_gap == "allow")
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from statelib.catalog.views.browsing import Standing
-from statelib.catalog.views.storage_use import Sample, Usage
+from statelib.catalog.views.browsing import PipelineSummary
+from statelib.catalog.views.storage_use import StorageSample, Usage
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import NotFoundError
 from statelib.flows.wiring import Deployment
@@ -19,12 +19,12 @@ Stamp = tuple[tuple[str, int, int], ...]
 @dataclass(frozen=True)
 class PipelineView:
     """One pipeline. ``definition``: None if its file does not load or does not exist; ``error`` then says so.
-    ``error`` also names a damaged row of the catalog. ``standing``: None if the pipeline never began a checkpoint."""
+    ``error`` also names a damaged row of the catalog. ``summary``: None if the pipeline never began a checkpoint."""
 
     name: PipelineName
     definition: Pipeline | None
     error: str | None
-    standing: Standing | None
+    summary: PipelineSummary | None
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ def names(deployment: Deployment) -> tuple[PipelineName, ...]:
 def overview(deployment: Deployment, chosen: Collection[PipelineName]) -> tuple[PipelineView, ...]:
     """Return the chosen pipelines, in their order. The number of queries does not depend on their number."""
     files = _files(deployment)
-    standings = deployment.existing_catalog().browsing.standings(chosen)
-    return tuple(_view(files, name, standings.get(name)) for name in chosen)
+    summaries = deployment.existing_catalog().browsing.summaries(chosen)
+    return tuple(_view(files, name, summaries.get(name)) for name in chosen)
 
 
 def storage_now(deployment: Deployment, chosen: Collection[PipelineName]) -> dict[PipelineName, Usage]:
@@ -52,7 +52,7 @@ def storage_now(deployment: Deployment, chosen: Collection[PipelineName]) -> dic
     return deployment.existing_catalog().browsing.storage.now(chosen)
 
 
-def storage_samples(deployment: Deployment, pipeline: PipelineName) -> tuple[Sample, ...]:
+def storage_samples(deployment: Deployment, pipeline: PipelineName) -> tuple[StorageSample, ...]:
     """Return the samples of a pipeline's storage use over time, the oldest first."""
     return deployment.existing_catalog().browsing.storage.samples(pipeline)
 
@@ -63,11 +63,11 @@ def check_known(deployment: Deployment, pipeline: PipelineName) -> None:
         raise NotFoundError(f"there is no pipeline {pipeline}", kind="no-pipeline")
 
 
-def _view(files: _Files, name: PipelineName, standing: Standing | None) -> PipelineView:
+def _view(files: _Files, name: PipelineName, summary: PipelineSummary | None) -> PipelineView:
     definition = files.pipelines.get(name)
     gone = None if definition else "there is no pipeline file of this name"
-    problem = standing.problem if standing else ""
-    return PipelineView(name, definition, problem or files.errors.get(name, gone), standing)
+    problem = summary.problem if summary else ""
+    return PipelineView(name, definition, problem or files.errors.get(name, gone), summary)
 
 
 def _files(deployment: Deployment) -> _Files:

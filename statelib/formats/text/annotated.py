@@ -14,7 +14,7 @@ from statelib.formats.keyed.header import read_keyed_header
 from statelib.formats.manifest.trailer import FOOT_BYTES, MANIFEST_END, SIGNATURE, read_body, read_foot
 from statelib.formats.metadata.metadata_file import read_metadata
 from statelib.formats.operator_state import read_operator_header
-from statelib.formats.text.annotated_groups import EntryReader
+from statelib.formats.text.annotated_groups import AnnotatedEntryReader
 from statelib.model.handles import KeyGroupsSavepointStateHandle, KeyGroupsStateHandle, OperatorStreamStateHandle
 from statelib.wire.checksum import crc32c
 from statelib.wire.reader import Reader
@@ -86,12 +86,12 @@ def annotate_keyed(
     """
     canonical = isinstance(handle, KeyGroupsSavepointStateHandle)
     undivided: list[tuple[str, memoryview]] = []
-    entry_readers: list[EntryReader] = []
+    entry_readers: list[AnnotatedEntryReader] = []
 
     def parse(reader: RecordingReader) -> None:
         with reader.part("header"):
             header = read_keyed_header(reader, max_parallelism)
-        entry_reader = EntryReader(header, canonical, limit)
+        entry_reader = AnnotatedEntryReader(header, canonical, limit)
         entry_readers.append(entry_reader)
 
         def group(name: str, end: int) -> None:
@@ -112,7 +112,7 @@ def annotate_keyed(
     )
 
 
-def _decompressed(entries: EntryReader, name: str, data: memoryview, what: str) -> Annotated:
+def _decompressed(entries: AnnotatedEntryReader, name: str, data: memoryview, what: str) -> Annotated:
     title = f"{name}, decompressed"
     try:
         content = entries.decompressed(data, what)

@@ -24,7 +24,7 @@ from statelib.wire.reader import Reader
 from statelib.wire.recording import RecordingReader, Value
 
 
-class EntryReader:
+class AnnotatedEntryReader:
     """A parser of the entries of a canonical or heap stream.
 
     ``left``: the number of entries that are still to be split into fields, over all key groups; further entries are

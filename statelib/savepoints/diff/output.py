@@ -44,7 +44,7 @@ class ChangeFiles:
             path.unlink()
 
 
-class Sample:
+class ChangeSample:
     """The first rows of each state that differ. ``limit``: the most rows per state. ``tables``: the rows, by state.
 
     Raises InvalidRequestError (``bad-limit``)."""

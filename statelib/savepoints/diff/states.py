@@ -14,7 +14,7 @@ import pyarrow as pa
 from statelib.errors import InvalidRequestError
 from statelib.model.key_groups import prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor
-from statelib.restore.changes import WORDS, Change, Changes, compare_rows
+from statelib.restore.changes import WORDS, ChangeKind, Changes, compare_rows
 from statelib.restore.schemas.matching import describe, without_field_names
 from statelib.savepoints.diff.side import Mask, Side
 from statelib.savepoints.opened import Checkpoint
@@ -181,7 +181,7 @@ class _Pass:
                     self._cut(side, read, pair.name, wanted) for side, read in ((self._before, old), (self._after, new))
                 ]
                 changes = compare_rows(*rows)
-                pair.counts = [n + changes.count(change) for n, change in zip(pair.counts, Change, strict=True)]
+                pair.counts = [n + changes.count(change) for n, change in zip(pair.counts, ChangeKind, strict=True)]
                 if each and len(changes):
                     each(pair.name, self._table(pair, changes))
         return tuple(map(self._difference, self._pairs))
@@ -216,8 +216,8 @@ class _Pass:
         assert after is not None
         columns = decode_keys(schema, after, changes.keys).columns()
         columns["change"] = pa.array(WORDS).take(pa.array(changes.kinds))
-        columns["before"] = _spread(decode_values(before, changes.before), changes.kinds != Change.ADDED)
-        columns["after"] = _spread(decode_values(after, changes.after), changes.kinds != Change.REMOVED)
+        columns["before"] = _spread(decode_values(before, changes.before), changes.kinds != ChangeKind.ADDED)
+        columns["after"] = _spread(decode_values(after, changes.after), changes.kinds != ChangeKind.REMOVED)
         return pa.table(columns)
 
     def _difference(self, pair: _Pair) -> StateDiff:

@@ -66,7 +66,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BootstrapResult:
     """The savepoint that was written. ``directory``: its URI. ``entries``: the number of entries, by uid and state."""
 
     directory: str
@@ -89,7 +89,7 @@ def run_bootstrap(
     place: NewSavepoint,
     open_snapshot: Callable[[str], Checkpoint],
     frames: Mapping[tuple[str, str], DataFrame] | None = None,
-) -> Outcome:
+) -> BootstrapResult:
     """Write the savepoint that ``bootstrap`` describes to ``place``. ``open_snapshot``: opens the snapshot of a URI.
     ``frames``: DataFrames by (uid, state), in place of the ``rows`` in the file.
 
@@ -100,7 +100,7 @@ def run_bootstrap(
         return _written(spark, job, partial(_source, spark, bootstrap, open_snapshot, frames=frames or {}))
 
 
-def _written(spark: SparkSession, job: Job, read: Read) -> Outcome:
+def _written(spark: SparkSession, job: Job, read: Read) -> BootstrapResult:
     bootstrap, place = job.bootstrap, job.place
     with place.uploads(job.reference, bootstrap.parallelism * len(bootstrap.keyed), attempt=job.attempt) as uploads:
         contents = {uid: _contents(bootstrap, uid, read) for uid in bootstrap.operators}
@@ -112,7 +112,7 @@ def _written(spark: SparkSession, job: Job, read: Read) -> Outcome:
     counts = _counts(bootstrap, written)
     for uid, held in contents.items():
         counts.setdefault(uid, {}).update({content.descriptor.name: len(content) for content in held})
-    return Outcome(place.publish(job.reference, _operators(bootstrap, written, handles)), counts)
+    return BootstrapResult(place.publish(job.reference, _operators(bootstrap, written, handles)), counts)
 
 
 def _contents(bootstrap: Bootstrap, uid: str, read: Read) -> list[OperatorStateContent]:

@@ -21,7 +21,7 @@ from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import abort, check, register
 from statelib.flows.savepoint.imports import begin_import
 from statelib.flows.wiring import Deployment
-from statelib.functions.interval import Applied
+from statelib.functions.interval import IntervalResult
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import SubtaskReport
 from statelib.model.ids import CheckpointId, PipelineName
@@ -118,9 +118,9 @@ class PutEntries:
         entries: pa.Table,
         progress: Progress,  # noqa: ARG002
         operator: OperatorStateBackend,  # noqa: ARG002
-    ) -> Applied:
+    ) -> IntervalResult:
         if not len(entries):
-            return Applied()
+            return IntervalResult()
         schema, descriptor = backend.schema, backend.schema.state(self.state)
         keys = key_array(pipeline, entries)
         user_keys = entries[USER_KEY].combine_chunks() if descriptor.user_key_type is not None else None
@@ -130,7 +130,7 @@ class PutEntries:
         _check_distinct(pipeline, self.state, keys, order, ordered)
         values = entries[VALUE].combine_chunks().take(pa.array(order))
         backend.load(self.state, StateRows(ordered, encode_values(descriptor, values)))
-        return Applied()
+        return IntervalResult()
 
 
 def _check_distinct(

@@ -22,7 +22,7 @@ from statelib.flows.restore.live_state import live_backend
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.formats.source_position import SOURCE_POSITION, element_of
 from statelib.functions.hooks import SnapshotContext, call_hook
-from statelib.functions.interval import Applied, apply_interval
+from statelib.functions.interval import IntervalResult, apply_interval
 from statelib.functions.interval import expired as without_expired
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 COPIED = "copied"
 """The value of ``restored_from`` for a subtask that restored no state, because its files were copied."""
 
-Change = Callable[[Pipeline, WrittenKeys, pa.Table, Progress, OperatorStateBackend], Applied]
+Change = Callable[[Pipeline, WrittenKeys, pa.Table, Progress, OperatorStateBackend], IntervalResult]
 """A function that changes the state of a subtask by its rows, such as :func:`apply_events`."""
 
 
@@ -249,7 +249,7 @@ def apply_events(
     events: pa.Table,
     progress: Progress,
     operator: OperatorStateBackend,
-) -> Applied:
+) -> IntervalResult:
     """Apply the events of this subtask with :func:`apply_interval`. Expired entries are removed before; they do not
     count as changed by an event."""
     keys = key_array(pipeline, events)
@@ -257,7 +257,7 @@ def apply_events(
     states = without_expired(backend, pipeline.ttl(), progress)
     backend.count_changes()
     late = apply_interval(pipeline.functions(), states, events, keys, groups, progress=progress, operator=operator)
-    return Applied(late)
+    return IntervalResult(late)
 
 
 def _written_keys(plan: SnapshotPlan, subtask: int, backend: KeyedStateBackend) -> WrittenKeys:

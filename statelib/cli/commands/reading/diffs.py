@@ -16,7 +16,7 @@ from statelib.errors import InvalidRequestError
 from statelib.formats.text.plain_text import texts
 from statelib.model.amounts import amount
 from statelib.model.types import StateType
-from statelib.savepoints.diff.output import ChangeFiles, Sample
+from statelib.savepoints.diff.output import ChangeFiles, ChangeSample
 from statelib.savepoints.diff.states import Diff, StateDiff
 from statelib.savepoints.opened import Checkpoint
 
@@ -45,7 +45,7 @@ def diff(
         moves, keys = moves_of(relocate), type_of(key_type)
         named = zip((before, after), _operators(operator), strict=True)
         sides = [_opened(snapshot, name, moves, keys) for snapshot, name in named]
-        sample = Sample(limit)
+        sample = ChangeSample(limit)
         with ChangeFiles(local_file(output, "--output")) if output else nullcontext() as files:
 
             def each(name: str, rows: pa.Table) -> None:
@@ -80,7 +80,7 @@ def _opened(snapshot: str, operator: str | None, moves: Mapping[str, str], key_t
     return opened if operator is None else opened.select(operator)
 
 
-def _print_json(compared: Diff, found: tuple[StateDiff, ...], sample: Sample, written: list[str]) -> None:
+def _print_json(compared: Diff, found: tuple[StateDiff, ...], sample: ChangeSample, written: list[str]) -> None:
     states = [
         asdict(told) | {"different": told.different, "sample": _entries(sample.tables.get(told.name))} for told in found
     ]
@@ -106,7 +106,7 @@ def _entries(rows: pa.Table | None) -> list[dict[str, str]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _print(compared: Diff, found: tuple[StateDiff, ...], sample: Sample, written: list[str]) -> None:
+def _print(compared: Diff, found: tuple[StateDiff, ...], sample: ChangeSample, written: list[str]) -> None:
     line(f"before  {compared.before.directory}")
     line(f"after   {compared.after.directory}")
     keys_before, keys_after = map(count, compared.keys)
