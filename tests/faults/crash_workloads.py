@@ -21,7 +21,7 @@ from statelib.flows.checkpoint.steps import abort, begin, register
 from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import retire
-from statelib.flows.lifecycle import cancel, resume
+from statelib.flows.lifecycle.suspension import cancel, resume
 from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.restore.holding import hold_source, release_source
 from statelib.flows.restore.quarantine import release

@@ -107,7 +107,7 @@ def test_bounds_that_make_no_intervals_are_refused(here: Deployment) -> None:
     assert "fits into that range" in refused(here, "run", "orders", "--end", "2026-01-01T12:00")
     assert "'yesterday' is no time" in refused(here, "run", "orders", "--start", "yesterday")
     assert "--conf 'x': expected NAME=VALUE" in refused(here, "run", "orders", "--conf", "x")
-    assert "where the interval ends" in refused(here, "run", "orders", "--whole")
+    assert "the end of the interval is unknown" in refused(here, "run", "orders", "--whole")
     whole = said(here, "run", "orders", "--whole", "--end", "2026-01-31", "--dry-run")
     assert whole == "2026-01-01 00:00:00 to 2026-01-31 00:00:00 UTC\n"
     (Path(here.pipelines_directory) / "orders.yaml").write_text(ORDERS.replace('cron: "@daily"', 'cron: "at noon"'))
@@ -118,7 +118,7 @@ def test_a_pipeline_without_a_schedule_is_told_its_intervals(here: Deployment) -
     unscheduled = "\n".join(line for line in ORDERS.splitlines() if not line.startswith("schedule"))
     (Path(here.pipelines_directory) / "orders.yaml").write_text(unscheduled)
     assert "the start of its first interval is unknown" in refused(here, "run", "orders")
-    assert "where the interval ends" in refused(here, "run", "orders", "--start", "2026-01-01")
+    assert "the end of the interval is unknown" in refused(here, "run", "orders", "--start", "2026-01-01")
 
 
 def test_an_unknown_format_of_a_savepoint_is_refused(here: Deployment) -> None:

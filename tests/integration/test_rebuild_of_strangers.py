@@ -81,7 +81,7 @@ def test_a_stranger_in_the_savepoints_directory_hides_no_checkpoint(here: Deploy
     again = forgetting(here, tmp_path)
     done = call(again, "catalog", "rebuild", "--also", tmp_path / "theirs", "--yes")
     assert done.exit_code == 1
-    assert "and is another one" in done.stderr
+    assert "but it is another one" in done.stderr
     assert "which this snapshot did not write" in done.stderr
     assert [r.checkpoint_id for r in again.catalog().list(TALLY)] == [3, 2, 1]
     assert again.catalog().head(TALLY).head == 3
