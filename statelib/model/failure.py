@@ -3,7 +3,6 @@
 Source: docs/spec/protocol.md#states-of-a-checkpoint; CheckpointFailureReason and CheckpointFailureManager of Flink.
 """
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -61,25 +60,6 @@ FAILURES: dict[CheckpointFailureReason, Failure] = {
     _R.TASK_FAILURE: Failure("a task of its run failed", False, True),
     _R.FINALIZE_CHECKPOINT_FAILURE: Failure("its parts could not be made one complete checkpoint", False, True),
 }
-
-
-def decline_note(attempt: str, subtask: int, reason: CheckpointFailureReason, error: BaseException) -> str:
-    """Return the line that a subtask adds to its error, with the reason and the error. Only the text of an error
-    reaches the Spark driver. The line holds the attempt, so that an error text of a user's function cannot be
-    mistaken for it."""
-    error_text = " ".join(f"{type(error).__name__}: {error}".split())
-    return f"statelib {attempt}: subtask {subtask} declined the checkpoint, {reason}: {error_text[:500]}"
-
-
-def failure_in(error: BaseException, attempt: str) -> tuple[CheckpointFailureReason, str]:
-    """Return (reason, text) of a failed attempt from the error that the Spark driver received: the reason of the
-    subtask that declined the checkpoint (see :func:`decline_note`), else TASK_FAILURE."""
-    text = str(error)
-    note = re.search(rf"statelib {attempt}: (subtask \d+ declined the checkpoint, ([A-Z_]+): .*)", text)
-    if note is not None and note[2] in CheckpointFailureReason.__members__:
-        return CheckpointFailureReason(note[2]), note[1]
-    first_line = next((line for line in text.splitlines() if line.strip()), "")
-    return CheckpointFailureReason.TASK_FAILURE, f"{type(error).__name__}: {first_line[:500]}"
 
 
 COUNTED = tuple(reason for reason in CheckpointFailureReason if reason.counts)

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline, load_pipeline
+from statelib.errors import CorruptStateError
 from statelib.model.checkpoint import EventCounts, SubtaskReport
 from statelib.model.key_groups import subtask_range
 from statelib.spark.snapshot.driver import run_subtasks
@@ -60,6 +61,19 @@ def test_nothing_is_an_event_where_there_are_none(spark: SparkSession, tmp_path:
     pipeline = load_pipeline(path)
     reports = run_subtasks(spark, pipeline, SUBTASKS, None, _counting(pipeline, event_schema(pipeline)))
     assert [(report.subtask, report.events.read) for report in reports] == [(i, 0) for i in range(SUBTASKS)]
+
+
+def test_an_error_of_a_task_reaches_the_driver_as_it_was_raised(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "parted.yaml"
+    path.write_text(PIPELINE.format(key="number"))
+
+    def damaged(subtask: int, _: int, _events: pa.Table) -> SubtaskReport:
+        raise CorruptStateError(f"part {subtask} is short", kind="short-file", hint="statelib verify names it")
+
+    with pytest.raises(CorruptStateError) as caught:
+        run_subtasks(spark, load_pipeline(path), 1, None, damaged)
+    assert (caught.value.message, caught.value.kind) == ("part 0 is short", "short-file")
+    assert caught.value.hint == "statelib verify names it"
 
 
 def _counting(pipeline: Pipeline, schema: pa.Schema) -> Callable[[int, int, pa.Table], SubtaskReport]:

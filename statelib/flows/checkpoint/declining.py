@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from statelib.errors import StatelibError
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan
 from statelib.flows.wiring import Deployment
-from statelib.model.failure import CheckpointFailureReason, failure_in
+from statelib.model.failure import CheckpointFailureReason
+from statelib.model.task_error import failure_in, task_error_in
 from statelib.snapshots.execution import EXPIRED
 
 
@@ -27,7 +28,7 @@ def declining(deployment: Deployment, plan: SnapshotPlan) -> Iterator[None]:
 def _record(deployment: Deployment, plan: SnapshotPlan, error: Exception) -> None:
     catalog, record = deployment.catalog(), plan.record
     failure, text = failure_in(error, plan.attempt)
-    if isinstance(error, StatelibError):
+    if isinstance(error, StatelibError) and task_error_in(error, plan.attempt) is None:
         failure, text = CheckpointFailureReason.CHECKPOINT_DECLINED, f"{error.kind}: {error.message}"
         if error.kind == EXPIRED:
             failure, text = CheckpointFailureReason.CHECKPOINT_EXPIRED, f"attempt {plan.attempt}: {error.message}"

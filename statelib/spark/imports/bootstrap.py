@@ -25,6 +25,7 @@ from statelib.model.checkpoint import OperatorState
 from statelib.model.handles import KeyGroupsSavepointStateHandle, OperatorStreamStateHandle
 from statelib.model.ids import AttemptId
 from statelib.model.key_groups import prefix_width, subtask_of, subtask_range
+from statelib.model.task_error import TaskError
 from statelib.restore.entries import iter_entries
 from statelib.savepoints.opened import Checkpoint, to_table
 from statelib.savepoints.writing.new_savepoint import (
@@ -46,8 +47,8 @@ SCHEMA = "task int, key_group int, state int, key binary, value binary"
 _ARROW = pa.schema([(n, pa.int32()) for n in COLUMNS[:3]] + [(n, pa.large_binary()) for n in COLUMNS[3:]])
 MARKER, FAILED = -1, -2
 """The two special values of the column ``state``. Each task has one row with ``MARKER``, so that a task without entries
-also runs and writes an empty stream. The value of a row with ``FAILED`` is a pickled StatelibError, which is raised
-once instead of being retried by Spark."""
+also runs and writes an empty stream. The value of a row with ``FAILED`` is a TaskError as JSON: the driver raises its
+error, and Spark does not retry the task."""
 
 Batches = Iterable[pa.RecordBatch]
 Read = Callable[[str, str], "_Source"]
@@ -62,7 +63,7 @@ class Written:
     attempt: AttemptId
     handle: KeyGroupsSavepointStateHandle | None = None
     entries: tuple[int, ...] = ()
-    error: StatelibError | None = None
+    error: TaskError | None = None
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def _run_tasks(spark: SparkSession, job: Job, read: Read) -> list[Written]:
     error = next((w.error for w in written if w.error), None)
     if error is not None:
         _discard(job, written)
-        raise error
+        raise error.error() or RuntimeError(str(error))
     return written
 
 
@@ -238,7 +239,7 @@ def _encoder(bootstrap: Bootstrap, uid: str, state: str) -> Callable[[Batches], 
                 owner = subtask_of(groups, bootstrap.parallelism, bootstrap.max_parallelism)
                 yield _batch(owner + first, groups, index, rows)
         except StatelibError as error:
-            failed = pa.array([pickle.dumps(error)], pa.large_binary())
+            failed = pa.array([TaskError.of(error, 0).to_json().encode()], pa.large_binary())
             numbers = [pa.array([n], pa.int32()) for n in (0, -1, FAILED)]
             yield pa.RecordBatch.from_arrays([*numbers, pa.array([b""], pa.large_binary()), failed], schema=_ARROW)
 
@@ -261,7 +262,7 @@ def _writer(job: Job) -> Callable[[Batches], Batches]:
         try:
             written = _write(job, task, attempt, batches)
         except StatelibError as error:
-            written = Written(task, attempt, error=error)
+            written = Written(task, attempt, error=TaskError.of(error, task))
         yield pa.RecordBatch.from_pydict({"report": pa.array([pickle.dumps(written)], pa.binary())})
 
     return write
@@ -280,11 +281,11 @@ def _write(job: Job, task: int, attempt: AttemptId, batches: Batches) -> Written
 
 
 def _decoded(batch: pa.RecordBatch) -> Batch:
-    """Return the entries of a batch, without marker rows. Raises the StatelibError in a row with ``FAILED``."""
+    """Return the entries of a batch, without marker rows. Raises the error in a row with ``FAILED``."""
     states = batch.column("state").to_numpy()
     for row in np.flatnonzero(states == FAILED).tolist():
-        # It comes from this very job's own tasks.
-        raise pickle.loads(batch.column("value")[row].as_py())  # noqa: S301
+        failed = TaskError.from_json(batch.column("value")[row].as_py().decode())
+        raise failed.error() or RuntimeError(str(failed))
     entries = batch.filter(pa.array(states >= 0))
     keys, values = (as_ragged(entries.column(n).cast(pa.large_binary())) for n in ("key", "value"))
     numbers = (entries.column(n).to_numpy() for n in ("key_group", "state"))

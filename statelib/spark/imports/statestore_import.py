@@ -14,7 +14,7 @@ from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
 from statelib.definition.columns import event_schema, key_array
 from statelib.definition.pipeline import Pipeline
-from statelib.errors import InvalidRequestError, StatelibError
+from statelib.errors import InvalidRequestError
 from statelib.flows.checkpoint.declining import declining
 from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
@@ -32,6 +32,7 @@ from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values, value_arrow_type
 from statelib.serializers.registry import codec_of
 from statelib.spark.imports.statestore import USER_KEY, VALUE, StateStoreMapping, entries_of, read_statestore
+from statelib.spark.session.job_failures import as_own
 from statelib.spark.snapshot.driver import run_subtasks
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from statelib.wire.ragged import Ragged
@@ -66,7 +67,7 @@ def import_statestore(
         try:
             _take(deployment, pipeline, wanted.mapping.state, rows, begun.checkpoint_id)
         except Exception as error:
-            abort(deployment, name, begun.checkpoint_id, f"import of {wanted}: {_cause(error)}")
+            abort(deployment, name, begun.checkpoint_id, f"import of {wanted}: {as_own(error) or error}")
             raise
     return deployment.catalog().get(name, begun.checkpoint_id)
 
@@ -79,17 +80,12 @@ def _take(deployment: Deployment, pipeline: Pipeline, state: str, rows: DataFram
         with declining(deployment, plan):
             columns = _entry_schema(pipeline, pipeline.schema().state(state))
             task = _task(Work(deployment.for_workers(), pipeline, plan), state)
-            reports = run_subtasks(rows.sparkSession, pipeline, plan.record.parallelism, rows, task, columns=columns)
+            reports = run_subtasks(
+                rows.sparkSession, pipeline, plan.record.parallelism, rows, task, attempt=plan.attempt, columns=columns
+            )
             publish(deployment, pipeline, plan, rows.count(), reports)
     report = check(deployment, pipeline, checkpoint_id)
     register(deployment, pipeline, checkpoint_id, report.report_uri)
-
-
-def _cause(error: Exception) -> str:
-    """Return one line of an error: the line with the error of statelib if there is one, otherwise the first line."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith(StatelibError.__module__)]
-    return (own or lines or [type(error).__name__])[0]
 
 
 def _entry_schema(pipeline: Pipeline, descriptor: StateDescriptor) -> pa.Schema:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from statelib import errors
 from statelib.errors import InvalidRequestError, RetryableError, StatelibError
 
 OF_SPARK = (PySparkException, Py4JError)
@@ -38,18 +37,14 @@ def naming_what_failed() -> Iterator[None]:
 def as_own(error: Exception) -> StatelibError | None:
     """Return the error of statelib for a failed Spark job; None if ``error`` is neither of Spark nor of statelib.
 
-    If a task raised an error of statelib, that error is returned. Otherwise it is an error with the exception of the
-    Python worker, or with Spark's message."""
+    An error of statelib is returned as it is; errors of tasks have become such errors before
+    (:func:`~statelib.model.task_error.raising_task_errors`). For an error of Spark, an error with the exception of the
+    Python worker, or with Spark's message, is returned."""
     if isinstance(error, StatelibError):
         return error
     if not isinstance(error, OF_SPARK):
         return None
-    raised = _raised(str(error).splitlines())
-    name, _, message = (raised or "").removeprefix(f"{errors.__name__}.").partition(": ")
-    kind = getattr(errors, name, None) if (raised or "").startswith(f"{errors.__name__}.") else None
-    if isinstance(kind, type) and issubclass(kind, StatelibError):
-        return kind(message, kind="task-failed")
-    return _job_failure(raised or str(error))
+    return _job_failure(_raised(str(error).splitlines()) or str(error))
 
 
 def _raised(lines: list[str]) -> str | None:

@@ -22,13 +22,15 @@ from statelib.flows.checkpoint.publishing import publish
 from statelib.flows.checkpoint.snapshot_plan import SnapshotPlan, plan_snapshot
 from statelib.flows.wiring import Deployment, log_settings, now_ms
 from statelib.model.checkpoint import SubtaskReport
-from statelib.model.ids import CheckpointId
+from statelib.model.ids import AttemptId, CheckpointId
+from statelib.model.task_error import noting_task_error, raising_task_errors
 from statelib.spark.events.owners import owner
 from statelib.spark.events.source import files_of_interval, read_interval
 from statelib.spark.events.source_files import SourceFiles, own_events
 from statelib.spark.session.job_failures import naming_what_failed
 from statelib.spark.snapshot.deadline import until
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
+from statelib.storage.registry import new_attempt
 from statelib.telemetry.logs import LogSettings, bound, configure, configured
 
 Batches = Iterable[pa.RecordBatch]
@@ -76,14 +78,17 @@ def _run(
     """Run the subtasks; return (number of events in the source, reports of the subtasks)."""
     work, record = Work(deployment.for_workers(), pipeline, plan), plan.record
     if record.interval is None:
-        return 0, run_subtasks(spark, pipeline, record.parallelism, None, _snapshot_task(work))
+        task = _snapshot_task(work)
+        return 0, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
     files = files_of_interval(spark, pipeline, deployment.data, record.interval, record.parallelism)
     if files is not None:
-        return files.rows, run_subtasks(spark, pipeline, record.parallelism, None, _snapshot_task(work, files))
+        task = _snapshot_task(work, files)
+        return files.rows, run_subtasks(spark, pipeline, record.parallelism, None, task, attempt=plan.attempt)
     events = read_interval(spark, pipeline, deployment.data, record.interval)
     counted = events.observe(_READ, f.count(f.lit(1)).alias(_READ))
-    worker = _worker(event_schema(pipeline), _snapshot_task(work), configured())
-    reports, run = _subtasks(spark, pipeline, record.parallelism, counted, worker)
+    worker = _worker(event_schema(pipeline), _snapshot_task(work), plan.attempt, configured())
+    with raising_task_errors(plan.attempt):
+        reports, run = _subtasks(spark, pipeline, record.parallelism, counted, worker)
     moved = sum(report.events.read for report in reports)
     return moved if _observed(run) == moved else events.count(), reports
 
@@ -103,12 +108,15 @@ def run_subtasks(
     task: Callable[[int, int, pa.Table], SubtaskReport],
     *,
     columns: pa.Schema | None = None,
+    attempt: AttemptId | None = None,
 ) -> list[SubtaskReport]:
-    """Run ``task(subtask, task attempt id, events)`` once per subtask in Spark, and return the reports. ``columns``:
-    the columns of ``events``, which include those of the key; None stands for the columns that the pipeline
-    declares."""
-    wanted = event_schema(pipeline) if columns is None else columns
-    return _subtasks(spark, pipeline, parallelism, events, _worker(wanted, task, configured()))[0]
+    """Run ``task(subtask, task attempt id, events)`` once per subtask in Spark, and return the reports. If a task
+    raises an error of statelib, that error is raised. ``columns``: the columns of ``events``, which include those of
+    the key; None stands for the columns that the pipeline declares. ``attempt``: the attempt that marks the errors of
+    the tasks; None stands for a new one."""
+    wanted, token = event_schema(pipeline) if columns is None else columns, attempt or new_attempt()
+    with raising_task_errors(token):
+        return _subtasks(spark, pipeline, parallelism, events, _worker(wanted, task, token, configured()))[0]
 
 
 def _subtasks(
@@ -135,15 +143,18 @@ def _one_each(spark: SparkSession, parallelism: int) -> DataFrame:
     return spark.range(0, parallelism, 1, parallelism).filter("id < 0")
 
 
-def _worker(wanted: pa.Schema, task: Callable[[int, int, pa.Table], SubtaskReport], logs: LogSettings | None) -> Worker:
+def _worker(
+    wanted: pa.Schema, task: Callable[[int, int, pa.Table], SubtaskReport], token: str, logs: LogSettings | None
+) -> Worker:
     def run(batches: Batches) -> Batches:
         if logs is not None:
             configure(replace(logs, secrets=log_settings().secrets))
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("a worker runs inside a Spark task only")
-        events = _events(wanted, list(batches))
-        report = task(context.partitionId(), context.taskAttemptId(), events)
+        subtask = context.partitionId()
+        with noting_task_error(token, subtask):
+            report = task(subtask, context.taskAttemptId(), _events(wanted, list(batches)))
         yield pa.RecordBatch.from_pydict({"report": pa.array([pickle.dumps(report)], pa.binary())})
 
     return run

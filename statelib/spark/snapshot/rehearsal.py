@@ -11,6 +11,7 @@ from statelib.flows.restore.live_state import rehearse_subtask
 from statelib.flows.restore.steps import rehearsal_layout
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import EventCounts, SubtaskReport
+from statelib.model.ids import AttemptId
 from statelib.spark.snapshot.driver import run_subtasks
 from statelib.spark.snapshot.worker import task_attempt
 from statelib.storage.registry import new_attempt
@@ -25,14 +26,14 @@ def rehearse(
 
     Raises CorruptStateError (``restore-mismatch``, and the kinds of damaged files)."""
     layout = rehearsal_layout(deployment, pipeline, checkpoint, parallelism)
-    return run_subtasks(spark, pipeline, len(layout.ranges), None, _task(deployment.for_workers(), pipeline, layout))
+    attempt = new_attempt()
+    task = _task(deployment.for_workers(), pipeline, layout, attempt)
+    return run_subtasks(spark, pipeline, len(layout.ranges), None, task, attempt=attempt)
 
 
 def _task(
-    deployment: Deployment, pipeline: Pipeline, layout: RestoreLayout
+    deployment: Deployment, pipeline: Pipeline, layout: RestoreLayout, rehearsal: AttemptId
 ) -> Callable[[int, int, pa.Table], SubtaskReport]:
-    rehearsal = new_attempt()
-
     def restore(subtask: int, task: int, _: pa.Table) -> SubtaskReport:
         attempt = task_attempt(rehearsal, task)
         return SubtaskReport(

@@ -27,10 +27,11 @@ from statelib.functions.interval import expired as without_expired
 from statelib.functions.state_function import Progress
 from statelib.model.checkpoint import EventCounts, RestoreMeasure, SnapshotKind, SubtaskReport
 from statelib.model.choices import NATIVE_SAVEPOINT, REFERRING, Backend
-from statelib.model.failure import CheckpointFailureReason, decline_note
+from statelib.model.failure import CheckpointFailureReason
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId
 from statelib.model.state import KeyCounts
+from statelib.model.task_error import noting_task_error
 from statelib.restore.base import reuses_database
 from statelib.restore.check import count_keys, expected_statistics
 from statelib.restore.operator import restore_operator
@@ -53,6 +54,7 @@ log = logging.getLogger(__name__)
 COPIED = "copied"
 """The value of ``restored_from`` for a subtask that restored no state, because its files were copied."""
 
+_ASYNC = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION
 Change = Callable[[Pipeline, WrittenKeys, pa.Table, Progress, OperatorStateBackend], IntervalResult]
 """A function that changes the state of a subtask by its rows, such as :func:`apply_events`."""
 
@@ -124,7 +126,7 @@ def _snapshot_subtask(
         _finish_operator(work, subtask, operator)
         crash_point("subtask: events applied")
         make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
-        with _declining(plan.attempt, subtask), closing(make(backend, operator)) as strategy:
+        with noting_task_error(plan.attempt, subtask, _ASYNC), closing(make(backend, operator)) as strategy:
             taken, upload_ms = _snapshot(work, strategy, subtask, attempt, clock=clock, reported=reported)
             result = taken.result
             crash_point("subtask: snapshot taken")
@@ -178,7 +180,7 @@ def _copied_subtask(
     operator = _restored_operator(work, subtask)
     _finish_operator(work, subtask, operator)
     strategy = copying_strategy(plan, subtask, source, operator, attempt)
-    with _declining(plan.attempt, subtask), closing(strategy):
+    with noting_task_error(plan.attempt, subtask, _ASYNC), closing(strategy):
         taken, upload_ms = _snapshot(work, strategy, subtask, attempt, clock=clock, reported=reported)
     result = taken.result
     crash_point("subtask: snapshot taken")
@@ -316,14 +318,3 @@ def _snapshot(
         timeout_s=None if left_ms is None else left_ms / 1000,
     )
     return reported.enter_context(snapshot), streams.clock.total_ms
-
-
-@contextmanager
-def _declining(attempt: AttemptId, subtask: int) -> Iterator[None]:
-    """Add a note to an error of the block that the snapshot has failed, because the driver receives only the error's
-    text."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(decline_note(attempt, subtask, CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION, error))
-        raise

@@ -1,12 +1,16 @@
 """What a failed Spark job is called."""
 
+import traceback
+
 import pytest
 from pyspark.errors import PythonException
 
-from statelib.errors import CorruptStateError, RetryableError
-from statelib.model.failure import CheckpointFailureReason, decline_note, failure_in
+from statelib.errors import CorruptStateError, NotFoundError, RetryableError, StatelibError
+from statelib.model.failure import CheckpointFailureReason
+from statelib.model.task_error import TaskError, failure_in, noting_task_error, raising_task_errors
 from statelib.spark.session.job_failures import as_own
 
+ATTEMPT = "a" * 32
 WORKER = """
   An exception was thrown from the Python worker. Please see the stack trace below.
 Traceback (most recent call last):
@@ -25,10 +29,40 @@ def test_what_the_python_worker_raised_is_said() -> None:
     assert told.message == "the Spark job failed: OSError: [Errno 28] No space left on device: '/scratch/x'"
 
 
+def from_task(error: Exception, token: str) -> PythonException:
+    """Return what the driver receives of an error that subtask 2 raised: its text."""
+    with pytest.raises(type(error)) as raised, noting_task_error(token, 2):
+        raise error
+    text = "".join(traceback.format_exception(raised.value))
+    return PythonException(
+        f"\n  An exception was thrown from the Python worker.\n{text}\n\tat org.apache.spark.X(X.scala:1)"
+    )
+
+
 def test_an_error_of_our_own_stays_itself() -> None:
-    told = as_own(PythonException(WORKER.format(raised="statelib.errors.CorruptStateError: chk-3/_metadata: short")))
+    error = from_task(CorruptStateError("chk-3/_metadata: short", kind="short-file", hint="statelib verify"), ATTEMPT)
+    with pytest.raises(CorruptStateError) as caught, raising_task_errors(ATTEMPT):
+        raise error
+    told = as_own(caught.value)
     assert isinstance(told, CorruptStateError)
-    assert told.message == "chk-3/_metadata: short"
+    assert (told.message, told.kind, told.hint) == ("chk-3/_metadata: short", "short-file", "statelib verify")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [from_task(OSError("disk full"), "a" * 32), from_task(NotFoundError("of another attempt", kind="x"), "b" * 32)],
+)
+def test_other_errors_stay_those_of_spark(error: PythonException) -> None:
+    with pytest.raises(PythonException) as caught, raising_task_errors(ATTEMPT):
+        raise error
+    assert caught.value is error
+
+
+def test_a_task_error_survives_as_text() -> None:
+    for error in (CorruptStateError("of {two}\nlines", kind="short-file"), OSError("disk full")):
+        task_error = TaskError.of(error, 3, CheckpointFailureReason.CHECKPOINT_EXPIRED)
+        assert TaskError.from_json(task_error.to_json()) == task_error
+        assert (task_error.error() is None) is not isinstance(error, StatelibError)
 
 
 def test_without_a_traceback_spark_is_quoted() -> None:
@@ -56,11 +90,15 @@ def test_what_a_user_function_says_is_not_taken_for_an_error_of_our_own(raised: 
 
 def test_what_a_user_function_says_declines_nothing() -> None:
     attempt, other = "a" * 32, "b" * 32
-    error = OSError("disk full")
-    said = decline_note(other, 0, CheckpointFailureReason.CHECKPOINT_EXPIRED, error)
+    expired = noting_task_error(other, 0, CheckpointFailureReason.CHECKPOINT_EXPIRED)
+    with pytest.raises(OSError, match="disk full") as raised, noting_task_error(other, 0), expired:
+        raise OSError("disk full")
+    said = raised.value.__notes__[0]
     assert failure_in(ValueError(said), attempt)[0] is CheckpointFailureReason.TASK_FAILURE
     assert failure_in(ValueError(said.replace(f" {other}", "")), attempt)[0] is CheckpointFailureReason.TASK_FAILURE
-    assert failure_in(ValueError(f"x\n{said}\ny"), other) == (
+    noted = (
         CheckpointFailureReason.CHECKPOINT_EXPIRED,
         "subtask 0 declined the checkpoint, CHECKPOINT_EXPIRED: OSError: disk full",
     )
+    assert failure_in(ValueError(f"x\n{said}\ny"), other) == noted
+    assert failure_in(raised.value, other) == noted, "the note of the inner block counts"
