@@ -32,7 +32,7 @@ from statelib.serializers.scalars.numbers import NUMBERS
 from statelib.serializers.scalars.strings import STRINGS
 from statelib.serializers.scalars.void import VOIDS
 from statelib.serializers.scalars.windows import WINDOWS
-from statelib.serializers.sql.sql_values import SQL
+from statelib.serializers.sql.sql_type import SQL
 from statelib.serializers.temporal.dates import DATES
 from statelib.serializers.temporal.datetimes import DATETIMES
 from statelib.serializers.temporal.instants import INSTANTS

@@ -45,7 +45,7 @@ def _skip_by_reading(kind: StateType) -> Skipper:
         opaque = opaque_part(kind)
         if opaque is not None:
             raise UnsupportedError(
-                f"where a value of {opaque} ends among other entries, only the class of its serializer knows",
+                f"only the class of its serializer can find where a value of {opaque} ends among other entries",
                 kind="opaque-entries",
                 hint="take a canonical savepoint with Flink, or give the class a decoder:"
                 " statelib.serializers.register_decoder",

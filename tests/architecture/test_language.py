@@ -26,6 +26,7 @@ PLAIN: tuple[str, ...] = (
     "statelib/restore/",
     "statelib/telemetry",
     "statelib/savepoints",
+    "statelib/serializers",
     "statelib/spark",
     "statelib/wire/",
 )

@@ -15,7 +15,7 @@ MASK = 0xFFFFFFFF
 
 
 class PlainHasher(Protocol):
-    """Computes the hashes of the parts of a value. Values are Arrow scalars; results lie between 0 and 2**32 - 1."""
+    """The hashes of the parts of a value. Values are Arrow scalars, and results lie between 0 and 2**32 - 1."""
 
     def of_key(self, type_: StateType, value: Any) -> int:
         """Return ``hashCode()`` of a value, 0 for null."""
@@ -40,7 +40,7 @@ class PlainHash:
 
 
 NO_PLAIN_HASH = PlainHash()
-"""For types that Flink refuses as keys."""
+"""The plain hash of types that Flink refuses as keys, and of types whose hash nothing checks."""
 
 
 def plain_scalar(hash_of: Callable[[Any], int]) -> PlainHash:

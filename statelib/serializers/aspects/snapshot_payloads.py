@@ -149,9 +149,9 @@ def write_stored(writer: Writer, type_: Any, _write_type: WriteType) -> None:
     Raise UnsupportedError (``opaque-without-snapshot``) if the type keeps none."""
     if not type_.snapshot:
         raise UnsupportedError(
-            f"type {type_}: only Flink can make the snapshot of this serializer, and none is at hand",
+            f"type {type_}: only Flink can write the snapshot of this serializer, and the type holds none",
             kind="opaque-without-snapshot",
-            hint="take the state from a snapshot of Flink's",
+            hint="take the state from a snapshot that Flink wrote",
         )
     writer.put(type_.snapshot)
 
@@ -159,9 +159,9 @@ def write_stored(writer: Writer, type_: Any, _write_type: WriteType) -> None:
 def never_written(_writer: Writer, type_: StateType, _write_type: WriteType) -> None:
     """Raise UnsupportedError (``opaque-without-snapshot``): the type occurs only inside of another type's snapshot."""
     raise UnsupportedError(
-        f"type {type_}: a form of Flink's own, whose snapshot is never written by itself",
+        f"type {type_}: it occurs only inside of other types, so it has no serializer snapshot of its own",
         kind="opaque-without-snapshot",
-        hint="take the state from a snapshot of Flink's",
+        hint="take the state from a snapshot that Flink wrote",
     )
 
 

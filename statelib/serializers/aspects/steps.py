@@ -26,7 +26,7 @@ class Stepped(Protocol):
     """A codec that provides its own steps. The values of another codec are skipped by its ``skip``, which is slow."""
 
     def steps(self, steps_of: StepsOf) -> list[Step]:
-        """Return the steps over one value. It is not asked for if the codec's width is fixed."""
+        """Return the steps over one value. It is not called if the codec's width is fixed."""
 
 
 def chain(steps: Sequence[Step]) -> Skipper:

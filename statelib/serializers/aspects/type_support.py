@@ -70,4 +70,4 @@ def no_last_part(_type: StateType) -> None:
 
 def no_serializer(type_: StateType, hint: str) -> InvalidRequestError:
     """Return the error for a type that no serializer of Flink writes."""
-    return InvalidRequestError(f"type {type_}: no serializer of Flink stands for it", kind="bad-type", hint=hint)
+    return InvalidRequestError(f"type {type_}: Flink has no serializer for it", kind="bad-type", hint=hint)

@@ -57,8 +57,8 @@ def nulls_to_zero(hash_of: Callable[[pa.Array], Hashes], values: pa.Array) -> Wo
     if not values.null_count:
         return hash_of(values).view(np.uint32)
     result = np.zeros(len(values), np.uint32)
-    kept, valid = present(values)
-    result[valid] = hash_of(kept).view(np.uint32)
+    without_nulls, valid = present(values)
+    result[valid] = hash_of(without_nulls).view(np.uint32)
     return result
 
 

@@ -33,9 +33,8 @@ def encode_entries(
     UnsupportedError (``no-key-hash``)."""
     unknown = sorted(set(table.column_names) - {"key_group", "key", "value", *_PARTS})
     key_arrow = codec_of(schema.key_type).arrow_type
-    if "key" not in table.column_names and key_arrow == pa.struct(
-        []
-    ):  # a key without fields, which Parquet cannot store
+    # a key without fields may be absent, because Parquet cannot store it
+    if "key" not in table.column_names and key_arrow == pa.struct([]):
         table = table.append_column("key", struct_column([], key_arrow, len(table)))
     if unknown or "key" not in table.column_names:
         raise InvalidRequestError(

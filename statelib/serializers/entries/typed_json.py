@@ -98,7 +98,7 @@ def _undivided(descriptor: OperatorStateDescriptor, part: bytes) -> Json:
         "class": opaque.java_class,
         "entries": int.from_bytes(part[:_COUNT_BYTES], "big"),
         "types": [str(kind) for kind in kinds],
-        "note": "only the class of the serializer knows where these entries end: statelib.serializers.register_decoder",
+        "note": "only a decoder can divide these entries: statelib.serializers.register_decoder",
         "hex": part[_COUNT_BYTES:].hex(),
     }
 
@@ -111,7 +111,7 @@ def _opaque_key(key: StateType, opaque: Opaque, descriptor: StateDescriptor) -> 
     namespace_bytes = _NAMESPACE_BYTES.get(descriptor.namespace_type)
     if namespace_bytes is None or descriptor.user_key_type is not None:
         raise UnsupportedError(
-            f"state {descriptor.name!r}: where keys of {opaque.serializer} end, only that serializer knows",
+            f"state {descriptor.name!r}: only {opaque.serializer} can find where its keys end",
             kind="opaque-key",
             hint="states of other kinds than map can be exported: name one of them",
         )

@@ -118,7 +118,7 @@ class _PojoReader:
             if name in self._seen:
                 return self._seen[name](reader)
             raise UnsupportedError(
-                f"{reader.what} at offset {at}: the snapshot says nothing of {name}, a subclass of "
+                f"{reader.what} at offset {at}: the snapshot does not describe {name}, a subclass of "
                 f"{self._type.java_class}",
                 kind="unknown-subclass",
             )

@@ -94,8 +94,8 @@ def _support(codec: Codec, read_json: Callable[[Reader], Json], plain_hash: Plai
 
 
 def float_json(layout: str, raw: bytes) -> Json:
-    """Return the typed JSON of a float (``layout`` ``>f``) or double (``>d``), which shows its bits too: there are many
-    NaN."""
+    """Return the typed JSON of a float (``layout`` ``>f``) or double (``>d``), with its bits, because there are
+    many NaN."""
     (value,) = struct.unpack(layout, raw)
     single = layout == ">f"
     return {"type": "float" if single else "double", "v": java_text(value, single=single), "bits": raw.hex()}

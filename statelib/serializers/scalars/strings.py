@@ -173,7 +173,7 @@ def _read_number(reader: Reader) -> int:
         shift += 7
         if shift > 28:
             raise CorruptStateError(
-                f"{reader.what} at offset {reader.offset}: length of over 5 bytes", kind="bad-length"
+                f"{reader.what} at offset {reader.offset}: expected a length of at most 5 bytes", kind="bad-length"
             )
 
 
@@ -190,7 +190,9 @@ def _read_units(reader: Reader, count: int) -> str:
     reader.offset = start
     units = [_read_number(reader) for _ in range(count)]
     if max(units, default=0) > 0xFFFF:
-        raise CorruptStateError(f"{reader.what} before offset {reader.offset}: no unit of UTF-16", kind="bad-string")
+        raise CorruptStateError(
+            f"{reader.what} before offset {reader.offset}: expected units of at most 16 bits", kind="bad-string"
+        )
     return struct.pack(f">{len(units)}H", *units).decode("utf-16-be", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""Logical types of SQL as Flink's snapshots hold them: Java objects, one stream each.
+"""Logical types of SQL as Java objects. In a snapshot each is a Java stream of its own.
 
 Source: docs/spec/formats.md#sql-types.
 """
@@ -42,62 +42,64 @@ _NUMBERS = {
     "INTERVAL_YEAR_MONTH": ("yearPrecision",),
     "INTERVAL_DAY_TIME": ("dayPrecision", "fractionalPrecision"),
 }  # fmt: skip
-"""The parameters of a root, by the names of the fields of its class."""
+"""The names of the fields of a class that hold the parameters of its root."""
 _VARIANTS = {
     "TIMESTAMP_WITHOUT_TIME_ZONE": ("kind", "TimestampKind", "REGULAR"),
     "TIMESTAMP_WITH_LOCAL_TIME_ZONE": ("kind", "TimestampKind", "REGULAR"),
     "INTERVAL_YEAR_MONTH": ("resolution", "YearMonthIntervalType$YearMonthResolution", "YEAR_TO_MONTH"),
     "INTERVAL_DAY_TIME": ("resolution", "DayTimeIntervalType$DayTimeResolution", "DAY_TO_SECOND"),
 }
-"""Field, enum and usual constant of a root's variant."""
+"""The field, the enum and the usual constant of the variant of a root."""
 _JAVA_CLASS = {"STRUCTURED_TYPE": ("implementationClass", "className"), "RAW": ("clazz",)}
-"""Where the Java class of a root's values stands; of the fields the first that is there."""
+"""The fields that name the Java class of a root's values. The first one that is set counts."""
 _PARTS = {"ARRAY": ("elementType",), "MULTISET": ("elementType",), "MAP": ("keyType", "valueType")}
 _TYPE, _LIST, _TEXT = f"L{_PACKAGE.replace('.', '/')}LogicalType;", "Ljava/util/List;", "Ljava/lang/String;"
 _SERIALIZABLE = 0x02
 MAX_TYPES = 10_000
-"""In one logical type. Java's references let a short stream hold a type within itself, or endlessly many of them."""
+"""The most types within one logical type. By Java's references a short stream can hold a type within itself, or
+endlessly many types."""
 
 
 def read_logical_type(reader: Reader) -> LogicalType:
-    """The type that the Java object at this place describes.
+    """Return the type that the Java object at the reader's offset describes.
 
-    Raises UnsupportedError (``logical-type``) naming a class that statelib does not know, or what else of the type it
-    has no form for."""
+    Raise UnsupportedError (``logical-type``) naming the class, or the property of the type, that statelib does not
+    support."""
     at = reader.offset
     with reader.part("logical type"):
-        found = read_object(reader)
-    return _Logical(f"{reader.what} at offset {at}").type(found, 0)
+        java_object = read_object(reader)
+    return _TypeBuilder(f"{reader.what} at offset {at}").type(java_object, 0)
 
 
 def write_logical_type(writer: Writer, type_: LogicalType) -> None:
-    """The inverse: Flink reads back an equal type. Not for what :func:`is_only_read`."""
+    """Write a type so that Flink reads back an equal one. The type must not be one that :func:`is_only_read`."""
     write_object(writer, _to_java(type_))
 
 
 def is_only_read(type_: LogicalType) -> bool:
-    """Whether Java objects that statelib does not keep are part of the type: the serializer of a RAW one, the class of
-    a STRUCTURED one."""
+    """Return whether the type holds Java objects that statelib does not keep: the serializer of a RAW type, or the
+    class of a STRUCTURED type."""
     return type_.root in _JAVA_CLASS or any(is_only_read(part.type) for part in type_.parts)
 
 
-class _Logical:
-    """From Java objects; ``where`` they come from."""
+class _TypeBuilder:
+    """Builds a logical type from Java objects. ``source`` names the place that they were read from."""
 
-    def __init__(self, where: str) -> None:
-        self.where = where
+    def __init__(self, source: str) -> None:
+        self.source = source
         self.count = 0
 
-    def type(self, found: Any, depth: int) -> LogicalType:
+    def type(self, java_object: Any, depth: int) -> LogicalType:
+        """Return the type that a Java object describes, ``depth`` levels deep in the whole type."""
         self.count += 1
         if depth > MAX_DEPTH or self.count > MAX_TYPES:
             raise self.unknown(f"at most {MAX_TYPES} logical types, {MAX_DEPTH} deep", "more")
-        if not isinstance(found, JavaObject) or found.type.name not in _ROOTS:
-            name = found.type.name if isinstance(found, JavaObject) else type(found).__name__
+        if not isinstance(java_object, JavaObject) or java_object.type.name not in _ROOTS:
+            name = java_object.type.name if isinstance(java_object, JavaObject) else type(java_object).__name__
             raise UnsupportedError(
-                f"{self.where}: logical type of class {name[:200]!r} is not known", kind="logical-type"
+                f"{self.source}: logical type of class {name[:200]!r} is not known", kind="logical-type"
             )
-        root, values = _ROOTS[found.type.name], found.values
+        root, values = _ROOTS[java_object.type.name], java_object.values
         parameters = tuple(self.number(values.get(name)) for name in _NUMBERS.get(root, ()))
         problem = parameters_problem(root, parameters)
         if problem:
@@ -107,11 +109,13 @@ class _Logical:
         )
 
     def number(self, value: Any) -> int:
+        """Return a parameter."""
         if not isinstance(value, int):
             raise self.unknown("the parameter of a logical type", type(value).__name__)
         return value
 
     def parts(self, root: str, values: dict[str, Any], depth: int) -> tuple[SqlField, ...]:
+        """Return the types of elements, of keys and values, or of fields."""
         if root not in ROWS:
             return tuple(SqlField("", self.type(values.get(name), depth + 1)) for name in _PARTS.get(root, ()))
         inherited = self.inherited(values.get("superType"), depth)
@@ -120,30 +124,34 @@ class _Logical:
             raise self.unknown(f"the fields of a {root}", "none")
         return inherited + tuple(self.field(field, depth) for field in fields)
 
-    def inherited(self, found: Any, depth: int) -> tuple[SqlField, ...]:
-        """The attributes of a STRUCTURED type's supertypes, the topmost one's first: so they lie in its rows."""
-        if found is None:
+    def inherited(self, supertype_object: Any, depth: int) -> tuple[SqlField, ...]:
+        """Return the attributes of the supertypes of a STRUCTURED type, those of the topmost one first. That is their
+        order in a row."""
+        if supertype_object is None:
             return ()
-        supertype = self.type(found, depth + 1)
+        supertype = self.type(supertype_object, depth + 1)
         if supertype.root != "STRUCTURED_TYPE":
             raise self.unknown("a STRUCTURED type as a supertype", supertype.root)
         return supertype.parts
 
-    def field(self, found: Any, depth: int) -> SqlField:
-        name = found.values.get("name") if isinstance(found, JavaObject) else None
+    def field(self, field_object: Any, depth: int) -> SqlField:
+        """Return a field of a row."""
+        name = field_object.values.get("name") if isinstance(field_object, JavaObject) else None
         if not isinstance(name, str):
-            raise self.unknown("a field of a row", type(found).__name__)
-        return SqlField(name, self.type(found.values.get("type"), depth + 1))
+            raise self.unknown("a field of a row", type(field_object).__name__)
+        return SqlField(name, self.type(field_object.values.get("type"), depth + 1))
 
-    def unknown(self, expected: str, found: str) -> UnsupportedError:
-        """Java's stream is whole: what its objects mean is not known."""
-        return UnsupportedError(f"{self.where}: logical type: expected {expected}, found {found}", kind="logical-type")
+    def unknown(self, expected: str, actual: str) -> UnsupportedError:
+        """Return the error for Java objects that are whole, but describe no type that statelib supports."""
+        return UnsupportedError(
+            f"{self.source}: logical type: expected {expected}, found {actual}", kind="logical-type"
+        )
 
 
 def _variant(root: str, values: dict[str, Any]) -> str:
     if root in _JAVA_CLASS:
-        found = [value for value in map(values.get, _JAVA_CLASS[root]) if value is not None]
-        return _class_name(found[0]) if found else ""
+        classes = [value for value in map(values.get, _JAVA_CLASS[root]) if value is not None]
+        return _class_name(classes[0]) if classes else ""
     if root not in _VARIANTS:
         return ""
     name, _, usual = _VARIANTS[root]

@@ -1,4 +1,4 @@
-"""Snapshots of the serializers of SQL's internal values.
+"""Snapshots of the serializers of Flink SQL's internal values.
 
 Source: docs/spec/formats.md#sql-types.
 """
@@ -39,19 +39,21 @@ PLAIN: dict[str, StateType] = {
     "TIME_WITHOUT_TIME_ZONE": INT, "INTERVAL_YEAR_MONTH": INT, "BIGINT": LONG, "INTERVAL_DAY_TIME": LONG,
     "FLOAT": FLOAT, "DOUBLE": DOUBLE, "BINARY": BYTES, "VARBINARY": BYTES,
 }  # fmt: skip
-"""Roots whose values inside of rows have the serializer of a plain type."""
+"""Roots whose values have the serializer of a plain type inside of rows."""
 _TEXTS = ("CHAR", "VARCHAR")
 _TIMESTAMPS = ("TIMESTAMP_WITHOUT_TIME_ZONE", "TIMESTAMP_WITH_LOCAL_TIME_ZONE")
 
 MULTIPLICITY = LogicalType("INTEGER", nullable=False)
-"""How often an element of a MULTISET is there."""
+"""The type of the number that says how often an element of a MULTISET occurs."""
 
 ReadNested = Callable[[Reader], list[StateType]]
 WriteNested = Callable[[Writer, tuple[StateType, ...]], None]
 
 
 def read_sql_snapshot(reader: Reader, name: str, version: int, nested: ReadNested) -> Sql:
-    """The payload of the snapshot of class ``name``. ``nested`` reads the snapshots of a row's fields."""
+    """Read the payload of the snapshot of class ``name``. ``nested`` reads the snapshots of a row's fields.
+
+    Raise UnsupportedError (``logical-type``)."""
     if name == ROW:
         types = [read_logical_type(reader) for _ in range(reader.count(5, "fields"))]
         nested(reader)
@@ -67,24 +69,24 @@ def read_sql_snapshot(reader: Reader, name: str, version: int, nested: ReadNeste
     count = 1 if name == ARRAY else 2
     parts = tuple(SqlField("", read_logical_type(reader)) for _ in range(count))
     for _ in range(count):
-        read_object(reader)  # the serializer of the part: the part's type says it all
+        read_object(reader)  # the serializer of the part, which follows from its type
     return Sql(LogicalType("ARRAY" if name == ARRAY else "MAP", parts=parts))
 
 
 def _with_parameters(reader: Reader, root: str, parameters: tuple[int, ...]) -> LogicalType:
     problem = parameters_problem(root, parameters)
     if problem:
-        expected, found = problem
+        expected, actual = problem
         raise UnsupportedError(
-            f"{reader.what} before offset {reader.offset}: expected {expected}, found {found}", kind="logical-type"
+            f"{reader.what} before offset {reader.offset}: expected {expected}, found {actual}", kind="logical-type"
         )
     return LogicalType(root, parameters=parameters)
 
 
 def write_sql_snapshot(writer: Writer, type_: LogicalType, nested: WriteNested) -> None:
-    """The whole snapshot, class name included; ``nested`` writes those of a row's fields.
+    """Write a whole snapshot, class name included. ``nested`` writes those of a row's fields.
 
-    Raises UnsupportedError (``sql-type-not-written``)."""
+    Raise UnsupportedError (``sql-type-not-written``)."""
     root = type_.root
     name = _class_of(root)
     writer.utf(name)
@@ -102,7 +104,7 @@ def write_sql_snapshot(writer: Writer, type_: LogicalType, nested: WriteNested) 
 
 
 def _write_parts(writer: Writer, type_: LogicalType) -> None:
-    """Types and serializers of elements, or of keys and values: Java objects."""
+    """Write types and serializers of elements, or of keys and values, as Java objects."""
     parts = [part.type for part in type_.parts]
     if type_.root == "MULTISET":
         parts.append(MULTIPLICITY)
@@ -113,12 +115,21 @@ def _write_parts(writer: Writer, type_: LogicalType) -> None:
         write_object(writer, serializer)
 
 
+_CLASSES = {"ROW": ROW, "DECIMAL": DECIMAL, "ARRAY": ARRAY, "MAP": MAP, "MULTISET": MAP}
+
+
 def _class_of(root: str) -> str:
     if root in _TEXTS:
         return STRING
     if root in _TIMESTAMPS:
         return TIMESTAMP
-    return {"ROW": ROW, "DECIMAL": DECIMAL, "ARRAY": ARRAY, "MAP": MAP, "MULTISET": MAP}[root]
+    if root not in _CLASSES:
+        raise UnsupportedError(
+            f"a value of logical type {root} outside of rows is read, and not written",
+            kind="sql-type-not-written",
+            hint="its serializer is that of a plain type, such as bytes",
+        )
+    return _CLASSES[root]
 
 
 _SERIALIZABLE = 0x02
@@ -130,11 +141,13 @@ _SINGLETONS = {
     "long": "LongSerializer", "float": "FloatSerializer", "double": "DoubleSerializer",
     "bytes": "array.BytePrimitiveArraySerializer",
 }  # fmt: skip
-"""By the plain type, below ``typeutils.base``."""
+"""The serializer's class in ``typeutils.base`` per plain type."""
 
 
 def _serializer_of(type_: LogicalType) -> JavaObject:
-    """The serializer of a part of an array or a map, as Java writes it."""
+    """Return the serializer of a part of an array or a map as a Java object.
+
+    Raise UnsupportedError (``sql-type-not-written``)."""
     root = type_.root
     if root in PLAIN:
         return JavaObject(_serializer_class(f"{_BASE}base.{_SINGLETONS[str(PLAIN[root])]}", (), _SINGLETON))

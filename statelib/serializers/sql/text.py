@@ -1,4 +1,4 @@
-"""The text of a logical type of SQL, as ``str(type)`` writes it, read back."""
+"""The text of a logical type of SQL, as ``str(type)`` writes it, parsed back into the type."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,8 @@ Fail = Callable[[int, str], InvalidRequestError]
 
 
 def parse_logical(text: str, at: int, fail: Fail, depth: int = 0) -> tuple[LogicalType, int]:
-    """The type that begins at ``at``, and where it ends; ``fail`` makes the error for a place and what was expected."""
+    """Return the type whose text begins at ``at``, and the index after it. ``fail`` makes the error for an index and
+    for what was expected at it."""
     head = _HEAD.match(text, at)
     if head is None or head[1] not in _ROOTS or depth > MAX_DEPTH:
         raise fail(at, f"one of {', '.join(_ROOTS)}")
@@ -40,20 +41,21 @@ def parse_logical(text: str, at: int, fail: Fail, depth: int = 0) -> tuple[Logic
 
 
 def parse_fields(text: str, at: int, fail: Fail, *, named: bool, depth: int = 0) -> tuple[tuple[SqlField, ...], int]:
-    """``<name: TYPE, ...>``, or ``<TYPE, ...>``. A row may have no field at all: ``<>``."""
+    """Return the parts in ``<name: TYPE, ...>`` (if ``named``) or ``<TYPE, ...>``, and the index after them. A row may
+    have no field at all: ``<>``."""
     if text[at : at + 1] != "<":
         raise fail(at, "'<'")
     empty = _EMPTY.match(text, at) if named else None
     if empty:
         return (), empty.end()
-    found: list[SqlField] = []
-    while not found or text[at : at + 1] == ",":
+    parts: list[SqlField] = []
+    while not parts or text[at : at + 1] == ",":
         at += 1
         name = _FIELD.match(text, at) if named else None
         if named and name is None:
             raise fail(at, "a field as 'name: TYPE'")
         type_, at = parse_logical(text, name.end() if name else at, fail, depth + 1)
-        found.append(SqlField(name[1] if name else "", type_))
+        parts.append(SqlField(name[1] if name else "", type_))
     if text[at : at + 1] != ">":
         raise fail(at, "'>'")
-    return tuple(found), at + 1
+    return tuple(parts), at + 1

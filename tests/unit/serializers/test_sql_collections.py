@@ -12,8 +12,8 @@ from statelib.errors import UnsupportedError
 from statelib.model.sql import LogicalType
 from statelib.model.types import Sql
 from statelib.serializers.registry import codec_of
-from statelib.serializers.sql.rows import BinaryRowCodec
 from statelib.serializers.sql.snapshots import read_sql_snapshot, write_sql_snapshot
+from statelib.serializers.sql.values.rows import BinaryRowCodec
 from statelib.serializers.type_text import parse_type
 from statelib.serializers.typed_json import json_reader
 from statelib.wire.reader import Reader

@@ -1,13 +1,13 @@
-"""Internal values of Flink SQL: the support of the type, put together from the modules of this folder.
+"""Internal values of Flink SQL: the support of the type, put together from the other modules of this folder.
 
 Source: docs/spec/formats.md#hash-codes-of-sql-keys, #sql-types, #binary-rows.
 """
 
 import struct
-from functools import partial
 
 from statelib.model.sql import LogicalType
 from statelib.model.types import Like, Sql, StateType
+from statelib.serializers.aspects.json_values import Json, ReaderOf, ReadJson
 from statelib.serializers.aspects.plain_hashing import PlainHash, finished, mixed
 from statelib.serializers.aspects.snapshot_payloads import SnapshotPayload, SnapshotSupport, WriteType, write_nested
 from statelib.serializers.aspects.type_parser import TypeParser
@@ -15,12 +15,21 @@ from statelib.serializers.aspects.type_support import TypeSupport, no_last_part
 from statelib.serializers.sql.logical_types import is_only_read
 from statelib.serializers.sql.snapshots import VERSIONS, read_sql_snapshot, write_sql_snapshot
 from statelib.serializers.sql.text import parse_fields, parse_logical
-from statelib.serializers.sql.typed_json import read_sql
-from statelib.serializers.sql.values import sql_codec
+from statelib.serializers.sql.values.logical_registry import LOGICAL_TYPES
+from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
 
 _SIZE_BYTES = 4
 _SEED = 42
+
+
+def _json_reader(type_: Sql, _reader_of: ReaderOf) -> ReadJson:
+    support = LOGICAL_TYPES.of(type_.type)
+
+    def read(reader: Reader) -> Json:
+        return support.read_json(type_.type, reader, LOGICAL_TYPES)
+
+    return read
 
 
 def _read_snapshot(payload: SnapshotPayload) -> StateType:
@@ -60,8 +69,8 @@ def _plain_row_hash(data: bytes) -> int:
 
 SQL = TypeSupport(
     of=Sql,
-    codec=lambda type_, _codec_of: sql_codec(type_.type),
-    json_reader=lambda type_, _reader_of: partial(read_sql, type_.type),
+    codec=lambda type_, _codec_of: LOGICAL_TYPES.of(type_.type).codec(type_, LOGICAL_TYPES),
+    json_reader=_json_reader,
     snapshot=SnapshotSupport(_write_snapshot, readers=dict.fromkeys(VERSIONS, _read_snapshot)),
     words={"rowdata": _parse_row, "sql": _parse},
     plain_hash=PlainHash(of_bytes=_plain_row_hash),

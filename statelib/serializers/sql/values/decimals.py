@@ -1,0 +1,160 @@
+"""DECIMAL: an unscaled number. Up to 18 digits lie in the slot as a long, more lie after the slots as big-endian bytes.
+
+Outside of rows, up to 18 digits are an i64; more are an i32 size and the bytes.
+
+Source: docs/spec/formats.md#sql-types, #binary-rows.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from statelib.errors import CorruptStateError
+from statelib.model.sql import LogicalType
+from statelib.model.types import Sql
+from statelib.serializers.aspects.json_values import Json
+from statelib.serializers.columns.arrow import scalar_column
+from statelib.serializers.columns.codec import Codec, Cursor
+from statelib.serializers.columns.cursors import fixed, read_count, refuse, require
+from statelib.serializers.columns.unkeyed import Unkeyed
+from statelib.serializers.scalars.big_numbers import decimal_json
+from statelib.serializers.sql.values.json_slots import Region
+from statelib.serializers.sql.values.logical_support import LogicalSupport, LogicalTypes, eight_bytes
+from statelib.serializers.sql.values.slots import Spans, Written, only_slots, padded
+from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join
+from statelib.wire.reader import Reader
+
+_COMPACT_DIGITS, _DECIMAL_BYTES = 18, 16
+
+
+@dataclass(frozen=True)
+class _DecimalCodec(Unkeyed):
+    """The base of codecs of decimals outside of rows. Keys of SQL are rows, so no such value is hashed."""
+
+    type: Sql
+    types: LogicalTypes = field(repr=False)
+    reported_length: int = -1
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return self.types.arrow_of(self.type.type)
+
+    def slots(self, values: pa.Array) -> Written:
+        """Return the slots of the values, as a row holds them."""
+        return self.types.write_slots(self.type.type, scalar_column(values, self.arrow_type, self.type))
+
+
+@dataclass(frozen=True)
+class SmallDecimalCodec(_DecimalCodec):
+    """The codec of decimals of up to 18 digits."""
+
+    width: int = 8
+
+    def encode(self, values: pa.Array) -> Ragged:
+        return from_fixed(self.slots(values)[0][:, ::-1])
+
+    def decode(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
+        end = self.skip(data, cursor, limit)
+        return _from_digits(self.type.type, data, cursor, end), end
+
+    def skip(self, data: Bytes, cursor: Cursor, limit: Cursor) -> Cursor:  # noqa: ARG002
+        require(cursor, self.width, limit, self.type)
+        return cursor + self.width
+
+
+@dataclass(frozen=True)
+class DecimalCodec(_DecimalCodec):
+    """The codec of decimals of more than 18 digits."""
+
+    width: int = -1
+
+    def encode(self, values: pa.Array) -> Ragged:
+        slots, digits = self.slots(values)
+        sizes = np.ascontiguousarray(slots).view("<u8").reshape(-1).astype(np.int64)
+        return join([fixed(sizes.astype("i4")), gather(digits.data, digits.starts, sizes)])
+
+    def decode(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[pa.Array, Cursor]:
+        end = self.skip(data, cursor, limit)
+        return _from_digits(self.type.type, data, cursor + 4, end), end
+
+    def skip(self, data: Bytes, cursor: Cursor, limit: Cursor) -> Cursor:
+        return cursor + 4 + read_count(data, cursor, limit, 1, self.type)
+
+
+def _is_compact(type_: LogicalType) -> bool:
+    return type_.parameters[0] <= _COMPACT_DIGITS
+
+
+def _arrow_type(type_: LogicalType, _types: LogicalTypes) -> pa.DataType:
+    return pa.decimal128(*type_.parameters)
+
+
+def _codec(type_: Sql, types: LogicalTypes) -> Codec:
+    return SmallDecimalCodec(type_, types) if _is_compact(type_.type) else DecimalCodec(type_, types)
+
+
+def _read_slots(type_: LogicalType, spans: Spans, at: Cursor, _types: LogicalTypes) -> pa.Array:
+    if _is_compact(type_):
+        low = spans.numbers(at, "<i8", type_).astype(np.int64)
+        return _checked(type_, np.ascontiguousarray(np.stack([low, low >> 63], axis=1)))
+    return _from_digits(type_, spans.data, *spans.outside(at, type_))
+
+
+def _from_digits(type_: LogicalType, data: Bytes, start: Cursor, end: Cursor) -> pa.Array:
+    """Return a column of the big-endian unscaled numbers ``data[start:end]``."""
+    refuse((end == start) | (end - start > _DECIMAL_BYTES), end - start, Sql(type_), "1 to 16 bytes", "bad-binary-row")
+    sign = np.where(data[start] >= 0x80, 0xFF, 0).astype(np.uint8)
+    digits = np.repeat(sign, _DECIMAL_BYTES).reshape(-1, _DECIMAL_BYTES)
+    for size in np.unique(end - start).tolist():
+        rows = np.flatnonzero(end - start == size)
+        digits[rows, :size] = data[start[rows, None] + np.arange(size)][:, ::-1]
+    return _checked(type_, digits)
+
+
+def _checked(type_: LogicalType, words: npt.NDArray[np.generic]) -> pa.Array:
+    """Return rows of 16 bytes as a column.
+
+    Raise CorruptStateError (``bad-binary-row``) if a number has more digits than the type."""
+    arrow_type = pa.decimal128(*type_.parameters)
+    values = pa.Array.from_buffers(arrow_type, len(words), [None, pa.py_buffer(words)])
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise CorruptStateError(f"{Sql(type_)}: {error}", kind="bad-binary-row") from error
+    return values
+
+
+def _write_slots(type_: LogicalType, values: pa.Array, types: LogicalTypes) -> Written:
+    column = values.cast(types.arrow_of(type_))
+    raw = np.frombuffer(column.buffers()[1] or b"", np.uint8)[_DECIMAL_BYTES * column.offset :]
+    words = raw[: _DECIMAL_BYTES * len(column)].reshape(-1, _DECIMAL_BYTES)
+    if _is_compact(type_):
+        return only_slots(np.ascontiguousarray(words[:, :8]).view("<i8").reshape(-1))
+    big_endian = words[:, ::-1]
+    # two's complement is as short as it can be: a leading byte that only repeats the sign of the next one is left out
+    extra = (big_endian[:, :-1] == np.where(big_endian[:, 1:] >= 0x80, 0xFF, 0)).cumprod(axis=1).sum(axis=1)
+    sizes = _DECIMAL_BYTES - extra
+    table = np.zeros((len(big_endian), _DECIMAL_BYTES), np.uint8)
+    for size in np.unique(sizes).tolist():
+        rows = np.flatnonzero(sizes == size)
+        table[rows, :size] = big_endian[rows, _DECIMAL_BYTES - size :]
+    return padded(sizes.astype(np.int64)), from_fixed(table)
+
+
+def _slot_json(type_: LogicalType, region: Region, at: int, _types: LogicalTypes) -> Json:
+    slot, size, start = region.slot(at)
+    if _is_compact(type_):
+        return decimal_json(int.from_bytes(slot, "little", signed=True), type_.parameters[1])
+    return decimal_json(int.from_bytes(region.part(start, size), "big", signed=True), type_.parameters[1])
+
+
+def _read_json(type_: LogicalType, reader: Reader, _types: LogicalTypes) -> Json:
+    raw = reader.take(8 if _is_compact(type_) else reader.count())
+    return decimal_json(int.from_bytes(raw, "big", signed=True), type_.parameters[1])
+
+
+DECIMALS = LogicalSupport(
+    ("DECIMAL",), _arrow_type, eight_bytes, _read_slots, _write_slots, _slot_json, _codec, _read_json
+)
