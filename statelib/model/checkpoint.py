@@ -1,12 +1,13 @@
 """The parts of a checkpoint: Flink's metadata, and statelib's manifest, which records how it was made."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle, StreamStateHandle, segment_key
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics
+from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateStatistics
 
 
 class SnapshotKind(StrEnum):
@@ -247,6 +248,10 @@ class CheckpointManifest:
     keys_changed: int | None = None
     drained: bool = False
     keys: KeyCounts | None = field(default=None, repr=False)
+
+    def statistics_by_state(self) -> Iterator[tuple[StateDescriptor, StateStatistics]]:
+        """Yield (descriptor, statistics) of each state."""
+        yield from zip(self.schema.states, self.statistics, strict=True)
 
     @property
     def entries(self) -> int:

@@ -14,7 +14,7 @@ from statelib.storage.registry import PLACES
 
 
 @dataclass(frozen=True)
-class Why:
+class FileExplanation:
     """The explanation of a file. ``needed_by``: ``<pipeline>/<id>`` of each checkpoint that refers to it."""
 
     file: str
@@ -25,7 +25,7 @@ class Why:
     explanation: str
 
 
-def why(deployment: Deployment, file: str) -> Why:
+def why(deployment: Deployment, file: str) -> FileExplanation:
     """Return which checkpoints need a file, and what gc will do with it. Raises NotFoundError (``unknown-file``)."""
     uri = PLACES.kind(file).normalised(file)
     facts = deployment.catalog().cleanup.file(uri)
@@ -42,11 +42,11 @@ def why(deployment: Deployment, file: str) -> Why:
         name = f"{record.pipeline}/{record.checkpoint_id}"
         alive = record.state in (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
         explanation = f"metadata of {record.kind.lower()} {name}, which is {record.state}"
-        return Why(uri, record.state, record.owner, name, (name,) if alive else (), explanation)
+        return FileExplanation(uri, record.state, record.owner, name, (name,) if alive else (), explanation)
     return _of_listed(deployment, uri)
 
 
-def _of_recorded(facts: FileFacts) -> Why:
+def _of_recorded(facts: FileFacts) -> FileExplanation:
     needed = tuple(f"{r.pipeline}/{r.checkpoint_id}" for r in facts.references)
     if needed:
         explanation = f"needed by {number_of(len(needed), 'checkpoint')}"
@@ -55,7 +55,9 @@ def _of_recorded(facts: FileFacts) -> Why:
         explanation = f"needed by none: {fate}"
     else:
         explanation = "gc is about to delete it" if facts.state == "CONDEMNED" else "gc has deleted it"
-    return Why(facts.uri, facts.state, facts.owner, f"{facts.pipeline}/{facts.created_by}", needed, explanation)
+    return FileExplanation(
+        facts.uri, facts.state, facts.owner, f"{facts.pipeline}/{facts.created_by}", needed, explanation
+    )
 
 
 _EXPLANATIONS = {
@@ -69,11 +71,11 @@ _EXPLANATIONS = {
 }
 
 
-def _of_listed(deployment: Deployment, uri: str) -> Why:
+def _of_listed(deployment: Deployment, uri: str) -> FileExplanation:
     for name in deployment.catalog().pipelines():
         for each in survey(deployment, name, DEFAULT_GRACE_MS, looks_only=True):
             if each.file.uri == uri:
-                return Why(uri, each.verdict, "", "", (), _EXPLANATIONS[each.verdict])
+                return FileExplanation(uri, each.verdict, "", "", (), _EXPLANATIONS[each.verdict])
     raise NotFoundError(
         f"{uri}: no checkpoint refers to it, and it is in no pipeline's directory",
         kind="unknown-file",

@@ -14,6 +14,7 @@ from statelib.flows.recovery.catalog_behind import survey_before_deleting
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.amounts import number_of
 from statelib.model.ids import CheckpointId, PipelineName
+from statelib.model.moments import HOUR_MS
 from statelib.model.record import CheckpointState
 from statelib.storage.filesystem.removal import CheckpointRemover
 from statelib.storage.names import (
@@ -23,18 +24,9 @@ from statelib.storage.names import (
     savepoint_directory,
 )
 
-HOUR_MS = 3_600_000
-
-
 DEFAULT_GRACE_MS = 7 * 24 * HOUR_MS
-
-
 MIN_GRACE_MS = 24 * HOUR_MS
-
-
 _ENDED = (CheckpointState.ABORTED, CheckpointState.DELETED)
-
-
 MAX_UNKNOWN_SHARE = 0.25
 """The maximum share of files whose attempts the catalog does not have. A larger share suggests that rows were lost."""
 

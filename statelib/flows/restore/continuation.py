@@ -67,7 +67,7 @@ class Continuation:
         manifest = self.opened.manifest
         if manifest is None:
             return None
-        sizes = zip(self.evolution.found.states, manifest.statistics, strict=True)
+        sizes = manifest.statistics_by_state()
         lost = any(s.total_entries for state, s in sizes if state.name in self.evolution.non_restored)
         return None if lost else manifest.keys or counted
 
@@ -80,7 +80,7 @@ class Continuation:
         schema, manifest = self.evolution.found, self.opened.manifest
         entries = {} if manifest is None else {
             d.name: f", {amount(s.total_entries, 'entry')}"
-            for d, s in zip(schema.states, manifest.statistics, strict=True)
+            for d, s in manifest.statistics_by_state()
         }  # fmt: skip
         states = (f"state {n!r} ({describe(schema.state(n))}){entries.get(n, '')}" for n in self.evolution.non_restored)
         return (*states, *self.operator_evolution.non_restored(), *(f"operator {name}" for name in self.others))
