@@ -76,7 +76,7 @@ def _record_violations(
         violations.append(f"{name} is ahead of its pipeline's epoch or generation")
     base = record.base
     if base is not None and not (base < name and (base not in by_id or _committed(by_id, base))):
-        violations.append(f"{name} stands on {base}, which is not an older committed checkpoint")
+        violations.append(f"{name} continues from {base}, which is not an older committed checkpoint")
     violations += _state_violations(record)
     return violations
 

@@ -165,7 +165,10 @@ def test_a_whole_catalog_has_no_faults(here: Deployment) -> None:
     ("change", "found"),
     [
         ("epoch = 999 WHERE pipeline = 'tours'", "found 1 is ahead of its pipeline's epoch or generation"),
-        ("state = 'ABORTED', completed_at_ms = NULL WHERE pipeline = 'sales' AND checkpoint_id = 1", "2 stands on 1,"),
+        (
+            "state = 'ABORTED', completed_at_ms = NULL WHERE pipeline = 'sales' AND checkpoint_id = 1",
+            "2 continues from 1,",
+        ),
     ],
 )
 def test_rows_that_are_whole_and_make_no_history_are_named(here: Deployment, change: str, found: str) -> None:

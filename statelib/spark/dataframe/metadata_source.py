@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 
 from statelib.savepoints.tables.state_facts import COLUMNS, state_facts
 from statelib.spark.dataframe.arrow_types import batches_of, spark_schema
-from statelib.spark.dataframe.options import METADATA_OPTIONS, check_options, kinds_told, snapshot_of
+from statelib.spark.dataframe.options import METADATA_OPTIONS, check_options, noting_kinds, snapshot_of
 
 
 class MetadataDataSource(DataSource):
@@ -23,7 +23,7 @@ class MetadataDataSource(DataSource):
         return spark_schema(COLUMNS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with kinds_told():
+        with noting_kinds():
             check_options(self.options, METADATA_OPTIONS)
             return MetadataReader(state_facts(snapshot_of(self.options)), schema)
 

@@ -59,7 +59,7 @@ def positive(options: Mapping[str, str], name: str) -> int | None:
 
 
 @contextmanager
-def kinds_told() -> Iterator[None]:
+def noting_kinds() -> Iterator[None]:
     """Add the ``kind`` of a StatelibError to its notes, because Spark only forwards the text of an error."""
     try:
         yield

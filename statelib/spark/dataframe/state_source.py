@@ -15,7 +15,7 @@ from statelib.errors import InvalidRequestError
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.tables.state_table import Split, StateTable, state_table
 from statelib.spark.dataframe.arrow_types import batches_of, spark_schema
-from statelib.spark.dataframe.options import STATE_OPTIONS, check_options, kinds_told, names_of, positive, snapshot_of
+from statelib.spark.dataframe.options import STATE_OPTIONS, check_options, names_of, noting_kinds, positive, snapshot_of
 from statelib.spark.dataframe.state_filters import wanted_key_groups
 
 
@@ -40,13 +40,13 @@ class StateDataSource(DataSource):
         """Return the schema of the columns in the option ``columns``; without this option, the schema of all columns.
 
         Raises InvalidRequestError (``unknown-column``)."""
-        with kinds_told():
+        with noting_kinds():
             return self._schema_of(self._table())
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader. Raises InvalidRequestError (``bad-schema``) if the user set another schema than that of
         the snapshot."""
-        with kinds_told():
+        with noting_kinds():
             table = self._table()
             expected = self._schema_of(table)
             if schema != expected:
@@ -96,18 +96,18 @@ class StateDataSourceReader(DataSourceReader):
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - PySpark's name
         """Store the key groups that the filters do not exclude, and return all filters, so that Spark applies them to
         the rows."""
-        with kinds_told():
+        with noting_kinds():
             self._key_groups = wanted_key_groups(self._table.schema, filters)
         yield from filters
 
     def partitions(self) -> list[InputPartition]:
-        with kinds_told():
+        with noting_kinds():
             return [KeyGroups(split) for split in self._table.splits(self._key_groups, self._parts, self._cores)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split; no rows for None, which Spark passes if there are no splits."""
         if partition is None:
             return
-        with kinds_told():
+        with noting_kinds():
             for table in self._table.read(partition.value, self._schema.names, self._scratch):
                 yield from batches_of(table, self._schema)
