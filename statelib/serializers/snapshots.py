@@ -1,4 +1,4 @@
-"""Serializer snapshots: how the header of a state says which serializer wrote its values.
+"""Serializer snapshots, by which the header of a state names the serializer that wrote its values.
 
 No length precedes a snapshot, so reading cannot go on after one of an unknown class.
 

@@ -19,7 +19,7 @@ def json_reader(type: StateType) -> ReadJson:  # noqa: A002
     """Return the function that reads one value of the type and returns its typed JSON.
 
     The function raises CorruptStateError if the bytes are no value of the type. An opaque value takes all bytes that
-    are left, because nothing says where it ends. A value in which something may follow such a part is read as one
+    are left, because nothing shows where it ends. A value in which something may follow such a part is read as one
     opaque value."""
     opaque = opaque_part(type)
     if opaque is None or _is_last(type):

@@ -24,7 +24,7 @@ CodecOf = Callable[[StateType], Codec]
 
 @dataclass(frozen=True)
 class TypeSupport(Generic[T]):
-    """All aspects of one type. None has a default: a type that lacks an aspect states so.
+    """All aspects of one type. None has a default: the file of a type that lacks an aspect states it.
 
     ``of``: the class of the type, or the type itself if it is a scalar.
     ``codec``: makes the codec of a type; it raises InvalidRequestError (``bad-type``) if no serializer of Flink writes

@@ -11,7 +11,7 @@ from statelib.wire.ragged import Bytes, Ragged, equally_spaced, from_fixed, is_e
 def require(cursor: Cursor, size: Cursor | int, limit: Cursor, what: object) -> None:
     """Raise CorruptStateError (``truncated-value``) unless each row has ``size`` bytes at its cursor.
 
-    ``what`` (a type, or a name) stands for the value in the message."""
+    ``what`` (a type, or a name) is the name of the value in the message."""
     short = np.flatnonzero(cursor + size > limit)
     if len(short):
         row = int(short[0])

@@ -1,29 +1,28 @@
 """The codec that arrays, lists and sets share: an i32 count, then the elements.
 
-Source: docs/spec/formats.md#containers, #hash-codes-of-keys.
+Source: docs/spec/formats.md#containers.
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from statelib.model.types import ArrayOf, ListOf, ObjectArray, SetOf
+from statelib.model.types import StateType
 from statelib.serializers.aspects.steps import Step, StepsOf, chain, counted_elements, counted_widths
 from statelib.serializers.columns.arrow import list_bounds, nested_column, small_offsets
-from statelib.serializers.columns.codec import Codec, Cursor, Hashes
+from statelib.serializers.columns.codec import Codec, Cursor
 from statelib.serializers.columns.cursors import fixed, read_count
 from statelib.serializers.columns.elements import counted, strided
-from statelib.serializers.columns.java_hashes import list_hash, no_key_hash, nulls_to_zero, signed
+from statelib.serializers.columns.unkeyed import Unkeyed
 from statelib.wire.ragged import Bytes, Offsets, Ragged, join, offsets_of
 
 
 @dataclass(frozen=True)
-class SequenceCodec:
-    """The codec of a count and that many elements. Only a list has a hash: Java hashes an array by its identity."""
+class SequenceCodec(Unkeyed):
+    """The codec of a count and that many elements. It has no hash, because arrays and sets are no keys."""
 
-    type: ArrayOf | ListOf | ObjectArray | SetOf
+    type: StateType
     element: Codec
     width: int = -1
     reported_length: int = -1
@@ -61,19 +60,6 @@ class SequenceCodec:
     def steps(self, steps_of: StepsOf) -> list[Step]:
         width = self.element.width
         return [counted_widths(width) if width > 0 else counted_elements(chain(steps_of(self.element)))]
-
-    def java_hash(self, values: pa.Array) -> Hashes:
-        return signed(nulls_to_zero(partial(self._hash, deep=False), values))
-
-    def deep_hash(self, values: pa.Array) -> Hashes:
-        return signed(nulls_to_zero(partial(self._hash, deep=True), values))
-
-    def _hash(self, values: pa.Array, deep: bool) -> Hashes:
-        if not isinstance(self.type, ListOf):
-            raise no_key_hash(self.type)
-        elements, offsets = self.elements(values)
-        hashes = self.element.deep_hash(elements) if deep else self.element.java_hash(elements)
-        return signed(list_hash(hashes.view(np.uint32), offsets))
 
     def starts(self, data: Bytes, cursor: Cursor, limit: Cursor) -> tuple[Cursor, Cursor, Cursor]:
         """Return the counts, the starts of all elements, row after row, and the cursors after the rows."""

@@ -24,7 +24,7 @@ def hash_codes(key_type: StateType, keys: pa.Array, rule: FieldsHash | None = No
         raise UnsupportedError(
             f"keys of class {key_type.java_class}: their key group comes from the class's own hashCode",
             kind="no-key-hash",
-            hint="say how it combines the fields, such as hash: {of: [id, name], start: 0}, or give a column of hashes",
+            hint="declare how it combines fields, such as hash: {of: [id, name], start: 0}, or give a column of hashes",
         )
     if rule is None:
         return codec_of(key_type).java_hash(keys)

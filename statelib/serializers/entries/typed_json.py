@@ -152,7 +152,7 @@ def _no_members(reader: Reader) -> Iterator[Members]:
 
 
 def _value(read: ReadJson, flagged: bool, reader: Reader) -> Iterator[Members]:
-    """Read a value. ``flagged``: a byte before it says whether it is null; bytes after a null have no meaning."""
+    """Read a value. ``flagged``: the byte before it is 1 if it is null; bytes after a null have no meaning."""
     if flagged and reader.bool():
         yield {"value": {"type": "null"}}
         return

@@ -1,6 +1,6 @@
 """Values that only a user's code can read: Kryo's, and those of a serializer that statelib has no type for.
 
-Such a value takes all bytes that are left, because nothing says where it ends, unless a decoder is registered for it.
+Such a value takes all bytes that are left, because nothing shows where it ends, unless a decoder is registered for it.
 
 Source: docs/spec/formats.md#kryo.
 """

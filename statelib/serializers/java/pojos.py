@@ -145,7 +145,8 @@ def _entry_type(payload: SnapshotPayload, entry: OptionalEntry) -> StateType:
     reader = payload.reader
     if entry.value is None:
         raise UnsupportedError(
-            f"{reader.what} before offset {reader.offset}: nothing says how {entry.name[:200]!r} is written",
+            f"{reader.what} before offset {reader.offset}: expected the serializer snapshot of {entry.name[:200]!r}, "
+            "found none",
             kind="unknown-serializer",
         )
     inner = Reader(entry.value, f"{reader.what}, {entry.name[:200]}")

@@ -29,7 +29,7 @@ from statelib.wire.reader import Reader
 
 _STRING = pa.string()
 _CONSTANTS = {1: 0, 2: 1, 3: 10}
-"""Lengths that stand for a number and are followed by no digits."""
+"""The numbers that are stored as a length alone, without digits."""
 _LENGTH_BYTES = 4
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 

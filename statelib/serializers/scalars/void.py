@@ -1,4 +1,4 @@
-"""Void: one byte 00 that says nothing. It is the namespace of plain state, and ``java.lang.Void`` inside other types.
+"""Void: one byte 00 without information. It is the namespace of plain state, and ``java.lang.Void`` inside other types.
 
 Source: docs/spec/formats.md#scalars, #composite-keys.
 """

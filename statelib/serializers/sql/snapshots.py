@@ -44,7 +44,7 @@ _TEXTS = ("CHAR", "VARCHAR")
 _TIMESTAMPS = ("TIMESTAMP_WITHOUT_TIME_ZONE", "TIMESTAMP_WITH_LOCAL_TIME_ZONE")
 
 MULTIPLICITY = LogicalType("INTEGER", nullable=False)
-"""The type of the number that says how often an element of a MULTISET occurs."""
+"""The type of the number of times that an element of a MULTISET occurs."""
 
 ReadNested = Callable[[Reader], list[StateType]]
 WriteNested = Callable[[Writer, tuple[StateType, ...]], None]

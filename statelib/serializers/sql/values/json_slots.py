@@ -12,7 +12,7 @@ from statelib.serializers.sql.values.slots import SLOT_BYTES
 class Region:
     """The bytes of a row, array or map. ``what`` names them in errors.
 
-    The parts that slots refer to are distinct. Otherwise a short row could stand for endlessly many values."""
+    The parts that slots refer to are distinct. Otherwise a short row could hold endlessly many values."""
 
     def __init__(self, data: memoryview, what: str) -> None:
         self.data = data

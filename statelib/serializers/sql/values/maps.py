@@ -1,6 +1,6 @@
 """MAP and MULTISET: the size of the array of keys, that array, and the array of values.
 
-The values of a MULTISET say how often each element occurs.
+The value of each element of a MULTISET is the number of times that it occurs.
 
 Source: docs/spec/formats.md#binary-rows.
 """
