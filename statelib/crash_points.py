@@ -51,6 +51,7 @@ POINTS: Mapping[str, str] = {
     "scratch: removed": "and none any more",
     "subtask: restored": "live state restored from the base",
     "subtask: events applied": "the interval's events are in live state",
+    "subtask: side data written": "side data durable, not acknowledged",
     "subtask: snapshot taken": "all streams durable, not acknowledged",
     "subtask: local copies kept": "the same, and the host's copies complete",
     "snapshot: before publish": "all subtasks acknowledged",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from statelib.backends.side_data import FrozenSideData, SideData
 from statelib.errors import InvalidRequestError
 from statelib.formats.operator_state import OperatorStateContent
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
@@ -107,12 +108,13 @@ class BroadcastState:
 
 
 class OperatorStateBackend:
-    """The operator states of one subtask, by name. One name cannot have two kinds or types.
+    """The operator states of one subtask, by name, and its side data. One name cannot have two kinds or types.
 
     A user function receives it as its argument ``operator``."""
 
-    def __init__(self, descriptors: Iterable[OperatorStateDescriptor] = ()) -> None:
+    def __init__(self, descriptors: Iterable[OperatorStateDescriptor] = (), side_data: Iterable[SideData] = ()) -> None:
         self._states: dict[str, ListState | BroadcastState] = {}
+        self._side_data = {part.name: part for part in side_data}
         for descriptor in descriptors:
             self.register(descriptor)
 
@@ -162,6 +164,21 @@ class OperatorStateBackend:
                 hint="declare it under operator_states in the pipeline file",
             )
         return self._states[name]
+
+    def frozen_side_data(self) -> tuple[FrozenSideData, ...]:
+        """Return the side data of all names as it is at this moment."""
+        return tuple(part.frozen() for part in self._side_data.values())
+
+    def side_data(self, name: str) -> SideData:
+        """Return the side data with this name. Raises InvalidRequestError (``unknown-side-data``)."""
+        if name not in self._side_data:
+            names = ", ".join(self._side_data) or "none"
+            raise InvalidRequestError(
+                f"side data {name!r} is not declared: known are {names}",
+                kind="unknown-side-data",
+                hint="declare it under side_data in the pipeline file",
+            )
+        return self._side_data[name]
 
     def freeze(self) -> tuple[OperatorStateContent, ...]:
         """Return a deep copy of every state. User code may continue to change the states (R117).

@@ -4,7 +4,7 @@ of it, and a test holds every command to it."""
 from dataclasses import dataclass, fields
 
 from statelib.catalog.views.history import CHECKPOINT_HISTORY
-from statelib.flows.cleanup.explanation import FileExplanation
+from statelib.flows.cleanup.explanation import Why
 from statelib.flows.cleanup.orphans import Orphans
 from statelib.flows.lifecycle.suspension import PipelineStatus
 from statelib.model.record import CheckpointRecord, PipelineHead
@@ -26,7 +26,7 @@ def _names(kind: type) -> tuple[str, ...]:
 _RECORD, _HEAD = _names(CheckpointRecord), _names(PipelineHead)
 _SNAPSHOT = (
     "directory", "checkpoint_id", "metadata_version", "written_by", "operators", "left_out", "late_events",
-    "uploaded_bytes", "drained", "restored_from", "files",
+    "uploaded_bytes", "drained", "restored_from", "side_data", "files",
 )  # fmt: skip
 
 ERROR = Answer(("error", "message", "hint"))
@@ -42,7 +42,7 @@ ANSWERS = {
     "verify": Answer((*_names(Verification), "subset_seed"), many=True),
     "gc": Answer(("dry_run", "retired", "collected", "without_file", "troubles")),
     "orphans": Answer(_names(Orphans), many=True),
-    "why": Answer(_names(FileExplanation)),
+    "why": Answer(_names(Why)),
     "bootstrap": Answer(("directory", "entries")),
     "history": Answer(tuple(CHECKPOINT_HISTORY), many=True),
     "restore": Answer(("plan", "applied", "head", "next")),

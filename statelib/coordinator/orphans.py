@@ -14,7 +14,6 @@ from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointState
 
 METADATA_NAME = "_metadata"
-TASK_OWNED_DIRECTORY = "taskowned"
 ATTEMPT_PREFIX = 24
 """The number of leading digits of an attempt that all its Spark tasks share. The last eight differ per task."""
 
@@ -37,8 +36,6 @@ class Verdict(StrEnum):
     UNKNOWN_CHECKPOINT = "UNKNOWN_CHECKPOINT"
     """The file is the ``_metadata`` of a checkpoint that the catalog has no record of: the catalog is older than the
     storage."""
-    TASK_OWNED = "TASK_OWNED"
-    """The file belongs to a task, and only that task removes it."""
     FOREIGN = "FOREIGN"
     """The name is none that statelib gives to a file: another program wrote it."""
 
@@ -118,8 +115,6 @@ def _verdict(file: Listed, catalog: CatalogRecords, young_since_ms: int) -> Verd
     directory, _, name = file.uri.rpartition("/")
     if file.uri in catalog.files:
         return Verdict.LIVE
-    if directory.endswith(f"/{TASK_OWNED_DIRECTORY}"):
-        return Verdict.TASK_OWNED
     if name == METADATA_NAME:
         return _verdict_of_metadata(directory, catalog)
     attempt = _ATTEMPT.search(name)

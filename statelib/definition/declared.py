@@ -52,6 +52,7 @@ class DeclaredPipeline(Part):
     on_gap: Literal["fail", "allow"] = "fail"
     states: dict[str, StateDefinition]
     operator_states: dict[str, OperatorStateDefinition] = Field(default={})
+    side_data: Names = ()
     hooks: Hooks = Hooks()
     backend: Backend
     parallelism: Parallelism = 1

@@ -160,6 +160,8 @@ DESCRIPTIONS = {
     "operator_states.<name>.element": "The type of the elements of a list or a union.",
     "operator_states.<name>.key": "The type of the keys of a broadcast map.",
     "operator_states.<name>.value": "The type of the values of a broadcast map.",
+    "side_data": "Names of bytes that functions and hooks keep from run to run, such as a model: "
+    "`operator.side_data(name)`.",
     "hooks": "Functions `(context, operator)` that are called once in every subtask, with or without events.",
     "hooks.initialize_state": "`package.module:name`: called after the subtask is restored, before its first event.",
     "hooks.snapshot_state": "`package.module:name`: called after events are applied and timers have fired, before the "

@@ -39,13 +39,19 @@ VARIABLES = {
     "STATELIB_DOCS": "directory of the quality reports",
     "STATELIB_WORK": "scratch directory of Spark tasks",
 }
+
+
 OPTIONAL = {
     "STATELIB_LOCAL": "directory for local copies of state, on each host's own disk; default: below STATELIB_WORK"
 }
+
+
 LOGGING = {
     "STATELIB_LOG_FORMAT": "text or json: one object per line; in Airflow's tasks Airflow decides. Default: text",
     "STATELIB_LOG_LEVEL": "DEBUG, INFO, WARNING or ERROR. Default: INFO of Spark jobs, WARNING of the command line",
 }
+
+
 NETWORK = {
     ALLOW_HTTP: "true allows object storages to be reached by http:, which sends credentials and state unencrypted; "
     "executors need it too. Default: false, such an endpoint is refused (insecure-endpoint)"

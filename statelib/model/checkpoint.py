@@ -1,13 +1,20 @@
 """The parts of a checkpoint: Flink's metadata, and statelib's manifest, which records how it was made."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle, StreamStateHandle, segment_key
+from statelib.model.handles import (
+    ByteStreamStateHandle,
+    FileStateHandle,
+    KeyedStateHandle,
+    OperatorStreamStateHandle,
+    RelativeFileStateHandle,
+    StreamStateHandle,
+    segment_key,
+)
 from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import KeyCounts, KeyedStateSchema, StateDescriptor, StateStatistics
+from statelib.model.state import KeyCounts, KeyedStateSchema, StateStatistics
 
 
 class SnapshotKind(StrEnum):
@@ -122,6 +129,18 @@ class FileRecord:
 
 
 @dataclass(frozen=True)
+class SideDataRecord:
+    """Side data that a subtask keeps under one name. ``key_group_range``: the key groups of the subtask. ``handle``:
+    a whole file, which has a :class:`FileRecord` too, or the bytes themselves if they are few.
+
+    After rescaling, a subtask may have several records of one name, and several subtasks may refer to one file."""
+
+    name: str
+    key_group_range: KeyGroupRange
+    handle: FileStateHandle | RelativeFileStateHandle | ByteStreamStateHandle = field(repr=False)
+
+
+@dataclass(frozen=True)
 class EventCounts:
     """The numbers of events of the interval. ``read`` by Spark's source = ``applied`` + ``null_key`` (dropped by
     the pipeline's ``on_null_key: drop``). ``late``: per state with windows, (state, number of applied events that came
@@ -182,6 +201,8 @@ class SubtaskReport:
     """Number of distinct keys that events or timers of the interval wrote; None if not counted."""
     keys: KeyCounts | None = field(default=None, repr=False)
     """Number of distinct keys that have state after the interval, per key group; None if the base has no such count."""
+    side_data: tuple[SideDataRecord, ...] = ()
+    """The side data of user code."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +242,7 @@ class CheckpointManifest:
     :class:`SnapshotMeasure`. ``drained``: event time went to its end before the snapshot, so that all event-time
     timers have fired and all windows are closed; ``position`` is still that of the base. ``keys``: number of distinct
     keys that have state, per key group of the whole range (None: not counted, as in manifests of older versions and in
-    checkpoints built on them without reading all state)."""
+    checkpoints built on them without reading all state). ``side_data``: what user code keeps, subtask by subtask."""
 
     pipeline: PipelineName
     checkpoint_id: CheckpointId
@@ -248,10 +269,7 @@ class CheckpointManifest:
     keys_changed: int | None = None
     drained: bool = False
     keys: KeyCounts | None = field(default=None, repr=False)
-
-    def statistics_by_state(self) -> Iterator[tuple[StateDescriptor, StateStatistics]]:
-        """Yield (descriptor, statistics) of each state."""
-        yield from zip(self.schema.states, self.statistics, strict=True)
+    side_data: tuple[SideDataRecord, ...] = ()
 
     @property
     def entries(self) -> int:

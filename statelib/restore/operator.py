@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.side_data import SideData
 from statelib.errors import InvalidRequestError
 from statelib.formats.operator_state import OperatorStream
 from statelib.formats.source_position import SOURCE_POSITION
@@ -97,12 +98,14 @@ def evolve_operator(wanted: Sequence[OperatorStateDescriptor], streams: Iterable
 
 
 def restore_operator(
-    descriptors: Sequence[OperatorStateDescriptor], sources: Iterable[OperatorRestoreSource]
+    descriptors: Sequence[OperatorStateDescriptor],
+    sources: Iterable[OperatorRestoreSource],
+    side_data: Iterable[SideData] = (),
 ) -> OperatorStateBackend:
-    """Return a backend with the described states, which hold the elements of all sources.
+    """Return a backend with the described states, which hold the elements of all sources, and with ``side_data``.
 
     Raise CorruptStateError, InvalidRequestError (``state-schema-changed``, ``non-restored-state``)."""
-    backend = OperatorStateBackend(descriptors)
+    backend = OperatorStateBackend(descriptors, side_data)
     for source in sources:
         stream = source.open()
         evolution = evolve_operator(descriptors, [stream])

@@ -7,7 +7,6 @@ from statelib.model.checkpoint import FileRecord
 from statelib.model.record import CommitFacts
 from statelib.savepoints.held_files import check_files
 from statelib.savepoints.opened import Checkpoint
-from statelib.storage.names import is_task_owned
 from statelib.storage.registry import PLACES
 from statelib.wire.checksum import crc32c
 
@@ -31,9 +30,7 @@ def commit_facts(opened: Checkpoint, report_uri: str) -> CommitFacts:
         report=report_uri,
         metadata_crc32c=crc32c(opened.metadata_bytes),
         metadata_size_bytes=opened.metadata_size_bytes,
-        # Task-owned files are verified with the checkpoint, but they are not recorded in the catalog: gc deletes files
-        # by the catalog, and it must not delete these.
-        files=tuple(_absolute(opened.directory, f) for f in manifest.files if not is_task_owned(f.path)),
+        files=tuple(_absolute(opened.directory, f) for f in manifest.files),
         measured=manifest.measured,
     )
 

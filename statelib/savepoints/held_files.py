@@ -13,7 +13,6 @@ from statelib.storage.ownership import (
     is_in_savepoint,
     is_misplaced,
     is_of_checkpoints,
-    is_task_owned_by,
     is_written_by,
     own_directory,
 )
@@ -64,7 +63,7 @@ def _is_held(uri: str, place: SnapshotPlace, manifest: CheckpointManifest) -> bo
     pipelines = {manifest.pipeline, *(origin.pipeline for origin in manifest.origins)}
     savepoints = {(origin.pipeline, origin.checkpoint_id) for origin in manifest.origins}
     return is_in_savepoint(uri, place.root, savepoints) or any(
-        is_of_checkpoints(uri, place.root, name) or is_task_owned_by(uri, place.root, name) for name in pipelines
+        is_of_checkpoints(uri, place.root, name) for name in pipelines
     )
 
 

@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from statelib.model.checkpoint import SideDataRecord
 from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.storage.closeables import CloseableRegistry
@@ -29,12 +30,14 @@ class SnapshotResult:
         streams: All streams that were written for the snapshot, including inline ones.
         reused: The streams of earlier snapshots that it refers to. Who discards the snapshot must not discard them.
         operator: The handle of the operator state.
+        side_data: The records of the side data.
     """
 
     keyed: KeyedStateHandle | None
     streams: tuple[WrittenStream, ...]
     reused: tuple[WrittenStream, ...] = ()
     operator: OperatorStreamStateHandle | None = None
+    side_data: tuple[SideDataRecord, ...] = ()
 
 
 EMPTY = SnapshotResult(None, ())

@@ -8,7 +8,8 @@ from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, PipelineName
 from statelib.storage.uris import shown
 
 TASK_OWNED_DIRECTORY = "taskowned"
-"""The directory of task-owned state in a pipeline's directory, as in Flink. No coordinator removes its files."""
+"""The directory of task-owned state in a pipeline's directory, as in Flink. Several of its
+checkpoints may refer to its files, and gc removes a file to which none refers."""
 
 SHARED_DIRECTORY = "shared"
 """The directory, in a pipeline's directory, of files to which several of its checkpoints may refer."""

@@ -46,18 +46,11 @@ def is_written_by(uri: str, place: SnapshotPlace) -> bool:
 
 
 def is_of_checkpoints(uri: str, root: str, pipeline: PipelineName) -> bool:
-    """Return whether a file has the name and the directory of state that the pipeline's checkpoints wrote. Task-owned
-    state is not such a file."""
+    """Return whether a file has the name and the directory of state that the pipeline's checkpoints wrote."""
     directory, _, name = uri.rpartition("/")
     parent, _, last = directory.rpartition("/")
-    of_checkpoints = last == SHARED_DIRECTORY or checkpoint_number(last) is not None
+    of_checkpoints = last in (SHARED_DIRECTORY, TASK_OWNED_DIRECTORY) or checkpoint_number(last) is not None
     return bool(_STATE_FILE.fullmatch(name)) and of_checkpoints and parent == f"{root.rstrip('/')}/{pipeline}"
-
-
-def is_task_owned_by(uri: str, root: str, pipeline: PipelineName) -> bool:
-    """Return whether a file is task-owned state of the pipeline."""
-    directory, _, name = uri.rpartition("/")
-    return bool(_STATE_FILE.fullmatch(name)) and directory == f"{root.rstrip('/')}/{pipeline}/{TASK_OWNED_DIRECTORY}"
 
 
 def is_misplaced(place: SnapshotPlace, pipeline: PipelineName, checkpoint_id: CheckpointId) -> bool:

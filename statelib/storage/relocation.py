@@ -54,7 +54,7 @@ class Relocation:
         if manifest is None or not self.moves:
             return manifest
         files = tuple(replace(f, path=self.path(f.path)) if _is_absolute(f.path) else f for f in manifest.files)
-        return replace(manifest, files=files)
+        return replace(manifest, files=files, side_data=self._moved(manifest.side_data))
 
     def _moved(self, value: T) -> T:
         """Return a copy of a value in which the paths of all handles are the present paths."""

@@ -1,7 +1,8 @@
-"""Task-owned state belongs to a task, not to a checkpoint. Only tasks write, duplicate and remove it (R89 to R93).
+"""Task-owned state is written by a task and outlives the checkpoint for which it is written (R89 to R93).
 
-It lies in ``<pipeline>/taskowned/``. Retention, gc and the orphan sweep remove nothing there. Its files never change,
-and each has its own blocks or its own object, so a duplicate does not depend on its original.
+It lies in ``<pipeline>/taskowned/``. A task keeps a file by naming it in its next snapshot. gc removes files that no
+checkpoint names any more, because a restore to an earlier checkpoint needs the files of that one. The files never
+change, and each has its own blocks or its own object, so a duplicate does not depend on its original.
 """
 
 import re

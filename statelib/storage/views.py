@@ -183,8 +183,8 @@ class CheckpointStorageWorkerView(Protocol):
         ...
 
     def create_task_owned_state_stream(self, attempt: AttemptId, subtask: int) -> CheckpointOutputStream:
-        """Return a new stream for data that outlives the checkpoint for which it is written, such as a write-ahead
-        log. Only its task removes the data, never the coordinator.
+        """Return a new stream for data that outlives the checkpoint for which it is written, such as a model. Later
+        snapshots of the task decide how long it is kept, by naming it.
 
         ``attempt`` and ``subtask`` become part of the file's name."""
         ...

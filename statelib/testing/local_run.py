@@ -5,6 +5,7 @@ import pyarrow as pa
 from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.side_data import SideData
 from statelib.backends.ttl import plain_values
 from statelib.definition.columns import event_schema, key_array, keyed_events
 from statelib.definition.pipeline import Pipeline
@@ -30,7 +31,8 @@ class LocalRun:
     ) -> None:
         everything = all_key_groups(pipeline.max_parallelism)
         self.pipeline = pipeline
-        self.operator = OperatorStateBackend(pipeline.operator_descriptors())
+        side_data = map(SideData, pipeline.side_data)
+        self.operator = OperatorStateBackend(pipeline.operator_descriptors(), side_data)
         self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), everything)
         self.watermark_ms = watermark_ms
         self.late: dict[str, int] = {}

@@ -38,7 +38,6 @@ from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import open_checkpoint
 from statelib.spark.snapshot.worker import Change, Work, apply_events, snapshot_subtask
-from statelib.storage.registry import new_attempt
 from tests.faults.crash_world import FORK, NAME, World, abroad, events
 from tests.support.worlds import day, owned
 
@@ -71,8 +70,10 @@ def take(
     checkpoint_id: CheckpointId,
     table: pa.Table | None = None,
     change: Change | None = None,
+    tries: int = 1,
 ) -> None:
-    """The snapshot job, unless it was done before; what fails it is noted, as the job does."""
+    """The snapshot job, unless it was done before; what fails it is noted, as the job does. ``tries``: how often each
+    task runs; the driver discards what all but the first have written."""
     plan = plan_snapshot(here, pipeline, checkpoint_id)
     if plan is None:
         return
@@ -80,7 +81,8 @@ def take(
     with declining(here, plan):
         parts = [table.filter(pa.array(mask)) for mask in owned(pipeline, plan, table)]
         work = Work(here, pipeline, plan)
-        reports = [snapshot_subtask(work, i, i, part, change=change) for i, part in enumerate(parts)]
+        tasks = [(i, i + n * len(parts)) for n in range(tries) for i in range(len(parts))]
+        reports = [snapshot_subtask(work, i, task, parts[i], change=change) for i, task in tasks]
         publish(here, pipeline, plan, len(table), reports)
 
 
@@ -244,6 +246,15 @@ def stopped(here: Deployment) -> None:
     resume(here, NAME, "test")
 
 
+def speculated(here: Deployment) -> None:
+    """Spark runs each task twice."""
+    pipeline = here.pipeline(NAME)
+    begun = begin(here, pipeline, day(4), "test")
+    if not begun.already_completed:
+        take(here, pipeline, begun.checkpoint_id, events(4), tries=2)
+        register(here, pipeline, begun.checkpoint_id)
+
+
 def failing(
     _pipeline: Pipeline, _backend: KeyedStateBackend, _table: pa.Table, _p: Progress, _o: OperatorStateBackend
 ) -> IntervalResult:
@@ -258,18 +269,9 @@ def imported(here: Deployment) -> None:
     run_day(here, NAME, 4)
 
 
-def task_owned(here: Deployment) -> None:
-    """A task keeps state of its own, duplicates it, and removes both."""
-    storage, attempt = here.storage(here.pipeline(NAME)), new_attempt()
-    stream = storage.create_task_owned_state_stream(attempt, 0)
-    stream.write(b"write-ahead" * 100)
-    handle = stream.close_and_get_handle().handle
-    tools = storage.create_task_owned_checkpoint_state_toolset(attempt, 0)
-    copies = tools.duplicate([handle]) if tools.can_fast_duplicate(handle) else ()
-    for one in (handle, *copies):
-        tools.discard(one)
-    for left in here.remover().list_files(f"{here.root_uri()}/{NAME}/taskowned"):  # of a task that was killed
-        here.remover().remove_file(f"{here.root_uri()}/{NAME}/taskowned/{left.path}", [here.root_uri()])
+def copied_fork(here: Deployment) -> None:
+    if here.catalog().head(FORK).head is None:
+        fork(here, here.pipeline(FORK), of_day(here, BASE), "test", copy=True)
 
 
 def migrate(here: Deployment) -> None:
@@ -292,8 +294,9 @@ WORKLOADS: dict[str, Callable[[Deployment], None]] = CENTRAL | {
     "fork": forked,
     "quarantine": quarantine,
     "stopped": stopped,
+    "speculated": speculated,
     "import": imported,
-    "task owned": task_owned,
+    "copied fork": copied_fork,
     "migrate": migrate,
 }
 

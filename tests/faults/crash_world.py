@@ -21,6 +21,7 @@ from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.publish import PROBE_NAME
 from statelib.storage.objects.uris import is_object, object_location
 from statelib.storage.retries import IMPATIENT
+from tests.faults.crash_side_data import moments_of
 from tests.support.worlds import day, descriptors, new_deployment, own_threads
 
 NAME = PipelineName("shops")
@@ -39,6 +40,8 @@ source: {{path: "{{data}}/{{start}}-{{end}}", columns: {{shop: string, amount: l
 key: [shop]
 states:
   total: {{kind: value, value: {{agg: sum, of: amount}}}}
+side_data: [log]
+hooks: {{snapshot_state: "tests.faults.crash_side_data:note"}}
 backend: {backend}
 parallelism: 2
 max_parallelism: 8
@@ -194,7 +197,15 @@ def lost(here: Deployment, record: CheckpointRecord) -> list[str]:
     applied = 0 if position is None or position.interval is None else number_of(position.interval.end_ms)
     if not found and content(here, opened) != expected(applied):
         found.append(f"{record.pipeline}/{record.checkpoint_id} does not hold the state of {applied} days")
+    if not found and noted(opened) != {day(number).end_ms - 1 for number in range(1, applied + 1)}:
+        found.append(f"{record.pipeline}/{record.checkpoint_id} does not hold the side data of {applied} days")
     return found
+
+
+def noted(opened: Checkpoint) -> set[int]:
+    """What the side data of all subtasks says of days."""
+    records = opened.manifest.side_data if opened.manifest else ()
+    return set[int]().union(*(moments_of(bytes(opened.reader().read(part.handle))) for part in records))
 
 
 def number_of(end_ms: int) -> int:

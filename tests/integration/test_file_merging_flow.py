@@ -1,6 +1,5 @@
 """File merging through the flows, without Spark and Airflow: what lies on disk, for how long, and that it is right."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,7 +7,6 @@ import pytest
 
 from statelib.errors import CorruptStateError
 from statelib.flows.checkpoint.steps import begin, register
-from statelib.flows.cleanup.explanation import why
 from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.cleanup.retention import retire
@@ -16,12 +14,9 @@ from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
-from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import SegmentFileStateHandle, stream_handles
-from statelib.model.ids import AttemptId, PipelineName
-from statelib.model.key_groups import KeyGroupRange
+from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
-from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.diff.states import Diff
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
@@ -231,34 +226,3 @@ def test_an_aborted_attempt_leaves_orphans_that_the_sweep_knows(here: Deployment
     (found,) = orphans(here, dry_run=False, force=True)
     assert set(found.files) == left
     assert data_files(here) == before
-
-
-def test_task_owned_state_is_reported_and_never_removed(here: Deployment) -> None:
-    run(here, 1)
-    storage = here.storage(here.pipeline("tours"))
-    stream = storage.create_task_owned_state_stream(AttemptId("0" * 32), 0)
-    stream.write(b"write-ahead log")
-    handle = stream.close_and_get_handle().handle
-    assert not isinstance(handle, SegmentFileStateHandle)
-    (mine,) = [uri for uri in data_files(here) if "/taskowned/" in uri]
-    for number in range(2, 6):
-        run(here, number)
-        clean(here)
-    (found,) = orphans(here, grace_ms=0, dry_run=False, force=True)
-    assert found.task_owned == (mine,)
-    assert mine in data_files(here)
-    assert "only its task deletes it" in why(here, local_path(mine)).explanation
-    storage.create_task_owned_checkpoint_state_toolset(AttemptId("1" * 32), 5).discard(handle)
-    assert mine not in data_files(here)
-
-
-def test_the_catalog_never_learns_of_task_owned_files(here: Deployment) -> None:
-    """What gc does not know it cannot condemn; the manifest has them, so that they are verified."""
-    opened = run(here, 1)
-    assert opened.manifest is not None
-    owned = FileRecord(f"{to_uri(here.storage_root)}/tours/taskowned/{'0' * 32}-0-0", 5, 0, 0, KeyGroupRange(0, 63))
-    manifest = replace(opened.manifest, files=(*opened.manifest.files, owned))
-    facts = commit_facts(replace(opened, manifest=manifest), "")
-    assert {file.path for file in facts.files} == physical(opened)
-    (problem,) = verify(replace(opened, manifest=manifest), read_data=False).problems
-    assert "taskowned" in problem

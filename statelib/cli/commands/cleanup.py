@@ -123,7 +123,6 @@ def _print_orphans(found: Sequence[sweep.Orphans], delete: bool) -> None:
     left_alone = {
         "within the grace period": sum(len(o.young) for o in found),
         "not statelib's": sum(len(o.foreign) for o in found),
-        "owned by tasks": sum(len(o.task_owned) for o in found),
     }
     for meant, number in left_alone.items():
         if number:

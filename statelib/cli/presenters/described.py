@@ -35,6 +35,15 @@ def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
         "uploaded_bytes": opened.manifest.uploaded_bytes if opened.manifest else None,
         "drained": opened.manifest.drained if opened.manifest else False,
         "restored_from": list(opened.manifest.restored_from) if opened.manifest else [],
+        "side_data": [
+            {
+                "name": part.name,
+                "key_groups": str(part.key_group_range),
+                "path": None if isinstance(part.handle, ByteStreamStateHandle) else part.handle.path,
+                "size_bytes": part.handle.size_bytes,
+            }
+            for part in (opened.manifest.side_data if opened.manifest else ())
+        ],
         "files": [
             {
                 "path": f.path,

@@ -31,6 +31,7 @@ def print_tree(told: Json) -> None:
     )
     for operator in told["operators"]:
         _add_operator(tree, operator)
+    _add_side_data(tree, told["side_data"])
     _add_files(tree, told)
     for state, events in told["late_events"].items():
         _add(tree, _too_late(state, events))
@@ -104,6 +105,13 @@ def _add_operator_state(branch: Tree, state: Json) -> None:
         _add(found, f"opaque: only a Flink job with {serializer} reads it; exported as its bytes", "yellow")
     if "unreadable" in state:
         _add(found, f"cannot be read: {state['unreadable']}", "yellow")
+
+
+def _add_side_data(tree: Tree, parts: list[Json]) -> None:
+    branch = _add(tree, "side data", "bold") if parts else tree
+    for part in parts:
+        place = part["path"] or "in _metadata"
+        _add(branch, f"{part['name']}: key groups {part['key_groups']}, {size(part['size_bytes'])}, {place}")
 
 
 def _add_subtasks(branch: Tree, operator: Json) -> None:

@@ -1,6 +1,6 @@
 """Checks of the operator states of a pipeline file. Pure: they yield problems and never raise."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.states import check_type
@@ -26,6 +26,19 @@ def check_operator_states(states: Mapping[str, OperatorStateDefinition], functio
             yield Problem((*where, name), f"expected a name that does not start with {OWN_STATE_PREFIX!r}")
         yield from name_problems(name, (*where, name))
         yield from _check_members(state, (*where, name))
+
+
+def check_side_data(names: Sequence[str], functions: bool) -> Iterator[Problem]:
+    """Yield the problems of the names of side data. ``functions``: as for :func:`check_operator_states`."""
+    where = ("side_data",)
+    if names and not functions:
+        yield Problem(where, "no state has a 'function' and there are no 'hooks', nothing else can use side data")
+    if len(names) > MAX_STATES:
+        yield Problem(where, f"expected at most {MAX_STATES}, found {len(names)}")
+    for i, name in enumerate(names):
+        if not name or name in names[:i]:
+            yield Problem((*where, i), f"expected each name once, and none empty: found {name!r}")
+        yield from name_problems(name, (*where, i))
 
 
 def check_hooks(hooks: Hooks) -> Iterator[Problem]:

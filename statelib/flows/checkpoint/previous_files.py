@@ -41,10 +41,8 @@ def previous_files(
     incremental = record.strategy in REFERRING
     if base_record is None or base is None or not (incremental or record.kind is SnapshotKind.SAVEPOINT):
         return (NO_PREVIOUS,) * len(subtasks)
-    # A base outside the pipeline's directory can be restored, but a checkpoint of the pipeline may not refer to it.
-    own = base.directory.rpartition("/")[0] == pipeline_directory
     files = _BaseFiles(base.directory, base.reader(), base.identities())
-    shared = files.shared() if incremental and own and _may_be_shared(base_record) else None
+    shared = files.shared() if incremental and can_be_shared(base_record, base, pipeline_directory) else None
     return tuple(_previous(files, schema, *subtask, shared) for subtask in subtasks)
 
 
@@ -64,10 +62,12 @@ class _BaseFiles:
         }
 
 
-def _may_be_shared(base: CheckpointRecord) -> bool:
-    """Return whether checkpoints may refer to the files of the base. The files of a user's snapshot may be deleted at
-    any time, so that the first checkpoint after it contains everything (R51)."""
-    return base.state is CheckpointState.COMPLETED and base.owner is Owner.SYSTEM
+def can_be_shared(record: CheckpointRecord | None, base: Checkpoint, pipeline_directory: str) -> bool:
+    """Return whether checkpoints of the pipeline may refer to the files of the base. The files of a user's snapshot may
+    be deleted at any time, so that the first checkpoint after it contains everything (R51). A base outside the
+    pipeline's directory can be restored, but a checkpoint of the pipeline may not refer to it."""
+    own = base.directory.rpartition("/")[0] == pipeline_directory
+    return own and record is not None and record.state is CheckpointState.COMPLETED and record.owner is Owner.SYSTEM
 
 
 def _previous(

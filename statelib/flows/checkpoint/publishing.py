@@ -25,6 +25,7 @@ from statelib.model.ids import AttemptId
 from statelib.model.key_groups import all_key_groups
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import merge_key_counts, merge_statistics
+from statelib.storage.names import is_task_owned
 from statelib.storage.places import is_absolute
 
 
@@ -58,12 +59,14 @@ def _discard(
     """Delete the files that only the rejected attempt wrote. The storage refuses files with another attempt's name."""
     if not answer.discard:
         return
-    streams = deployment.storage(pipeline).resolve_checkpoint_storage_location(
+    storage = deployment.storage(pipeline)
+    streams = storage.resolve_checkpoint_storage_location(
         plan.record.checkpoint_id, plan.reference, report.attempt, report.subtask
     )
+    task_owned = storage.create_task_owned_checkpoint_state_toolset(report.attempt, report.subtask)
     for file in answer.discard:
         where = FileStateHandle if ":" in file.path or file.path.startswith("/") else RelativeFileStateHandle
-        streams.discard(where(file.path, file.size_bytes))
+        (task_owned if is_task_owned(file.path) else streams).discard(where(file.path, file.size_bytes))
 
 
 def _other_attempt(plan: SnapshotPlan, published: bytes) -> AttemptId:
@@ -83,7 +86,7 @@ def _manifest(
 ) -> CheckpointManifest:
     record = plan.record
     whole = all_key_groups(pipeline.max_parallelism)
-    files = tuple(f for r in reports for f in r.files)
+    files = _distinct_files(reports)
     return CheckpointManifest(
         pipeline=record.pipeline,
         checkpoint_id=record.checkpoint_id,
@@ -113,7 +116,17 @@ def _manifest(
         keys_changed=_keys_changed(reports),
         drained=plan.drains,
         keys=merge_key_counts(whole, (r.keys for r in reports)),
+        side_data=tuple(part for r in reports for part in r.side_data),
     )
+
+
+def _distinct_files(reports: Sequence[SubtaskReport]) -> tuple[FileRecord, ...]:
+    """Return each file once. After rescaling, several subtasks refer to one file of side data."""
+    files: dict[str, FileRecord] = {}
+    for report in reports:
+        for file in report.files:
+            files.setdefault(file.path, file)
+    return tuple(files.values())
 
 
 def _keys_changed(reports: Sequence[SubtaskReport]) -> int | None:

@@ -4,9 +4,11 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from statelib.backends.side_data import StoredSideData
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import ConflictError, NotFoundError
-from statelib.flows.checkpoint.previous_files import previous_files
+from statelib.flows.checkpoint.previous_files import can_be_shared, previous_files
+from statelib.flows.checkpoint.side_data import restored_side_data
 from statelib.flows.restore.continuation import continuation
 from statelib.flows.restore.layout import RestoreLayout, lay_out
 from statelib.flows.wiring import Deployment
@@ -47,6 +49,8 @@ class SnapshotPlan:
     """The other pipelines in whose directories the base may have files."""
     base_files: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
     """The base's files and their segments: checksum key -> (size in bytes, crc32c)."""
+    side_data: tuple[tuple[StoredSideData, ...], ...] = ()
+    """The side data that each subtask restores."""
 
     @property
     def drains(self) -> bool:
@@ -93,6 +97,7 @@ def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: Che
     position = base.position() if base else None
     counted = None if record.base is None else catalog.gate.key_counts(name, record.base, pipeline.max_parallelism)
     layout = lay_out(base, record.parallelism, pipeline, counted=counted)
+    pipeline_directory = f"{deployment.root_uri().rstrip('/')}/{name}"
     return SnapshotPlan(
         record=record,
         attempt=attempt,
@@ -104,11 +109,17 @@ def plan_snapshot(deployment: Deployment, pipeline: Pipeline, checkpoint_id: Che
             base,
             schema=layout.schema,
             subtasks=tuple(zip(layout.ranges, layout.sources, strict=True)),
-            pipeline_directory=f"{deployment.root_uri().rstrip('/')}/{name}",
+            pipeline_directory=pipeline_directory,
         ),
         trigger=_trigger(deployment.storage(pipeline), record),
         origins=base.manifest.origins if base and base.manifest else (),
         base_files=(base.checksums() or {}) if base and pipeline.checkpoint.local_recovery else {},
+        side_data=restored_side_data(
+            base,
+            pipeline.side_data,
+            layout.ranges,
+            can_be_referred_to=base is not None and can_be_shared(base_record, base, pipeline_directory),
+        ),
     )
 
 

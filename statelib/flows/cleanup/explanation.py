@@ -14,7 +14,7 @@ from statelib.storage.registry import PLACES
 
 
 @dataclass(frozen=True)
-class FileExplanation:
+class Why:
     """The explanation of a file. ``needed_by``: ``<pipeline>/<id>`` of each checkpoint that refers to it."""
 
     file: str
@@ -25,7 +25,7 @@ class FileExplanation:
     explanation: str
 
 
-def why(deployment: Deployment, file: str) -> FileExplanation:
+def why(deployment: Deployment, file: str) -> Why:
     """Return which checkpoints need a file, and what gc will do with it. Raises NotFoundError (``unknown-file``)."""
     uri = PLACES.kind(file).normalised(file)
     facts = deployment.catalog().cleanup.file(uri)
@@ -42,11 +42,11 @@ def why(deployment: Deployment, file: str) -> FileExplanation:
         name = f"{record.pipeline}/{record.checkpoint_id}"
         alive = record.state in (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
         explanation = f"metadata of {record.kind.lower()} {name}, which is {record.state}"
-        return FileExplanation(uri, record.state, record.owner, name, (name,) if alive else (), explanation)
+        return Why(uri, record.state, record.owner, name, (name,) if alive else (), explanation)
     return _of_listed(deployment, uri)
 
 
-def _of_recorded(facts: FileFacts) -> FileExplanation:
+def _of_recorded(facts: FileFacts) -> Why:
     needed = tuple(f"{r.pipeline}/{r.checkpoint_id}" for r in facts.references)
     if needed:
         explanation = f"needed by {number_of(len(needed), 'checkpoint')}"
@@ -55,9 +55,7 @@ def _of_recorded(facts: FileFacts) -> FileExplanation:
         explanation = f"needed by none: {fate}"
     else:
         explanation = "gc is about to delete it" if facts.state == "CONDEMNED" else "gc has deleted it"
-    return FileExplanation(
-        facts.uri, facts.state, facts.owner, f"{facts.pipeline}/{facts.created_by}", needed, explanation
-    )
+    return Why(facts.uri, facts.state, facts.owner, f"{facts.pipeline}/{facts.created_by}", needed, explanation)
 
 
 _EXPLANATIONS = {
@@ -66,16 +64,15 @@ _EXPLANATIONS = {
     Verdict.UNKNOWN_ATTEMPT: "written by an attempt that is not in the catalog: statelib orphans --delete deletes it",
     Verdict.YOUNG: "written by an attempt that is not in the catalog, within the grace period",
     Verdict.UNKNOWN_CHECKPOINT: "written for a checkpoint that is not in the catalog",
-    Verdict.TASK_OWNED: "state that a task owns: only its task deletes it",
     Verdict.FOREIGN: "not named by statelib: never deleted",
 }
 
 
-def _of_listed(deployment: Deployment, uri: str) -> FileExplanation:
+def _of_listed(deployment: Deployment, uri: str) -> Why:
     for name in deployment.catalog().pipelines():
         for each in survey(deployment, name, DEFAULT_GRACE_MS, looks_only=True):
             if each.file.uri == uri:
-                return FileExplanation(uri, each.verdict, "", "", (), _EXPLANATIONS[each.verdict])
+                return Why(uri, each.verdict, "", "", (), _EXPLANATIONS[each.verdict])
     raise NotFoundError(
         f"{uri}: no checkpoint refers to it, and it is in no pipeline's directory",
         kind="unknown-file",

@@ -27,6 +27,8 @@ from statelib.storage.placed_removal import is_below, parent_of
 from statelib.storage.registry import PLACES, new_attempt
 
 Point = Callable[[str], None]
+
+
 BATCH = 100
 """The number of files that are deleted between two transactions that record it."""
 

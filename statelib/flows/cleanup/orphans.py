@@ -14,7 +14,6 @@ from statelib.flows.recovery.catalog_behind import survey_before_deleting
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.amounts import number_of
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.model.moments import HOUR_MS
 from statelib.model.record import CheckpointState
 from statelib.storage.filesystem.removal import CheckpointRemover
 from statelib.storage.names import (
@@ -24,9 +23,18 @@ from statelib.storage.names import (
     savepoint_directory,
 )
 
+HOUR_MS = 3_600_000
+
+
 DEFAULT_GRACE_MS = 7 * 24 * HOUR_MS
+
+
 MIN_GRACE_MS = 24 * HOUR_MS
+
+
 _ENDED = (CheckpointState.ABORTED, CheckpointState.DELETED)
+
+
 MAX_UNKNOWN_SHARE = 0.25
 """The maximum share of files whose attempts the catalog does not have. A larger share suggests that rows were lost."""
 
@@ -34,9 +42,8 @@ MAX_UNKNOWN_SHARE = 0.25
 @dataclass(frozen=True)
 class Orphans:
     """The files of one pipeline that nothing will ever refer to. ``deleted``: whether the sweep deleted them.
-    ``young``: files of attempts that the catalog does not have, within the grace period. ``task_owned``: state that
-    tasks keep and delete themselves. ``foreign``: files with names that statelib does not use. The last three are
-    never deleted."""
+    ``young``: of attempts that the catalog does not have, within the grace period. ``foreign``: files with names that
+    statelib does not use. The last two are never deleted."""
 
     pipeline: PipelineName
     files: tuple[str, ...]
@@ -44,7 +51,6 @@ class Orphans:
     young: tuple[str, ...]
     foreign: tuple[str, ...]
     deleted: bool
-    task_owned: tuple[str, ...] = ()
 
 
 def orphans(
@@ -108,7 +114,6 @@ def _sweep(  # noqa: PLR0917 - the options of the function above
         tuple(f.file.uri for f in classified if f.verdict is Verdict.YOUNG),
         tuple(f.file.uri for f in classified if f.verdict is Verdict.FOREIGN),
         not dry_run,
-        tuple(f.file.uri for f in classified if f.verdict is Verdict.TASK_OWNED),
     )
 
 

@@ -84,7 +84,7 @@ def _trends(
         yield Trend("size_bytes", "checkpoint", before, size_bytes, size.most, size.level)
     if entries is not None:
         past = [_entries_by_state(_open(deployment, r)) for r in history]
-        for state, statistics in manifest.statistics_by_state():
+        for state, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
             names = (state.name, *state.renamed_from)
             before = tuple(by_state[name] for by_state in past for name in names if name in by_state)
             yield Trend("entries", state.name, before, statistics.total_entries, entries.most, entries.level)
@@ -94,7 +94,8 @@ def _entries_by_state(opened: Checkpoint | None) -> dict[str, int]:
     manifest = opened.manifest if opened else None
     if manifest is None:
         return {}
-    return {state.name: statistics.total_entries for state, statistics in manifest.statistics_by_state()}
+    pairs = zip(manifest.schema.states, manifest.statistics, strict=True)
+    return {state.name: statistics.total_entries for state, statistics in pairs}
 
 
 def _open(deployment: Deployment, record: CheckpointRecord) -> Checkpoint | None:
@@ -112,7 +113,7 @@ def _samples(
     checks = pipeline.checks
     wanted = {e.state for e in checks.expectations}
     wanted |= {split_field(name, pipeline.states)[0] for name in (*checks.drift.null_rate, *checks.drift.distribution)}
-    for state, statistics in manifest.statistics_by_state():
+    for state, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
         if state.name in wanted:
             chosen = choose(statistics, checks.sample_rows)
             yield state.name, sample(opened, state.name, pipeline.key, chosen, deployment.scratch())

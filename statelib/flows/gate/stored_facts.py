@@ -94,8 +94,8 @@ def _base_statistics(
     if base.manifest is None:
         return None
     evolution = continuation(pipeline, base).evolution
-    stored = {d.name: s for d, s in base.manifest.statistics_by_state()}
-    recorded = {d.name: s for d, s in manifest.statistics_by_state()}
+    stored = {d.name: s for d, s in zip(evolution.found.states, base.manifest.statistics, strict=True)}
+    recorded = {d.name: s for d, s in zip(manifest.schema.states, manifest.statistics, strict=True)}
     aligned = []
     for resolution in evolution.resolutions:
         before, now = stored.get(resolution.stored or ""), recorded.get(resolution.state)

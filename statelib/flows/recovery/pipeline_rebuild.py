@@ -20,6 +20,8 @@ from statelib.storage.names import checkpoint_directory
 
 Name = tuple[PipelineName, CheckpointId]
 """The name of a checkpoint: its pipeline and its id."""
+
+
 FARTHEST = 1 << 32
 """The maximum distance of a savepoint's id from the highest id of its pipeline's checkpoints. The highest id decides
 which id is allocated next, and ids are never reused."""

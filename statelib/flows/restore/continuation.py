@@ -31,6 +31,7 @@ class Continuation:
     others: tuple[str, ...]
     allow_non_restored: bool
     operator_states: tuple[OperatorStateDescriptor, ...] = ()
+    side_data: tuple[str, ...] = ()
 
     @cached_property
     def operator_evolution(self) -> OperatorEvolution:
@@ -48,6 +49,14 @@ class Continuation:
         check_backend(self.backend, self.opened.handles(), self.opened.directory)
         self.evolution.check(allow_non_restored=self.allow_non_restored)
         self.operator_evolution.check(allow_non_restored=self.allow_non_restored)
+        undeclared = self.undeclared_side_data()
+        if undeclared and not self.allow_non_restored:
+            raise InvalidRequestError(
+                f"{self.opened.directory}: side data {', '.join(map(repr, undeclared))}: the pipeline declares no such"
+                " names",
+                kind="non-restored-state",
+                hint="declare them under side_data; 'allow_non_restored_state: true' in the pipeline file drops them",
+            )
         if self.others and not self.allow_non_restored:
             raise InvalidRequestError(
                 f"{self.opened.directory}: state of the operators {', '.join(self.others)} belongs to no state of the"
@@ -61,13 +70,18 @@ class Continuation:
         """Return the restore sources of the snapshot, as :meth:`Checkpoint.sources`."""
         return tuple(replace(s, allow_non_restored=self.allow_non_restored) for s in self.opened.sources())
 
+    def undeclared_side_data(self) -> tuple[str, ...]:
+        """Return the names of stored side data that the pipeline does not declare."""
+        stored = self.opened.manifest.side_data if self.opened.manifest else ()
+        return tuple(sorted({part.name for part in stored} - set(self.side_data)))
+
     def keys(self, counted: KeyCounts | None) -> KeyCounts | None:
         """Return the number of keys that are restored: from the manifest, else ``counted``. None if neither is known,
         or if states with entries are left out: their keys may be in no other state."""
         manifest = self.opened.manifest
         if manifest is None:
             return None
-        sizes = manifest.statistics_by_state()
+        sizes = zip(self.evolution.found.states, manifest.statistics, strict=True)
         lost = any(s.total_entries for state, s in sizes if state.name in self.evolution.non_restored)
         return None if lost else manifest.keys or counted
 
@@ -80,10 +94,12 @@ class Continuation:
         schema, manifest = self.evolution.found, self.opened.manifest
         entries = {} if manifest is None else {
             d.name: f", {amount(s.total_entries, 'entry')}"
-            for d, s in manifest.statistics_by_state()
+            for d, s in zip(schema.states, manifest.statistics, strict=True)
         }  # fmt: skip
         states = (f"state {n!r} ({describe(schema.state(n))}){entries.get(n, '')}" for n in self.evolution.non_restored)
-        return (*states, *self.operator_evolution.non_restored(), *(f"operator {name}" for name in self.others))
+        side_data = (f"side data {name!r}" for name in self.undeclared_side_data())
+        others = (f"operator {name}" for name in self.others)
+        return (*states, *self.operator_evolution.non_restored(), *side_data, *others)
 
 
 def continuation(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
@@ -109,6 +125,7 @@ def continuation(pipeline: Pipeline, opened: Checkpoint) -> Continuation:
         others,
         pipeline.allow_non_restored_state,
         pipeline.operator_descriptors(),
+        pipeline.side_data,
     )
 
 

@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from statelib.flows.restore.plan import RestorePlan
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.model.moments import HOUR_MS
 
-HOLD_MS = 24 * HOUR_MS
+HOLD_MS = 24 * 3_600_000
 """The time in milliseconds after which retention may delete the source of a restore that never ended."""
 
 

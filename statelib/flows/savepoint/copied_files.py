@@ -14,7 +14,7 @@ from statelib.snapshots.stored import copied_stream
 from statelib.snapshots.upload_threads import UploadThreads
 from statelib.snapshots.uploads import Uploads
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.names import SHARED_DIRECTORY
+from statelib.storage.names import SHARED_DIRECTORY, TASK_OWNED_DIRECTORY
 from statelib.storage.places import StorageSettings, is_absolute
 from statelib.storage.registry import PLACES
 from statelib.storage.views import CheckpointedStateScope, StorageReference, WrittenStream
@@ -23,9 +23,9 @@ from statelib.storage.views import CheckpointedStateScope, StorageReference, Wri
 def copied_files(
     deployment: Deployment, pipeline: Pipeline, source: Checkpoint, record: CheckpointRecord, attempt: AttemptId
 ) -> dict[str, str]:
-    """Copy each file of ``source`` into the directories of the pending checkpoint ``record``. Files from a shared
-    directory are copied into a shared directory, so that later checkpoints may refer to them. Return the URIs of the
-    copies by those of the originals.
+    """Copy each file of ``source`` into the directories of the pending checkpoint ``record``. Files from a directory of
+    shared or task-owned files are copied into a shared directory, so that later checkpoints may refer to them. Return
+    the URIs of the copies by those of the originals.
 
     The storage copies by itself if it can; otherwise the bytes are read, verified and written. An attempt that fails
     deletes its files. The orphan sweep deletes those of an attempt that was killed, by the attempt in their names."""
@@ -39,8 +39,8 @@ def copied_files(
     with closing(UploadThreads()) as threads, Uploads(streams, CloseableRegistry()) as uploads:
 
         def copy(uri: str, file: FileRecord) -> WrittenStream:
-            shared = uri.split("/")[-2:-1] == [SHARED_DIRECTORY]
-            scope = CheckpointedStateScope.SHARED if shared else CheckpointedStateScope.EXCLUSIVE
+            lasting = uri.split("/")[-2] in (SHARED_DIRECTORY, TASK_OWNED_DIRECTORY)
+            scope = CheckpointedStateScope.SHARED if lasting else CheckpointedStateScope.EXCLUSIVE
             kind = FileStateHandle if is_absolute(file.path) else RelativeFileStateHandle
             handle = kind(file.path, file.size_bytes)
             reader.locate(handle)  # raises for a path that no restore would read

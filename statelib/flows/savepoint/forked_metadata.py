@@ -55,6 +55,7 @@ def forked(
         base=None,
         created_at_ms=now_ms(),
         files=files,
+        side_data=_absolute(old.side_data, uri, record.checkpoint_id),
         origins=origins_of(old) if copies is None else (),
         sync_ms=0,
         async_ms=0,

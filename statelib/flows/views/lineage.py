@@ -94,7 +94,7 @@ def _state(pipeline: Pipeline, record: CheckpointRecord, manifest: CheckpointMan
     schema, cost = pipeline.schema(), record.measured
     key = LineageField("key", str(schema.key_type), f"key: {', '.join(pipeline.key)}")
     states = [LineageField(d.name, str(d.value_type), f"{d.kind} state", _fields(d.value_type)) for d in schema.states]
-    entries = () if manifest is None else manifest.statistics_by_state()
+    entries = () if manifest is None else zip(manifest.schema.states, manifest.statistics, strict=True)
     done_ms = record.completed_at_ms
     own_place = record.kind is SnapshotKind.SAVEPOINT
     return LineageDataset(

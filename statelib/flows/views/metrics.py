@@ -35,7 +35,7 @@ def checkpoint_completed(telemetry: Telemetry, record: CheckpointRecord) -> None
         telemetry.emit(m.RESTORE_DURATION, max(restores), tags)
     if record.interval is not None:
         telemetry.emit(m.EVENTS_LATE, sum(late for _, late in manifest.events.late), tags)
-    for descriptor, statistics in manifest.statistics_by_state():
+    for descriptor, statistics in zip(manifest.schema.states, manifest.statistics, strict=True):
         telemetry.emit(m.STATE_ENTRIES, statistics.total_entries, {**tags, "state": descriptor.name})
 
 

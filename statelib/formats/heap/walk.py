@@ -42,7 +42,7 @@ class Layout:
         return width_of(self.codecs)
 
     @cached_property
-    def skip(self) -> Skipper:
+    def jump(self) -> Skipper:
         """The function that returns the end of the entry at an offset."""
         return skipper_of(self.codecs)
 
@@ -75,11 +75,11 @@ def whole_entries(raw: bytes, span: tuple[int, int], count: int, layout: Layout)
         count = min(count, (end - at) // layout.width)
         return at + np.arange(count, dtype=np.int64) * layout.width, at + count * layout.width
     starts: list[int] = []
-    append, skip = starts.append, layout.skip
+    append, jump = starts.append, layout.jump
     try:
         for _ in range(count):
             append(at)
-            at = skip(raw, at)
+            at = jump(raw, at)
     except (struct.error, IndexError, CorruptStateError) as error:
         if isinstance(error, CorruptStateError) and error.kind != "truncated-value":
             raise

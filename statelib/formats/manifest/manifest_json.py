@@ -5,11 +5,11 @@ Reading checks the type of each field, and raises a ValueError that names the fi
 
 import base64
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 
+from statelib.formats.manifest.json_object import JsonObject
 from statelib.formats.manifest.key_counts_text import key_counts_from_text, key_counts_text
 from statelib.model.amounts import number_of
 from statelib.model.checkpoint import (
@@ -20,17 +20,15 @@ from statelib.model.checkpoint import (
     Origin,
     RestoreMeasure,
     SegmentRecord,
+    SideDataRecord,
     SnapshotKind,
     SourcePosition,
 )
-from statelib.model.ids import MAX_NUMBER, AttemptId, CheckpointId, Epoch, pipeline_name
-from statelib.model.key_groups import MAX_MAX_PARALLELISM, KeyGroupRange
+from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
+from statelib.model.ids import AttemptId, CheckpointId, Epoch, pipeline_name
 from statelib.model.state import FieldMeaning, KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
 from statelib.serializers.type_text import parse_type
 
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-
-T = TypeVar("T")
 _Json = dict[str, object]
 
 
@@ -67,6 +65,7 @@ def manifest_to_json(manifest: CheckpointManifest) -> _Json:
         "keys_changed": manifest.keys_changed,
         "drained": manifest.drained,
         "keys": None if manifest.keys is None else key_counts_text(manifest.keys),
+        "side_data": list(map(_side_data_to_json, manifest.side_data)),
     }
 
 
@@ -75,8 +74,9 @@ def manifest_from_json(content: object) -> CheckpointManifest:
 
     Raise ValueError, or the StatelibError of a model class that refuses a value.
     """
-    o = _Object(content, "manifest")
+    o = JsonObject(content, "manifest")
     base = o.optional_number("base")
+    files = tuple(map(_file_from_json, o.children("files")))
     manifest = CheckpointManifest(
         pipeline=pipeline_name(o.text("pipeline")),
         checkpoint_id=CheckpointId(o.number("checkpoint_id")),
@@ -90,7 +90,7 @@ def manifest_from_json(content: object) -> CheckpointManifest:
         position=_position_from_json(o.child("position")),
         events=_events_from_json(o.child("events")),
         schema=_schema_from_json(o.value("schema")),
-        files=tuple(map(_file_from_json, o.children("files"))),
+        files=files,
         statistics=tuple(map(_statistics_from_json, o.children("statistics"))),
         sync_ms=o.integer("sync_ms"),
         async_ms=o.integer("async_ms"),
@@ -104,6 +104,9 @@ def manifest_from_json(content: object) -> CheckpointManifest:
         keys_changed=o.later_integer("keys_changed"),
         drained=o.has("drained") and o.boolean("drained"),
         keys=_keys_from_json(o),
+        side_data=tuple(_side_data_from_json(part, files) for part in o.children("side_data"))
+        if o.has("side_data")
+        else (),
     )
     if base is not None and base >= manifest.checkpoint_id:
         raise ValueError(f"base {base} of checkpoint {manifest.checkpoint_id}: expected an older one")
@@ -114,19 +117,19 @@ def manifest_from_json(content: object) -> CheckpointManifest:
     return manifest
 
 
-def _keys_from_json(o: "_Object") -> KeyCounts | None:
+def _keys_from_json(o: JsonObject) -> KeyCounts | None:
     """Return the number of keys per key group; None if the manifest, perhaps an older one, does not have them."""
     if not o.has("keys") or o.value("keys") is None:
         return None
     return key_counts_from_text(o.text("keys"), o.child("schema").integer("max_parallelism"))
 
 
-def _restores_from_json(o: "_Object") -> tuple[RestoreMeasure | None, ...]:
+def _restores_from_json(o: JsonObject) -> tuple[RestoreMeasure | None, ...]:
     pairs = o.optional_pairs("restores")
     return tuple(None if pair is None else RestoreMeasure(*pair) for pair in pairs)
 
 
-def _origin_from_json(o: "_Object") -> Origin:
+def _origin_from_json(o: JsonObject) -> Origin:
     return Origin(pipeline_name(o.text("pipeline")), CheckpointId(o.number("checkpoint_id")))
 
 
@@ -155,7 +158,7 @@ def _schema_from_json(content: object) -> KeyedStateSchema:
 
     Raise ValueError, or the StatelibError of a type or state that refuses a value.
     """
-    o = _Object(content, "schema")
+    o = JsonObject(content, "schema")
     return KeyedStateSchema(
         parse_type(o.text("key_type")),
         o.integer("max_parallelism"),
@@ -163,7 +166,7 @@ def _schema_from_json(content: object) -> KeyedStateSchema:
     )
 
 
-def _state_from_json(o: "_Object") -> StateDescriptor:
+def _state_from_json(o: JsonObject) -> StateDescriptor:
     user_key = o.optional_text("user_key_type")
     return StateDescriptor(
         o.text("name"),
@@ -191,7 +194,7 @@ def _meaning_to_json(meaning: FieldMeaning) -> _Json:
     }
 
 
-def _meaning_from_json(o: "_Object") -> FieldMeaning:
+def _meaning_from_json(o: JsonObject) -> FieldMeaning:
     flags = (o.has(name) and o.value(name) is True for name in _MEANING_FLAGS)  # written only if true
     return FieldMeaning(
         o.text("field"), o.text("agg"), o.optional_text("of"), o.texts("by"), o.numbers("bounds"), (), *flags
@@ -207,7 +210,7 @@ def _position_to_json(position: SourcePosition) -> _Json:
     }
 
 
-def _position_from_json(o: "_Object") -> SourcePosition:
+def _position_from_json(o: JsonObject) -> SourcePosition:
     start, end = o.optional_moment("start_ms"), o.optional_moment("end_ms")
     if (start is None) != (end is None):
         raise ValueError("position: start_ms and end_ms go together")
@@ -215,7 +218,7 @@ def _position_from_json(o: "_Object") -> SourcePosition:
     return SourcePosition(interval, o.integer("watermark_ms"))
 
 
-def _events_from_json(o: "_Object") -> EventCounts:
+def _events_from_json(o: JsonObject) -> EventCounts:
     return EventCounts(o.integer("read"), o.integer("applied"), o.integer("null_key"), o.named_integers("late"))
 
 
@@ -236,7 +239,7 @@ def _file_to_json(file: FileRecord) -> _Json:
     return content
 
 
-def _file_from_json(o: "_Object") -> FileRecord:
+def _file_from_json(o: JsonObject) -> FileRecord:
     return FileRecord(
         o.text("path"),
         o.integer("size_bytes"),
@@ -248,15 +251,36 @@ def _file_from_json(o: "_Object") -> FileRecord:
     )
 
 
-def _segment_from_json(o: "_Object") -> SegmentRecord:
+def _segment_from_json(o: JsonObject) -> SegmentRecord:
     return SegmentRecord(o.integer("start"), o.integer("size_bytes"), o.integer("crc32c"), _xxh3_from_json(o))
+
+
+def _side_data_to_json(part: SideDataRecord) -> _Json:
+    content: _Json = {"name": part.name, "key_groups": [part.key_group_range.start, part.key_group_range.end]}
+    if isinstance(part.handle, ByteStreamStateHandle):
+        return {**content, "data": base64.b64encode(part.handle.data).decode("ascii")}
+    return {**content, "path": part.handle.path}
+
+
+def _side_data_from_json(o: JsonObject, files: Sequence[FileRecord]) -> SideDataRecord:
+    """Return the side data that ``o`` describes. Raise ValueError unless its file is one of ``files``."""
+    name, key_groups = o.text("name"), o.key_groups("key_groups")
+    if o.has("data"):
+        data = base64.b64decode(o.text("data"), validate=True)
+        return SideDataRecord(name, key_groups, ByteStreamStateHandle(name, data))
+    path = o.text("path")
+    sizes = [file.size_bytes for file in files if file.path == path]
+    if not sizes:
+        raise ValueError(f"side_data {name!r}: its file {path} is not among the files")
+    kind = FileStateHandle if path.startswith("/") or ":" in path else RelativeFileStateHandle
+    return SideDataRecord(name, key_groups, kind(path, sizes[0]))
 
 
 def _xxh3_to_json(xxh3: int | None) -> str | None:
     return None if xxh3 is None else f"{xxh3:016x}"
 
 
-def _xxh3_from_json(o: "_Object") -> int | None:
+def _xxh3_from_json(o: JsonObject) -> int | None:
     """Return the XXH3-64 that 16 hexadecimal digits spell; None if it is null, or missing as in older manifests."""
     text = o.optional_text("xxh3") if o.has("xxh3") else None
     if text is not None and not re.fullmatch("[0-9a-f]{16}", text):
@@ -273,125 +297,8 @@ def _statistics_to_json(statistics: StateStatistics) -> _Json:
     }
 
 
-def _statistics_from_json(o: "_Object") -> StateStatistics:
+def _statistics_from_json(o: JsonObject) -> StateStatistics:
     key_groups = o.key_groups("key_groups")
     entries = np.frombuffer(o.packed("entries", 8 * len(key_groups)), "<i8").astype(np.int64)
     digests = np.frombuffer(o.packed("digests", 8 * len(key_groups)), "<u8").astype(np.uint64)
     return StateStatistics(key_groups, entries, digests)
-
-
-class _Object:
-    """A JSON object whose fields are read by type; ``where`` is its path in errors."""
-
-    def __init__(self, content: object, where: str) -> None:
-        if not isinstance(content, dict):
-            raise ValueError(f"{where}: expected an object")
-        self._content = content
-        self._where = where
-
-    def has(self, name: str) -> bool:
-        return name in self._content
-
-    def value(self, name: str) -> object:
-        if name not in self._content:
-            raise ValueError(f"{self._where}.{name}: missing")
-        return self._content[name]
-
-    def text(self, name: str) -> str:
-        return self._typed(name, str)
-
-    def boolean(self, name: str) -> bool:
-        return self._typed(name, bool)
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        values = self._typed(name, list)
-        if not all(isinstance(text, str) for text in values):
-            raise ValueError(f"{self._where}.{name}: expected texts")
-        return tuple(values)
-
-    def integer(self, name: str) -> int:
-        value = self._typed(name, int)
-        if isinstance(value, bool) or not -(2**63) <= value < 2**63:
-            raise ValueError(f"{self._where}.{name}: expected a number of 64 bits")
-        return value
-
-    def number(self, name: str) -> int:
-        """Return an id, an epoch or a generation."""
-        value = self.integer(name)
-        if not 0 <= value <= MAX_NUMBER:
-            raise ValueError(f"{self._where}.{name}: expected 0 to {MAX_NUMBER}")
-        return value
-
-    def optional_number(self, name: str) -> int | None:
-        return self._optional(name, self.number)
-
-    def moment(self, name: str) -> int:
-        """Return epoch milliseconds within the years 1 to 9999, which people can be shown."""
-        value = self.integer(name)
-        if not _FIRST_MS <= value <= _LAST_MS:
-            raise ValueError(f"{self._where}.{name}: expected a moment of the years 1 to 9999")
-        return value
-
-    def optional_moment(self, name: str) -> int | None:
-        return self._optional(name, self.moment)
-
-    def optional_text(self, name: str) -> str | None:
-        return self._optional(name, self.text)
-
-    def optional_integer(self, name: str) -> int | None:
-        return self._optional(name, self.integer)
-
-    def later_integer(self, name: str) -> int | None:
-        """Return an integer, or None if it is null or missing, as in older manifests."""
-        return self.optional_integer(name) if self.has(name) else None
-
-    def child(self, name: str) -> "_Object":
-        return _Object(self.value(name), f"{self._where}.{name}")
-
-    def children(self, name: str) -> list["_Object"]:
-        return [_Object(item, f"{self._where}.{name}[{i}]") for i, item in enumerate(self._typed(name, list))]
-
-    def named_integers(self, name: str) -> tuple[tuple[str, int], ...]:
-        """Return (name, number) pairs in their order; none if the field is missing, as in older manifests."""
-        if name not in self._content:
-            return ()
-        child = self.child(name)
-        return tuple((key, child.integer(key)) for key in child._content)
-
-    def key_groups(self, name: str) -> KeyGroupRange:
-        bounds = self._typed(name, list)
-        if len(bounds) != 2 or not all(type(bound) is int for bound in bounds):
-            raise ValueError(f"{self._where}.{name}: expected two numbers")
-        if not -1 <= bounds[1] < MAX_MAX_PARALLELISM:
-            raise ValueError(f"{self._where}.{name}: expected key groups below {MAX_MAX_PARALLELISM}")
-        return KeyGroupRange(bounds[0], bounds[1])
-
-    def optional_pairs(self, name: str) -> tuple[tuple[int, int] | None, ...]:
-        pairs = self._typed(name, list)
-        for pair in pairs:
-            is_pair = isinstance(pair, list) and len(pair) == 2 and all(type(n) is int and n >= 0 for n in pair)
-            if pair is not None and not is_pair:
-                raise ValueError(f"{self._where}.{name}: expected pairs of numbers")
-        return tuple(None if pair is None else (pair[0], pair[1]) for pair in pairs)
-
-    def numbers(self, name: str) -> tuple[float, ...]:
-        values = self._typed(name, list)
-        if not all(type(number) in (int, float) for number in values):
-            raise ValueError(f"{self._where}.{name}: expected numbers")
-        return tuple(map(float, values))
-
-    def packed(self, name: str, size: int) -> bytes:
-        """Return the bytes that the base64 text holds. Raise ValueError unless there are exactly ``size`` of them."""
-        data = base64.b64decode(self.text(name), validate=True)
-        if len(data) != size:
-            raise ValueError(f"{self._where}.{name}: {number_of(len(data), 'byte')}, expected {size}")
-        return data
-
-    def _typed(self, name: str, kind: type[T]) -> T:
-        value = self.value(name)
-        if not isinstance(value, kind):
-            raise ValueError(f"{self._where}.{name}: expected {kind.__name__}, found {type(value).__name__}")
-        return value
-
-    def _optional(self, name: str, read: Callable[[str], T]) -> T | None:
-        return None if self.value(name) is None else read(name)

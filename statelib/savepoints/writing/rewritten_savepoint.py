@@ -67,8 +67,8 @@ def rewrite(
     keyed state, by operator. ``renamed``: the new uids, by operator.
 
     Raises NotFoundError (``no-operator``), InvalidRequestError (``unknown-state``, ``not-canonical``,
-    ``master-state``, ``bad-change``, ``duplicate-operator``), ConflictError (``location-taken``), and the errors of
-    reading state. After an error, everything that was written is removed."""
+    ``master-state``, ``side-data``, ``bad-change``, ``duplicate-operator``), ConflictError (``location-taken``), and
+    the errors of reading state. After an error, everything that was written is removed."""
     dropped = {_operator(source, name).operator_id for name in drop_operators}
     changed = {_operator(source, name).operator_id: change for name, change in (changes or {}).items()}
     uids = {_operator(source, name).operator_id: uid for name, uid in (renamed or {}).items()}
@@ -76,6 +76,7 @@ def rewrite(
         raise InvalidRequestError("an operator is to be dropped and to be changed", kind="bad-change")
     _check_uids(uids)
     _check_master_states(source)
+    _check_side_data(source)
     with located(source.directory), SavepointWriter(place, source.metadata) as writer:
         copied: Copied = {}
         for operator in source.operators:
@@ -145,6 +146,18 @@ def _check_master_states(source: Checkpoint) -> None:
     if count:
         raise InvalidRequestError(
             f"{source.directory}: it holds the state of {count} master hooks, which would be lost", kind="master-state"
+        )
+
+
+def _check_side_data(source: Checkpoint) -> None:
+    """Raise InvalidRequestError (``side-data``) if the savepoint contains side data. It has no place in Flink's format,
+    so it would be missing from the copy."""
+    names = dict.fromkeys(part.name for part in source.manifest.side_data) if source.manifest else {}
+    if names:
+        raise InvalidRequestError(
+            f"{source.directory}: it holds the side data {', '.join(map(repr, names))}, which would be lost",
+            kind="side-data",
+            hint="rewrite a savepoint of the pipeline without 'side_data' and with 'allow_non_restored_state: true'",
         )
 
 

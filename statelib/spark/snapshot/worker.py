@@ -4,7 +4,7 @@ the snapshot and acknowledges it."""
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.backends.operator import OperatorStateBackend
+from statelib.backends.side_data import SideData
 from statelib.backends.written_keys import WrittenKeys
 from statelib.crash_points import crash_point
 from statelib.definition.columns import key_array, keyed_events
@@ -40,12 +41,15 @@ from statelib.restore.volume import bytes_to_read
 from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
 from statelib.snapshots.records import file_records
+from statelib.snapshots.side_data import SideDataSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.spark.snapshot.local_recovery import local_recovery
 from statelib.spark.snapshot.strategies import copying_strategy, logging_backend, strategy_of
 from statelib.spark.snapshot.termination import unwound_by_signal
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.references import decode_reference
+from statelib.storage.views import CheckpointStreamFactory
+from statelib.storage.wrappers.task_owned_streams import TaskOwnedStreams
 from statelib.storage.wrappers.timed_streams import TimedStreams
 from statelib.telemetry.logs import bound
 
@@ -119,15 +123,14 @@ def _snapshot_subtask(
         backend = logging_backend(work.pipeline, plan, subtask, restored)
         operator = _restored_operator(work, subtask)
         keyed, null_keys = keyed_events(work.pipeline, events)
-        progress = Progress(plan.base_position.watermark_ms, plan.position.watermark_ms, plan.drains)
         written = _written_keys(plan, subtask, backend)
-        applied = change(work.pipeline, written, keyed, progress, operator)
+        applied = change(work.pipeline, written, keyed, _progress(plan), operator)
         keys = _keys(work, subtask, written)
         _finish_operator(work, subtask, operator)
         crash_point("subtask: events applied")
         make = partial(strategy_of, work.pipeline, plan, subtask, uid=attempt, local=local.directories)
         with noting_task_error(plan.attempt, subtask, _ASYNC), closing(make(backend, operator)) as strategy:
-            taken, upload_ms = _snapshot(work, strategy, subtask, attempt, clock=clock, reported=reported)
+            taken, upload_ms = _snapshot(work, strategy, operator, subtask, attempt, clock=clock, reported=reported)
             result = taken.result
             crash_point("subtask: snapshot taken")
             local.complete(result)
@@ -145,11 +148,16 @@ def _snapshot_subtask(
                 uploaded_bytes=sum(written.size_bytes for written in result.streams),
                 attempt=attempt,
                 operator=result.operator,
+                side_data=result.side_data,
                 restored=measure,
                 upload_ms=upload_ms,
                 keys_changed=written.keys_changed,
                 keys=keys,
             )
+
+
+def _progress(plan: SnapshotPlan) -> Progress:
+    return Progress(plan.base_position.watermark_ms, plan.position.watermark_ms, plan.drains)
 
 
 def _unchanged_base(work: Work, subtask: int, events: int, change: Change) -> RestoreSource | None:
@@ -181,14 +189,14 @@ def _copied_subtask(
     _finish_operator(work, subtask, operator)
     strategy = copying_strategy(plan, subtask, source, operator, attempt)
     with noting_task_error(plan.attempt, subtask, _ASYNC), closing(strategy):
-        taken, upload_ms = _snapshot(work, strategy, subtask, attempt, clock=clock, reported=reported)
+        taken, upload_ms = _snapshot(work, strategy, operator, subtask, attempt, clock=clock, reported=reported)
     result = taken.result
     crash_point("subtask: snapshot taken")
     return SubtaskReport(
         subtask=subtask,
         key_group_range=key_groups,
         keyed=result.keyed,
-        files=file_records(result.streams, subtask, key_groups),
+        files=file_records((*result.streams, *result.reused), subtask, key_groups),
         statistics=expected_statistics(source, key_groups) or (),
         events=EventCounts(0, 0, 0),
         restored_from=COPIED,
@@ -197,6 +205,7 @@ def _copied_subtask(
         uploaded_bytes=sum(written.size_bytes for written in result.streams),
         attempt=attempt,
         operator=result.operator,
+        side_data=result.side_data,
         upload_ms=upload_ms,
         keys_changed=0,
         keys=plan.layout.keys[subtask],
@@ -210,7 +219,9 @@ def task_attempt(attempt: AttemptId, task: int) -> AttemptId:
 
 def _restored_operator(work: Work, subtask: int) -> OperatorStateBackend:
     plan = work.plan
-    operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask])
+    stored = plan.side_data[subtask]
+    side_data = (SideData(name, [part for part in stored if part.name == name]) for name in work.pipeline.side_data)
+    operator = restore_operator(plan.layout.operator_states, plan.layout.operator_sources[subtask], side_data)
     call_hook("initialize_state", work.pipeline.hooks.initialize_state, _context(plan, subtask), operator)
     return operator
 
@@ -290,31 +301,61 @@ def _keep_position(plan: SnapshotPlan, subtask: int, operator: OperatorStateBack
 def _snapshot(
     work: Work,
     strategy: SnapshotStrategy[Any],
+    operator: OperatorStateBackend,
     subtask: int,
     attempt: AttemptId,
     *,
     clock: Callable[[], int],
     reported: ExitStack,
 ) -> tuple[Executed, int]:
-    """Take the snapshot; return (result, milliseconds that the storage needed). Its files are removed if the context
-    ``reported`` ends with an exception. Raises ConflictError (``checkpoint-expired``)."""
+    """Take the snapshot of the states and of the side data; return (result, milliseconds that the storage needed). Its
+    files are removed if the context ``reported`` ends with an exception. Raises ConflictError
+    (``checkpoint-expired``)."""
     plan = work.plan
-    deadline_ms = plan.record.deadline_ms
-    left_ms = None if deadline_ms is None else deadline_ms - clock()
-    if left_ms is not None and left_ms <= 0:
-        raise expired()
     storage = work.deployment.worker_storage(work.pipeline)
     reference = decode_reference(plan.trigger)
     streams = TimedStreams(
         storage.resolve_checkpoint_storage_location(plan.record.checkpoint_id, reference, attempt, subtask)
     )
+    taken = _execute(work, strategy, streams, clock=clock, reported=reported)
+    if not work.pipeline.side_data:
+        return taken, streams.clock.total_ms
+    checkpoint = plan.record.kind is SnapshotKind.CHECKPOINT
+    owned = TimedStreams(TaskOwnedStreams(storage, attempt, subtask)) if checkpoint else streams
+    side_strategy = SideDataSnapshotStrategy(operator, plan.layout.ranges[subtask], refers=checkpoint)
+    side = _execute(work, side_strategy, owned, clock=clock, reported=reported)
+    crash_point("subtask: side data written")
+    result = replace(
+        taken.result,
+        streams=(*taken.result.streams, *side.result.streams),
+        reused=(*taken.result.reused, *side.result.reused),
+        side_data=side.result.side_data,
+    )
+    upload_ms = sum(each.clock.total_ms for each in {streams, owned})
+    return Executed(result, taken.sync_ms + side.sync_ms, taken.async_ms + side.async_ms), upload_ms
+
+
+def _execute(
+    work: Work,
+    strategy: SnapshotStrategy[Any],
+    streams: CheckpointStreamFactory,
+    *,
+    clock: Callable[[], int],
+    reported: ExitStack,
+) -> Executed:
+    """Run a strategy until the deadline of the checkpoint. What it writes is removed if the context ``reported`` ends
+    with an exception."""
+    record = work.plan.record
+    left_ms = None if record.deadline_ms is None else record.deadline_ms - clock()
+    if left_ms is not None and left_ms <= 0:
+        raise expired()
     log.info("snapshot begins: %s", strategy.description)
     snapshot = executed_snapshot(
         strategy,
-        plan.record.checkpoint_id,
+        record.checkpoint_id,
         streams,
         CloseableRegistry(),
         execution=SnapshotExecutionType(work.pipeline.checkpoint.execution),
         timeout_s=None if left_ms is None else left_ms / 1000,
     )
-    return reported.enter_context(snapshot), streams.clock.total_ms
+    return reported.enter_context(snapshot)

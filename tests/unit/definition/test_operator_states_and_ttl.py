@@ -25,6 +25,7 @@ operator_states:
   rules: {mode: broadcast, key: string, value: double}
   seen_files: {mode: list, element: string}
   offsets: {mode: union, element: "row<at: long>"}
+side_data: [model, routes]
 backend: heap
 """
 
@@ -50,6 +51,7 @@ def test_a_good_file(tmp_path: Path) -> None:
         "m": TtlConfig(1),
     }
     assert Pipeline.model_validate(pipeline.model_dump()) == pipeline
+    assert pipeline.side_data == ("model", "routes")
     hash(pipeline)
 
 
@@ -76,6 +78,10 @@ CASES = [
     ("  seen_files", "  statelib.files", "operator_states.statelib.files: expected a name that does not start with"),
     ("  offsets", "  rules", "operator_states.rules: given twice"),
     (', function: "m:f"', "", "operator_states: no state has a 'function'"),
+    (', function: "m:f"', "", "side_data: no state has a 'function'"),
+    ("[model, routes]", "[model, model]", "side_data.1: expected each name once"),
+    ("[model, routes]", '[model, ""]', "side_data.1: expected each name once, and none empty"),
+    ("[model, routes]", "{model: bytes}", "side_data: "),
 ]
 
 

@@ -16,10 +16,10 @@ from statelib.definition.source_templates import at_interval, names_exactly
 from statelib.definition.types import COLUMN_TYPES
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
-from statelib.model.moments import HOUR_MS
 from statelib.spark.events.source_types import SPARK_TYPES
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR_MS = 3_600_000
 
 
 def new_pipeline(path: str, cron: str | None = None) -> Pipeline:

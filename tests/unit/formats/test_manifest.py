@@ -22,12 +22,14 @@ from statelib.model.checkpoint import (
     OperatorSubtaskState,
     RestoreMeasure,
     SegmentRecord,
+    SideDataRecord,
     SnapshotKind,
     SnapshotMeasure,
     SourcePosition,
 )
 from statelib.model.handles import (
     ByteStreamStateHandle,
+    FileStateHandle,
     KeyGroupsSavepointStateHandle,
     OperatorStreamStateHandle,
     RelativeFileStateHandle,
@@ -76,6 +78,13 @@ MANIFEST = CheckpointManifest(
 PIECES = (SegmentRecord(0, 100, 7), SegmentRecord(300, 100, 0xFFFFFFFF, 2**64 - 1))
 MERGED = FileRecord("file:///state/flights/shared/a-0-1", 400, 5, 0, RANGE, 9, PIECES)
 
+OWNED = FileRecord("file:///state/flights/taskowned/a-0-2", 70, 5, 0, RANGE, 9)
+SIDE_DATA = (
+    SideDataRecord("model", RANGE, FileStateHandle(OWNED.path, 70)),
+    SideDataRecord("table", RANGE, RelativeFileStateHandle("a-0-0", 400)),
+    SideDataRecord("days", RANGE, ByteStreamStateHandle("days", b"\x00\xff")),
+)
+
 
 def metadata() -> bytes:
     keyed = KeyGroupsSavepointStateHandle(RANGE, (0, 99), RelativeFileStateHandle("a-0-0", 400))
@@ -100,8 +109,9 @@ def assert_same(left: CheckpointManifest, right: CheckpointManifest) -> None:
             MANIFEST, base=None, kind=SnapshotKind.SAVEPOINT, position=SourcePosition(None, -(2**63)), files=()
         ),
         dataclasses.replace(MANIFEST, files=(MERGED, *MANIFEST.files)),
+        dataclasses.replace(MANIFEST, files=(OWNED, *MANIFEST.files), side_data=SIDE_DATA),
     ],
-    ids=["checkpoint", "first savepoint", "merged"],
+    ids=["checkpoint", "first savepoint", "merged", "side data"],
 )
 def test_round_trip(manifest: CheckpointManifest) -> None:
     data = append_manifest(metadata(), manifest)
@@ -259,6 +269,8 @@ def test_a_file_of_flink_has_no_manifest() -> None:
         (b'"key_groups":[0,1]', b'"key_groups":[1,-1]', "key-group range"),
         (b'"end_ms":10', b'"end_ms":null', "go together"),
         (b'"statistics":[', b'"statistics":[],"s":[', "0 statistics for 2 states"),
+        (b'"side_data":[]', b'"side_data":[{"name":"m","key_groups":[0,1],"path":"x"}]', "its file x is not among the"),
+        (b'"side_data":[]', b'"side_data":[{"name":"m","key_groups":[0,1],"data":"!"}]', "not what statelib writes"),
         (b'"by":["day","hour"]', b'"by":["day",1]', r"states\[0\].meanings\[0\].by: expected texts"),
         (b'"bounds":[0.5,1e+300]', b'"bounds":[true]', r"states\[0\].meanings\[0\].bounds: expected numbers"),
     ],

@@ -1,5 +1,6 @@
 """One thing of a savepoint is changed, the rest goes over byte for byte."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,12 +10,16 @@ from statelib.errors import CorruptStateError, StatelibError
 from statelib.formats.manifest.trailer import SIGNATURE
 from statelib.formats.metadata.operator_id import operator_id
 from statelib.formats.text.annotated import annotate_metadata
+from statelib.model.checkpoint import SideDataRecord
+from statelib.model.handles import ByteStreamStateHandle
+from statelib.model.key_groups import KeyGroupRange
 from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter
 from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
+from tests.unit.formats.test_manifest import MANIFEST
 
 COUNT = StateDescriptor("count", StateKind.VALUE, LONG)
 SEEN = StateDescriptor("seen", StateKind.LIST, STRING)
@@ -154,6 +159,15 @@ def test_master_state_is_not_lost_silently(saved: Checkpoint, tmp_path: Path) ->
     with pytest.raises(StatelibError) as caught:
         rewrite(with_master, NewSavepoint(str(tmp_path), "second"))
     assert caught.value.kind == "master-state"
+
+
+def test_side_data_are_not_lost_silently(saved: Checkpoint, tmp_path: Path) -> None:
+    handle = ByteStreamStateHandle("model", b"a model")
+    manifest = replace(MANIFEST, side_data=(SideDataRecord("model", KeyGroupRange(0, 1), handle),))
+    with pytest.raises(StatelibError, match="'model'") as caught:
+        rewrite(replace(saved, manifest=manifest), NewSavepoint(str(tmp_path), "second"))
+    assert caught.value.kind == "side-data"
+    rewrite(replace(saved, manifest=None), NewSavepoint(str(tmp_path), "second"))
 
 
 def test_a_place_that_is_taken_is_refused(saved: Checkpoint, tmp_path: Path) -> None:

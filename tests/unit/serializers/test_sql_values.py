@@ -8,11 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
-from statelib.model.sql import TEXTS, LogicalType
+from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.serializers.registry import codec_of
-from statelib.serializers.snapshots import encode_serializer_snapshot
-from statelib.serializers.sql.values.logical_registry import LOGICAL_TYPES
 from statelib.serializers.type_text import parse_type
 from statelib.serializers.typed_json import json_reader
 from statelib.wire.reader import Reader
@@ -66,18 +63,6 @@ def test_values_and_bytes_are_the_same(text: str, value: object, raw: str, typed
     assert reader.remaining == 0
     with pytest.raises(CorruptStateError):
         codec.decode(rows.data[:-1].copy(), rows.starts.copy(), np.array([len(stored), 2 * len(stored) - 1]))
-
-
-@pytest.mark.parametrize("root", TEXTS)
-def test_every_logical_type_has_values(root: str) -> None:
-    assert root in LOGICAL_TYPES.of(LogicalType(root)).roots
-
-
-@pytest.mark.parametrize("text", ["sql<VARBINARY(9)>", "sql<BINARY(9)>"])
-def test_the_snapshot_of_bytes_outside_of_rows_is_refused_by_name(text: str) -> None:
-    with pytest.raises(UnsupportedError, match="BINARY outside of rows") as caught:
-        encode_serializer_snapshot(parse_type(text))
-    assert caught.value.kind == "sql-type-not-written"
 
 
 def test_text_that_is_none_and_nulls_are_refused() -> None:

@@ -1,0 +1,17 @@
+"""A hook that keeps, as side data of each subtask, up to where the events of each run went."""
+
+import json
+
+from statelib.backends.operator import OperatorStateBackend
+from statelib.functions.hooks import SnapshotContext
+
+
+def note(context: SnapshotContext, operator: OperatorStateBackend) -> None:
+    log = operator.side_data("log")
+    noted = set[int]().union(*map(moments_of, log.read_all()))
+    if not context.savepoint and context.watermark_ms not in noted:
+        log.write(json.dumps(sorted({*noted, context.watermark_ms})).encode())
+
+
+def moments_of(log: bytes) -> set[int]:
+    return set(json.loads(log))
