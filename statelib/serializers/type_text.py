@@ -1,11 +1,18 @@
 """The text of a type, as ``str(type)`` writes it, parsed back into the type."""
 
-from statelib.model.types import Scalar, StateType
-from statelib.serializers.aspects.type_parser import ParseType, TypeParser
-from statelib.serializers.registry import TYPES
+from collections.abc import Mapping
+from functools import cache
 
-WORDS: dict[str, Scalar | ParseType] = {word: entry for support in TYPES for word, entry in support.words.items()}
-"""The first words of all types."""
+from statelib.model.types import SCALARS, Scalar, StateType
+from statelib.serializers.aspects.type_parser import ParseType, TypeParser
+
+
+@cache
+def words() -> Mapping[str, Scalar | ParseType]:
+    """Return the first words of all types, each with its scalar or the function that parses the rest."""
+    from statelib.serializers.registry import TYPES  # here, because it loads Arrow, which no scalar needs
+
+    return {word: entry for support in TYPES for word, entry in support.words.items()}
 
 
 def parse_type(text: str) -> StateType:
@@ -13,7 +20,9 @@ def parse_type(text: str) -> StateType:
     none of ``: < > ,``.
 
     Raise InvalidRequestError (``bad-type-text``) naming the text and the place at which it goes wrong."""
-    parser = TypeParser(text, WORDS)
+    if text in SCALARS:
+        return SCALARS[text]
+    parser = TypeParser(text, words())
     parsed = parser.type()
     if parser.at != len(text):
         raise parser.error("the end")
