@@ -88,8 +88,8 @@ def value_of(text: str) -> pa.Array:
 
 
 def test_the_lists_name_every_type() -> None:
-    words = {text.partition("<")[0] for text in (*GOOD, *BAD)}
-    assert words == set(words())
+    named = {text.partition("<")[0] for text in (*GOOD, *BAD)}
+    assert named == set(words())
 
 
 @pytest.mark.parametrize("text", GOOD)
