@@ -2,7 +2,7 @@
 # `make wheel`, and PostgreSQL's throw-away files in the system's temporary directory, where its unprivileged user may go.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story up cluster page pictures quick test test-all test-faults soak simulate mutants check docs format wheel pins bench bench-all
+.PHONY: help setup demo story up cluster page pictures quick test test-all matrix test-faults soak simulate mutants check docs format wheel pins bench bench-all
 
 PYTHON ?= python3
 PORT ?= 8080
@@ -49,6 +49,9 @@ test: setup java  ## all tests
 
 test-all: setup java  ## all tests, with every combination of the matrices that make test only samples
 	@STATELIB_TEST_ALL=1 $(BIN)/python -m pytest -n $(WORKERS) --dist load $(ARGS)
+
+matrix: setup  ## the wheel with every supported Airflow, PySpark and catalog database; writes docs/support.md (half an hour)
+	@$(BIN)/python -m tools.matrix $(ARGS)
 
 FAULTS := .work/faults/figures.jsonl
 FAULTY := tests/faults tests/damage tests/hostile tests/model tests/fuzz tests/property/test_against_a_dict.py \

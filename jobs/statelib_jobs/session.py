@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from statelib.extras import extras_named
+from statelib.extras import extras_named, require_one_pyspark
 from statelib.flows.wiring import log_settings
 from statelib.spark.session.job_failures import as_own
 from statelib.spark.session.local_session import new_session
@@ -25,6 +25,7 @@ def session(name: str) -> Iterator[SparkSession]:
     failure = None
     with unwound_by_signal():
         try:
+            require_one_pyspark()
             with extras_named():
                 yield spark
         except Exception as error:

@@ -1,20 +1,23 @@
-"""The only file that uses modules of Airflow outside its public interface; it was written for Airflow 3.3.
+"""The only file that uses modules of Airflow outside its public interface; it was written for Airflow 3.1, 3.2 and 3.3.
 
 Airflow may change these modules in any minor release. Each function below hides one of them behind plain values, and
 imports it when it is called: the API server has modules that a worker lacks, and the other way round.
-``tests/architecture/test_contracts.py`` lists what counts as public.
+``tests/architecture/test_contracts.py`` lists what counts as public. Public names that moved between minor releases are
+imported from Airflow's own provider ``common.compat`` instead. A comment names the release that needs another way.
 """
 
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 if TYPE_CHECKING:
     from fastapi import Request
 
-AIRFLOW_VERSIONS = ("3.3",)
+AIRFLOW_VERSIONS = ("3.1", "3.2", "3.3")
 """The minor releases of Airflow whose internals this file fits; ``pyproject.toml`` admits no others."""
 ENDED = ("success", "failed")
 """States of a DAG run that has ended."""
@@ -41,9 +44,11 @@ class AirflowUser(Protocol):
 
 
 def is_paused(dag_id: str) -> bool:
-    """Return whether the DAG is paused. Works inside a task."""
+    """Return whether the DAG is paused, as far as a task can find out: False in Airflow 3.1. Works inside a task."""
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
+    if not hasattr(RuntimeTaskInstance, "get_dag"):  # Airflow 3.1
+        return False
     return bool(RuntimeTaskInstance.get_dag(dag_id).is_paused)
 
 
@@ -84,24 +89,43 @@ def asset_was_updated(uri: str, since: str) -> bool:
 
     The asset need not be an inlet of the task. An asset that no DAG has named yet has no events.
     """
-    from airflow.sdk.execution_time.context import InletEventsAccessor
+    from airflow.sdk.execution_time import context
 
-    return bool(InletEventsAccessor(asset_uri=uri).after(since).limit(1))
+    if not hasattr(context, "InletEventsAccessor"):  # Airflow 3.1
+        return _newest_event(uri) >= datetime.fromisoformat(since)
+    return bool(context.InletEventsAccessor(asset_uri=uri).after(since).limit(1))
 
 
-def metrics() -> Any:
-    """Return Airflow's own metrics client: its ``incr``, ``gauge`` and ``timing`` do nothing when metrics are off."""
-    from airflow.sdk.observability import stats
+def _newest_event(uri: str) -> datetime:
+    """Return when the asset was last updated. Airflow 3.1 answers with all events of the asset or none."""
+    from airflow.sdk.execution_time.comms import AssetEventsResult, GetAssetEventByAsset
+    from airflow.sdk.execution_time.task_runner import SUPERVISOR_COMMS
 
-    return stats
+    answer = SUPERVISOR_COMMS.send(GetAssetEventByAsset(name=None, uri=uri))
+    events = answer.asset_events if isinstance(answer, AssetEventsResult) else []
+    return max((event.timestamp for event in events), default=datetime.min.replace(tzinfo=UTC))
+
+
+def interval_timetable(cron: str) -> Any:
+    """Return the timetable whose runs have the data intervals between the moments of the cron expression, in UTC."""
+    from airflow import sdk
+
+    if not hasattr(sdk, "CronDataIntervalTimetable"):  # Airflow 3.1
+        from airflow.timetables.interval import CronDataIntervalTimetable
+
+        return CronDataIntervalTimetable(cron, timezone="UTC")
+    return sdk.CronDataIntervalTimetable(cron, timezone="UTC")
 
 
 def deadline_alert(longest: timedelta, notifier: type, arguments: dict[str, Any]) -> Any:
     """Return an alert that calls the notifier if a DAG run has not finished ``longest`` after it was queued."""
-    from airflow.sdk.definitions.callback import SyncCallback
-    from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+    from airflow.sdk.definitions import deadline
 
-    return DeadlineAlert(DeadlineReference.DAGRUN_QUEUED_AT, longest, SyncCallback(notifier, kwargs=arguments))
+    # Airflow 3.1 supports no callbacks outside the triggerer, and has the classes in the same module.
+    is_new = find_spec("airflow.sdk.definitions.callback") is not None
+    module = import_module("airflow.sdk.definitions.callback" if is_new else deadline.__name__)
+    callback = (module.SyncCallback if is_new else module.AsyncCallback)(notifier, kwargs=arguments)
+    return deadline.DeadlineAlert(deadline.DeadlineReference.DAGRUN_QUEUED_AT, longest, callback)
 
 
 async def signed_in_user(request: "Request") -> AirflowUser:
@@ -130,7 +154,8 @@ def permitted_dags(user: AirflowUser, dag_ids: Collection[str], right: Literal["
     from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
     from airflow.models.dag import DagModel
 
-    teams = DagModel.get_dag_id_to_team_name_mapping(list(dag_ids))
+    teams_of = getattr(DagModel, "get_dag_id_to_team_name_mapping", None)
+    teams = teams_of(list(dag_ids)) if teams_of else {}  # Airflow 3.1 has no teams
     manager = get_auth_manager()
     return {
         dag_id

@@ -7,14 +7,14 @@ Airflow 3 asks an operator for its links in the worker when the task ends, howev
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
+from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.configuration import conf
 
 from statelib_airflow.addresses import framed
 
 if TYPE_CHECKING:
+    from airflow.providers.common.compat.sdk import TaskInstanceKey
     from airflow.sdk import BaseOperator
-    from airflow.sdk.types import TaskInstanceKey
 
 
 class CheckpointLink(BaseOperatorLink):

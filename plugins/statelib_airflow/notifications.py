@@ -1,5 +1,6 @@
 """Who is told when a run of a pipeline fails or is late, and what the message says."""
 
+import asyncio
 import importlib
 import re
 from collections.abc import Mapping
@@ -57,9 +58,19 @@ class StatelibNotifier(BaseNotifier):
 
     template_fields = ()
 
-    def __init__(self, pipeline: str, notifier: str | None = None, arguments: Mapping[str, Any] | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        pipeline: str,
+        notifier: str | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        context: "Context | None" = None,
+    ) -> None:
+        super().__init__(context)
         self.pipeline, self.notifier, self.arguments = pipeline, notifier, dict(arguments or {})
+
+    async def async_notify(self, context: "Context") -> None:
+        """Send the message from the triggerer, where Airflow 3.1 calls deadlines' callbacks."""
+        await asyncio.to_thread(self.notify, context)
 
     def notify(self, context: "Context") -> None:
         alert = alert_of(self.pipeline, context)

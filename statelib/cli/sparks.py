@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from statelib.errors import InvalidRequestError
-from statelib.extras import require
+from statelib.extras import require, require_one_pyspark
 
 Master = Annotated[str, typer.Option("--master", help="Of Spark: local[*] is this machine; or spark://..., yarn.")]
 Settings = Annotated[
@@ -24,6 +24,7 @@ Settings = Annotated[
 def session(name: str, master: str, settings: Sequence[str] | None = None) -> Iterator[Any]:
     """The SparkSession that this process has already, else a new one. SIGTERM and SIGHUP unwind it, as in the jobs."""
     require("spark")
+    require_one_pyspark()
     _environment(settings or ())
     from statelib.spark.session.local_session import (
         borrowed_session,  # here, so that other commands start without Spark

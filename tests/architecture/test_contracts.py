@@ -9,8 +9,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 from tests.architecture.repository import ROOT, dotted_names, modules
+from tools.matrix.cells import HIGHEST, LOWEST
 
 pytestmark = pytest.mark.slow
 
@@ -135,4 +138,15 @@ def test_the_range_of_airflow_is_the_versions_whose_internals_are_known() -> Non
     (bounds,) = (line for line in extras["airflow"] if line.startswith("apache-airflow>"))
     minors = [int(version.split(".")[1]) for version in AIRFLOW_VERSIONS]
     assert minors == list(range(minors[0], minors[-1] + 1))
-    assert bounds == f"apache-airflow>=3.{minors[0]},<3.{minors[-1] + 1}"
+    assert LOWEST.airflow.startswith(f"3.{minors[0]}.")
+    assert bounds == f"apache-airflow>={LOWEST.airflow},<3.{minors[-1] + 1}"
+
+
+def test_the_ends_of_the_range_of_pyspark_are_cells_of_the_matrix() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = [Requirement(line) for line in (*extras["spark"], *extras["airflow"]) if line.startswith("pyspark")]
+    assert [requirement.name for requirement in wanted] == ["pyspark", "pyspark-client"]
+    lowest, highest = Version(LOWEST.pyspark), Version(HIGHEST.pyspark)
+    for requirement in wanted:
+        bounds = {part.operator: Version(part.version) for part in requirement.specifier}
+        assert (bounds[">="], bounds["<"]) == (lowest, Version(f"{highest.major}.{highest.minor}.{highest.micro + 1}"))

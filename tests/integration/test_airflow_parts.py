@@ -291,6 +291,19 @@ def test_a_missed_deadline_is_told_too(here: Deployment, told: list[str]) -> Non
     assert "due by 2026-01-01T06:00:00Z and is running" in text
 
 
+def test_a_missed_deadline_is_told_by_the_triggerer_of_airflow_3_1(here: Deployment, told: list[str]) -> None:
+    from statelib_airflow.notifications import StatelibNotifier
+
+    run = {"dag_id": "sales.checkpoint", "dag_run_id": "scheduled__1", "state": "running"}
+    late = {"dag_run": run, "deadline": {"id": "1", "deadline_time": "2026-01-01T06:00:00Z"}}
+
+    async def called() -> None:
+        await StatelibNotifier("sales", "pagers.Pager", {"text": "{{ statelib }}"}, context=late)
+
+    asyncio.run(called())
+    assert ["the run is late" in text for text in told] == [True]
+
+
 def test_an_operator_cleans_up_and_another_verifies(here: Deployment, tmp_path: Path) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from statelib_airflow.operators import CleanupOperator, VerifyOperator

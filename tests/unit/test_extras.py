@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from statelib import extras
-from statelib.errors import NotFoundError
-from statelib.extras import EXTRAS, extras_named, require
+from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.extras import EXTRAS, extras_named, require, require_one_pyspark
 
 
 @pytest.fixture
@@ -42,3 +42,28 @@ def test_other_missing_modules_stay_what_they_are(name: str) -> None:
 def test_the_wheel_has_each_extra_and_one_of_all() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     assert set(project["optional-dependencies"]) == {*EXTRAS, "all"}
+
+
+def add_metadata(site: Path, **versions: str) -> None:
+    """Write what ``pip install`` leaves behind about packages."""
+    for name, version in versions.items():
+        (site / f"{name}-{version}.dist-info").mkdir()
+        text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        (site / f"{name}-{version}.dist-info" / "METADATA").write_text(text)
+
+
+@pytest.mark.parametrize(("pyspark", "client"), [("4.2.0", "4.2.0"), ("4.1.3", "4.1.0")])
+def test_a_client_of_pysparks_minor_version_is_accepted(
+    pyspark: str, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_metadata(tmp_path, pyspark=pyspark, pyspark_client=client)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    require_one_pyspark()
+
+
+def test_a_client_of_another_minor_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_metadata(tmp_path, pyspark="4.1.3", pyspark_client="4.2.0")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InvalidRequestError, match=r"pyspark 4\.1\.3 and pyspark-client 4\.2\.0") as refused:
+        require_one_pyspark()
+    assert "pyspark-client==4.1.3 pyspark==4.1.3" in refused.value.hint

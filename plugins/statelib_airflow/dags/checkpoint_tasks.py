@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.sdk import BaseSensorOperator, get_current_context, task
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from statelib_airflow.hooks import hook_of_run
 from statelib_airflow.runtime import runs, steps

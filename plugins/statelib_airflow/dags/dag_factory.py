@@ -8,13 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Unpack
 
-from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, TaskGroup, TriggerRule, get_parsing_context
-from airflow.sdk.exceptions import AirflowException
+from airflow.providers.common.compat.sdk import AirflowException
+from airflow.sdk import DAG, Asset, TaskGroup, TriggerRule, get_parsing_context
 
 from statelib.definition.durations import milliseconds
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.errors import InvalidRequestError
-from statelib_airflow.airflow_internals import deadline_alert
+from statelib_airflow.airflow_internals import deadline_alert, interval_timetable
 from statelib_airflow.dags import checkpoint_tasks, dispose_tasks, forms, restore_tasks
 from statelib_airflow.dags.dag_settings import DagSettings, Settings, pipelines_directory
 from statelib_airflow.links import link_checkpoint
@@ -86,7 +86,7 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
     schedule = pipeline.schedule
     dag = DAG(
         f"{pipeline.name}.checkpoint",
-        schedule=CronDataIntervalTimetable(schedule.cron, timezone="UTC") if schedule else None,
+        schedule=interval_timetable(schedule.cron) if schedule else None,
         start_date=schedule.start if schedule else None,
         end_date=schedule.end if schedule else None,
         catchup=schedule.catchup if schedule else False,

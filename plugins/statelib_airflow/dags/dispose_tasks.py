@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.sdk import get_current_context, task
-from airflow.sdk.exceptions import AirflowSkipException
 
 from statelib_airflow.hooks import hook_of_run
 from statelib_airflow.runtime import cleaning

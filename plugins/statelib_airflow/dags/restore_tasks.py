@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowFailException, AirflowSkipException
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseSensorOperator, get_current_context, task
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from statelib.model.moments import epoch_ms
 from statelib_airflow import airflow_internals

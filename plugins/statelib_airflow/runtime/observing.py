@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from airflow.sdk.log import mask_secret
 from structlog.contextvars import bind_contextvars
 
-from statelib_airflow import airflow_internals
 from statelib_airflow.hooks import StatelibHook
 from statelib_airflow.runtime import lineage
 
@@ -35,15 +34,17 @@ class AirflowTelemetry:
     """A :class:`~statelib.telemetry.metrics.Telemetry` over Airflow's metrics, which do nothing when they are off."""
 
     def emit(self, metric: "Metric", value: float, tags: "Tags") -> None:
+
+        from airflow.providers.common.compat.sdk import Stats
+
         from statelib.telemetry.metrics import MetricKind
 
-        stats = airflow_internals.metrics()
         if metric.kind is MetricKind.COUNTER:
-            stats.incr(metric.name, int(value), tags=dict(tags))
+            Stats.incr(metric.name, int(value), tags=dict(tags))
         elif metric.kind is MetricKind.GAUGE:
-            stats.gauge(metric.name, value, tags=dict(tags))
+            Stats.gauge(metric.name, value, tags=dict(tags))
         else:
-            stats.timing(metric.name, value, tags=dict(tags))
+            Stats.timing(metric.name, value, tags=dict(tags))
 
 
 def in_log(pipeline: str, checkpoint_id: int, attempt: str | None = None) -> None:

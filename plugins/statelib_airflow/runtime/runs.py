@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.common.compat.sdk import AirflowFailException
 
 from statelib.model.moments import epoch_ms
 

@@ -1,0 +1,1 @@
+"""What the ``make`` verbs run that is no part of the product."""
