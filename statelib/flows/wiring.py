@@ -3,11 +3,12 @@ arguments."""
 
 import os
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from statelib.crash_points import crash_point
@@ -104,13 +105,25 @@ class Deployment:
         """Return the deployment without the catalog, for Spark's executors: only the driver uses the catalog."""
         return replace(self, catalog_url="")
 
-    def existing_catalog(self) -> "Catalog":
-        """Return the catalog for reading only: nothing is created or migrated. Raises InvalidRequestError
-        (``no-catalog``) if its SQLite file does not exist."""
+    def has_catalog(self) -> bool:
+        """Return whether the catalog was ever created. Nothing is created."""
+        from statelib.catalog.engine import open_engine
+        from statelib.catalog.migration import is_empty
+
+        return self._missing_file() is None and not is_empty(open_engine(self.catalog_url))
+
+    def _missing_file(self) -> str | None:
+        """Return the path of the catalog's SQLite file if it does not exist, otherwise None."""
         from statelib.catalog.engine import database_file
 
         file = database_file(self.catalog_url)
-        if file is not None and not Path(file).is_file():
+        return file if file is not None and not Path(file).is_file() else None
+
+    def existing_catalog(self) -> "Catalog":
+        """Return the catalog for reading only: nothing is created or migrated. Raises InvalidRequestError
+        (``no-catalog``) if its SQLite file does not exist."""
+        file = self._missing_file()
+        if file is not None:
             raise InvalidRequestError(
                 f"there is no catalog at {file}: no pipeline ever began a checkpoint with it",
                 kind="no-catalog",
@@ -225,6 +238,18 @@ def begun_deployment() -> Deployment:
     begun = deployment()
     begun.existing_catalog()
     return begun
+
+
+@contextmanager
+def planning_deployment() -> Iterator[Deployment]:
+    """Yield the deployment that the environment describes, for making a plan that may never be carried out. If it has
+    no catalog yet, an empty one in a temporary directory takes its place, so that nothing is left behind."""
+    planned = deployment()
+    if planned.has_catalog():
+        yield planned
+        return
+    with TemporaryDirectory(prefix="statelib-plan-") as directory:
+        yield replace(planned, catalog_url=f"sqlite:///{directory}/catalog.db")
 
 
 def telemetry(environ: Mapping[str, str] = os.environ) -> AbstractContextManager[Telemetry]:

@@ -26,7 +26,7 @@ from statelib.coordinator.rebuilding import Proof
 from statelib.flows.recovery.pipeline_rebuild import EnteredSnapshot, PipelinePlan
 from statelib.flows.recovery.rebuild import RebuildPlan, apply_rebuild, plan_rebuild
 from statelib.flows.views.inspection import parse_checkpoint
-from statelib.flows.wiring import deployment
+from statelib.flows.wiring import deployment, planning_deployment
 from statelib.model.amounts import amount
 
 app = typer.Typer(no_args_is_help=True, help="The catalog itself.")
@@ -117,9 +117,9 @@ def rebuild(
         unwanted = [parse_checkpoint(text) for text in leave_out or ()]
         wanted = [parse_checkpoint(text) for text in take or ()]
         given_up = [parse_checkpoint(text) for text in give_up or ()]
-        with working("reading snapshots that nothing was built on"):
+        with working("reading snapshots that nothing was built on"), planning_deployment() as planner:
             plan = plan_rebuild(
-                here, pipeline=pipeline, also=places, leave_out=unwanted, take=wanted, give_up=given_up, merge=merge
+                planner, pipeline=pipeline, also=places, leave_out=unwanted, take=wanted, give_up=given_up, merge=merge
             )
         if not as_json:
             _print_plan(plan)

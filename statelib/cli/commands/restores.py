@@ -30,7 +30,7 @@ from statelib.flows.restore.plan import AFTER_DRAINING, RestorePlan
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import parse_checkpoint
 from statelib.flows.views.metrics import counting_aborted, restored
-from statelib.flows.wiring import Deployment, deployment, telemetry
+from statelib.flows.wiring import Deployment, deployment, planning_deployment, telemetry
 from statelib.model.amounts import amount
 from statelib.model.record import ClaimMode, PipelineHead
 from statelib.savepoints.verification import verify_at
@@ -71,7 +71,10 @@ def restore(
             definition = definition.allowing_non_restored_state()
         mode = _claim_mode(claim_mode)
         chosen = _checkpoint(pipeline, checkpoint)
-        plan = plan_restore(here, definition, chosen, parallelism, mode)
+        if chosen.isdecimal():
+            here.existing_catalog()
+        with planning_deployment() as planner:
+            plan = plan_restore(planner, definition, chosen, parallelism, mode)
         if not as_json:
             _print_plan(plan)
         head = None

@@ -15,7 +15,7 @@ from statelib.errors import InvalidRequestError
 from statelib.extras import require
 from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.savepoint.steps import FORMATS
-from statelib.flows.wiring import Deployment, begun_deployment, deployment
+from statelib.flows.wiring import Deployment, begun_deployment, deployment, planning_deployment
 from statelib.model.amounts import amount, keys_and_entries
 from statelib.model.record import CheckpointRecord
 from statelib.model.termination import StopMode
@@ -56,14 +56,13 @@ def run(
         here = deployment()
         definition = here.pipeline(pipeline)
         bounds = [None if text is None else moment(text) for text in (start, end)]
-        chosen = next_intervals(here, definition, bounds[0], bounds[1], whole=whole)
+        with planning_deployment() as planner:
+            chosen = next_intervals(planner, definition, bounds[0], bounds[1], whole=whole)
         done: list[tuple[CheckpointRecord, bool]] = []
         if not dry_run:
             require("spark", "quality")
             with session(f"{pipeline} run", master, conf) as spark, Steps(len(chosen)) as steps:
-                from statelib.spark.snapshot.whole_run import (
-                    run_interval,  # here, so that other commands start without Spark
-                )
+                from statelib.spark.snapshot.whole_run import run_interval  # other commands start without Spark
 
                 for interval in chosen:
                     step = steps.of(f"{pipeline} {when(interval.start_ms)[:16]}")
