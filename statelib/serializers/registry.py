@@ -1,7 +1,7 @@
 """The list of all types, and the codec of each.
 
-A new type is a file that makes its ``TypeSupport``, and one line in :data:`TYPES`. A type that no class of
-``statelib/model/types.py`` describes needs a class there too.
+A new type is a file that makes its ``TypeSupport``, and one line in :data:`TYPES`. If no class of
+``statelib/model/types.py`` describes it, it needs a class there, and its words in ``type_text``.
 """
 
 from functools import lru_cache

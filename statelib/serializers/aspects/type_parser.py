@@ -1,4 +1,4 @@
-"""A parser of the text of a type, and the parts of such texts that several types share."""
+"""The parser of the text of a type. It imports no Arrow."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -4,7 +4,7 @@ Each file of ``scalars``, ``temporal``, ``containers``, ``java`` and ``sql`` mak
 a family. ``registry`` lists them. The modules beside the registry look a type up there and use one aspect each.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -13,7 +13,6 @@ from statelib.model.types import Scalar, StateType
 from statelib.serializers.aspects.json_values import ReaderOf, ReadJson
 from statelib.serializers.aspects.plain_hashing import PlainHash
 from statelib.serializers.aspects.snapshot_payloads import SnapshotSupport
-from statelib.serializers.aspects.type_parser import ParseType
 from statelib.serializers.columns.codec import Codec
 
 T = TypeVar("T", bound=StateType)
@@ -31,8 +30,6 @@ class TypeSupport(Generic[T]):
     such a type. How to skip a value belongs to the codec.
     ``json_reader``: makes the function that reads one value as typed JSON.
     ``snapshot``: reads and writes the snapshot of the type's serializer.
-    ``words``: the words with which the text of a type begins, and per word the scalar or the function that parses the
-    rest of the text.
     ``plain_hash``: computes Java's hash code of one value.
     ``last_parts``: the types of the parts of which one ends each value, if nothing follows it; None if something may
     follow. An opaque part is readable only where it is the last one.
@@ -42,7 +39,6 @@ class TypeSupport(Generic[T]):
     codec: Callable[[T, CodecOf], Codec]
     json_reader: Callable[[T, ReaderOf], ReadJson]
     snapshot: SnapshotSupport
-    words: Mapping[str, Scalar | ParseType]
     plain_hash: PlainHash
     last_parts: Callable[[T], tuple[StateType, ...] | None]
 
@@ -58,7 +54,6 @@ def scalar_support(
         codec=lambda _type, _codec_of: codec,
         json_reader=lambda _type, _reader_of: json_reader,
         snapshot=snapshot,
-        words={scalar.name: scalar},
         plain_hash=plain_hash,
         last_parts=no_last_part,
     )

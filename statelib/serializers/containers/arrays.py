@@ -37,7 +37,6 @@ from statelib.serializers.aspects.snapshot_payloads import (
     plain_class,
     write_head,
 )
-from statelib.serializers.aspects.type_parser import TypeParser
 from statelib.serializers.aspects.type_support import CodecOf, TypeSupport, no_last_part, no_serializer
 from statelib.serializers.columns.arrow import present
 from statelib.serializers.columns.codec import Codec, Cursor, Hashes
@@ -111,19 +110,11 @@ def _write_snapshot(writer: Writer, type_: ArrayOf, write_type: WriteType) -> No
         never_written(writer, type_, write_type)
 
 
-def _parse(parser: TypeParser) -> ArrayOf:
-    (element,) = parser.parts("array", 1)
-    if not isinstance(element, Scalar):
-        raise parser.error("a scalar in array<...>")
-    return ArrayOf(element)
-
-
 ARRAYS = TypeSupport(
     of=ArrayOf,
     codec=_codec,
     json_reader=_json_reader,
     snapshot=SnapshotSupport(_write_snapshot, {name: ArrayOf(element) for element, name in _CLASSES.items()}),
-    words={"array": _parse},
     plain_hash=NO_PLAIN_HASH,
     last_parts=no_last_part,
 )

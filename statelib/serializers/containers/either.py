@@ -102,7 +102,6 @@ EITHER = TypeSupport(
     codec=lambda type_, codec_of: EitherCodec(type_, codec_of(type_.left), codec_of(type_.right)),
     json_reader=_json_reader,
     snapshot=composite_snapshot(_CLASS, 1, 2, Either, lambda type_: [type_.left, type_.right]),
-    words={"either": lambda parser: Either(*parser.parts("either", 2))},
     plain_hash=PlainHash(of_key=_plain_hash),
     last_parts=lambda type_: (type_.left, type_.right),
 )

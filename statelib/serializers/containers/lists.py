@@ -45,7 +45,6 @@ LISTS = TypeSupport(
     codec=lambda type_, codec_of: ListCodec(type_, codec_of(type_.element)),
     json_reader=lambda type_, reader_of: partial(read_sequence, "list", reader_of(type_.element)),
     snapshot=composite_snapshot(BASE + "ListSerializerSnapshot", 1, 1, ListOf, lambda type_: [type_.element]),
-    words={"list": lambda parser: ListOf(*parser.parts("list", 1))},
     plain_hash=PlainHash(in_row=_plain_hash),
     last_parts=no_last_part,
 )

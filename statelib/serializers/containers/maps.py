@@ -128,7 +128,6 @@ MAPS = TypeSupport(
     codec=lambda type_, codec_of: MapCodec(type_, codec_of(type_.key), codec_of(type_.value)),
     json_reader=_json_reader,
     snapshot=composite_snapshot(BASE + "MapSerializerSnapshot", 1, 2, MapOf, lambda type_: [type_.key, type_.value]),
-    words={"map": lambda parser: MapOf(*parser.parts("map", 2))},
     plain_hash=PlainHash(in_row=_plain_hash),
     last_parts=no_last_part,
 )

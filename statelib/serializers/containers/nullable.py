@@ -3,7 +3,6 @@
 Source: docs/spec/formats.md#containers.
 """
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +21,6 @@ from statelib.serializers.aspects.snapshot_payloads import (
     unknown_serializer,
     write_composite,
 )
-from statelib.serializers.aspects.type_parser import TypeParser
 from statelib.serializers.aspects.type_support import TypeSupport
 from statelib.serializers.columns.arrow import present, with_nulls
 from statelib.serializers.columns.codec import Codec, Cursor, Hashes
@@ -33,7 +31,6 @@ from statelib.wire.writer import Writer
 
 MAX_PADDING = 1 << 20
 _CLASS, _OWN_VERSION = plain_class("NullableSerializer", RUNTIME), 2
-_PADDING_TEXT = re.compile(r"[0-9]{1,6}")
 
 
 @dataclass(frozen=True)
@@ -125,28 +122,11 @@ def _write_snapshot(writer: Writer, type_: Nullable, write_type: WriteType) -> N
     write_composite(writer, _CLASS, _OWN_VERSION, [type_.element], write_type, own_data=padding)
 
 
-def _parse(parser: TypeParser) -> Nullable:
-    """Parse ``<type>`` or ``<type; padding>``."""
-    parser.expect("<")
-    element = parser.type()
-    padding = _parse_padding(parser) if parser.skip(";") else 0
-    parser.close()
-    return Nullable(element, padding)
-
-
-def _parse_padding(parser: TypeParser) -> int:
-    start, text = parser.at, parser.name()
-    if not _PADDING_TEXT.fullmatch(text):
-        raise parser.fail(start, "the size of a padding")
-    return int(text)
-
-
 NULLABLE = TypeSupport(
     of=Nullable,
     codec=lambda type_, codec_of: FlaggedCodec(codec_of(type_.element), padding=type_.padding),
     json_reader=_json_reader,
     snapshot=SnapshotSupport(_write_snapshot, readers={_CLASS: _read_snapshot}),
-    words={"nullable": _parse},
     plain_hash=PlainHash(of_key=lambda type_, value, hasher: hasher.of_key(type_.element, value)),
     last_parts=lambda type_: (type_.element,),
 )

@@ -16,7 +16,6 @@ from statelib.serializers.aspects.snapshot_payloads import (
     name_bytes,
     write_composite,
 )
-from statelib.serializers.aspects.type_parser import TypeParser
 from statelib.serializers.aspects.type_support import TypeSupport, no_last_part
 from statelib.serializers.containers.nullable import FlaggedCodec
 from statelib.serializers.containers.sequence_codec import SequenceCodec
@@ -41,19 +40,11 @@ def _write_snapshot(writer: Writer, type_: ObjectArray, write_type: WriteType) -
     write_composite(writer, _CLASS, _OWN_VERSION, [type_.element], write_type, own_data=java_class)
 
 
-def _parse(parser: TypeParser) -> ObjectArray:
-    """Parse ``<class of the elements; type>``."""
-    parsed = ObjectArray(parser.open_class(), parser.type())
-    parser.close()
-    return parsed
-
-
 OBJECT_ARRAYS = TypeSupport(
     of=ObjectArray,
     codec=lambda type_, codec_of: SequenceCodec(type_, FlaggedCodec(codec_of(type_.element), null_flag=0)),
     json_reader=_json_reader,
     snapshot=SnapshotSupport(_write_snapshot, readers={_CLASS: _read_snapshot}),
-    words={"objects": _parse},
     plain_hash=NO_PLAIN_HASH,
     last_parts=no_last_part,
 )

@@ -196,7 +196,6 @@ ROWS = TypeSupport(
     codec=_codec,
     json_reader=_json_reader,
     snapshot=SnapshotSupport(_write_snapshot, readers={_CLASS: _read_snapshot}),
-    words={"row": lambda parser: Row(tuple(parser.named_parts()))},
     plain_hash=PlainHash(of_key=_plain_hash),
     last_parts=no_last_part,
 )

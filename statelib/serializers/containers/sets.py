@@ -26,7 +26,6 @@ SETS = TypeSupport(
     codec=lambda type_, codec_of: SequenceCodec(type_, FlaggedCodec(codec_of(type_.element))),
     json_reader=lambda type_, reader_of: partial(_read_json, reader_of(type_.element)),
     snapshot=composite_snapshot(BASE + "SetSerializerSnapshot", 1, 1, SetOf, lambda type_: [type_.element]),
-    words={"set": lambda parser: SetOf(*parser.parts("set", 1))},
     plain_hash=NO_PLAIN_HASH,
     last_parts=no_last_part,
 )

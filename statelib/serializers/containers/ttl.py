@@ -95,7 +95,6 @@ TTL = TypeSupport(
     codec=lambda type_, codec_of: TtlCodec(type_, codec_of(type_.value)),
     json_reader=lambda type_, reader_of: partial(_read_json, reader_of(type_.value)),
     snapshot=SnapshotSupport(_write_snapshot, readers={_CLASS: _read_snapshot, _CLASS_V2: _read_snapshot}),
-    words={"ttl": lambda parser: Ttl(*parser.parts("ttl", 1))},
     plain_hash=NO_PLAIN_HASH,
     last_parts=lambda type_: (type_.value,),
 )

@@ -140,7 +140,6 @@ TUPLES = TypeSupport(
     codec=_codec,
     json_reader=_json_reader,
     snapshot=SnapshotSupport(_write_snapshot, readers={_CLASS: _read_snapshot}),
-    words={"tuple": lambda parser: Tuple(tuple(parser.parts("tuple")))},
     plain_hash=PlainHash(of_key=_plain_hash),
     last_parts=no_last_part,
 )

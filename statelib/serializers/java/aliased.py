@@ -42,7 +42,6 @@ from statelib.serializers.aspects.snapshot_payloads import (
     write_stored,
 )
 from statelib.serializers.aspects.steps import Step, StepsOf
-from statelib.serializers.aspects.type_parser import TypeParser
 from statelib.serializers.aspects.type_support import TypeSupport, no_last_part
 from statelib.serializers.columns.codec import Codec, Cursor
 from statelib.serializers.columns.unkeyed import Unkeyed
@@ -195,14 +194,6 @@ def _serializer(snapshot_class: str) -> str:
     return outer.rpartition("$")[0] if "$" in outer and "Serializer$" in outer else outer
 
 
-def _parse(parser: TypeParser) -> Like:
-    """Parse ``<serializer; form>``."""
-    serializer = parser.open_class()
-    parsed = Like(parser.type(), serializer)
-    parser.close()
-    return parsed
-
-
 ALIASED = TypeSupport(
     of=Like,
     codec=lambda type_, codec_of: LikeCodec(type_, codec_of(type_.form)),
@@ -211,7 +202,6 @@ ALIASED = TypeSupport(
         write_stored,
         readers=dict.fromkeys((*_WITHOUT_PARTS, *_WITH_PARTS, _BINARY_ROW, _SORTED_MAP), _read_snapshot),
     ),
-    words={"like": _parse},
     plain_hash=NO_PLAIN_HASH,
     last_parts=no_last_part,
 )

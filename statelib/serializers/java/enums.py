@@ -22,7 +22,6 @@ from statelib.serializers.aspects.snapshot_payloads import (
     plain_class,
     write_head,
 )
-from statelib.serializers.aspects.type_parser import TypeParser
 from statelib.serializers.aspects.type_support import TypeSupport, no_last_part
 from statelib.serializers.columns.arrow import scalar_column, valid_rows
 from statelib.serializers.columns.codec import Cursor
@@ -94,19 +93,11 @@ def _write_snapshot(writer: Writer, type_: Enumeration, _write_type: WriteType) 
         writer.utf(constant)
 
 
-def _parse(parser: TypeParser) -> Enumeration:
-    """Parse ``<class; constant, ...>``."""
-    parsed = Enumeration(parser.open_class(), tuple(parser.names()))
-    parser.close()
-    return parsed
-
-
 ENUMS = TypeSupport(
     of=Enumeration,
     codec=lambda type_, _codec_of: EnumCodec(type_),
     json_reader=lambda type_, _reader_of: partial(_read_json, type_),
     snapshot=SnapshotSupport(_write_snapshot, readers={_CLASS: _read_snapshot}),
-    words={"enum": _parse},
     plain_hash=NO_PLAIN_HASH,
     last_parts=no_last_part,
 )

@@ -14,7 +14,6 @@ from statelib.model.types import Opaque
 from statelib.serializers.aspects.json_values import Json
 from statelib.serializers.aspects.plain_hashing import NO_PLAIN_HASH
 from statelib.serializers.aspects.snapshot_payloads import RUNTIME, SnapshotPayload, SnapshotSupport, write_stored
-from statelib.serializers.aspects.type_parser import TypeParser
 from statelib.serializers.aspects.type_support import TypeSupport
 from statelib.serializers.columns.arrow import byte_array, byte_rows, scalar_column
 from statelib.serializers.columns.codec import Cursor
@@ -71,21 +70,11 @@ def _read_kryo_snapshot(payload: SnapshotPayload) -> Opaque:
     return Opaque(_KRYO, name, payload.whole())
 
 
-def _parse(parser: TypeParser) -> Opaque:
-    """Parse ``<serializer>`` or ``<serializer; class of the value>``."""
-    parser.expect("<")
-    serializer = parser.name()
-    parsed = Opaque(serializer, parser.name() if parser.skip(";") else "")
-    parser.close()
-    return parsed
-
-
 OPAQUE = TypeSupport(
     of=Opaque,
     codec=lambda type_, _codec_of: OpaqueCodec(type_),
     json_reader=lambda type_, _reader_of: partial(read_opaque, type_),
     snapshot=SnapshotSupport(write_stored, readers={_KRYO_CLASS: _read_kryo_snapshot}),
-    words={"opaque": _parse},
     plain_hash=NO_PLAIN_HASH,
     last_parts=lambda _type: (),
 )

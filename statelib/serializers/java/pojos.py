@@ -23,7 +23,6 @@ from statelib.serializers.aspects.snapshot_payloads import (
     name_bytes,
     write_head,
 )
-from statelib.serializers.aspects.type_parser import TypeParser
 from statelib.serializers.aspects.type_support import TypeSupport, no_last_part
 from statelib.serializers.columns.arrow import present, struct_column, struct_fields, with_nulls
 from statelib.serializers.columns.codec import Codec, Cursor
@@ -194,30 +193,11 @@ def _snapshot_bytes(type_: StateType, write_type: WriteType) -> bytes:
     return writer.getvalue()
 
 
-def _parse(parser: TypeParser) -> Pojo:
-    """Parse ``<class; fields>`` and subclasses: ``; +`` before a registered one, ``; -`` before one that was seen."""
-    java_class = parser.open_class()
-    fields = [] if parser.next_is(";", ">") else parser.fields()
-    subclasses: dict[str, list[Pojo]] = {"+": [], "-": []}
-    while parser.skip(";"):
-        parser.blanks()
-        sign = next((sign for sign in subclasses if parser.skip(sign)), None)
-        if sign is None:
-            raise parser.error("+ or - and a subclass")
-        subclass = parser.type()
-        if not isinstance(subclass, Pojo):
-            raise parser.error("a pojo as a subclass")
-        subclasses[sign].append(subclass)
-    parser.close()
-    return Pojo(java_class, tuple(fields), tuple(subclasses["+"]), tuple(subclasses["-"]))
-
-
 POJOS = TypeSupport(
     of=Pojo,
     codec=lambda type_, codec_of: PojoCodec(type_, tuple(codec_of(field.type) for field in type_.fields)),
     json_reader=_PojoReader,
     snapshot=SnapshotSupport(_write_snapshot, readers={_CLASS: _read_snapshot}),
-    words={"pojo": _parse},
     plain_hash=NO_PLAIN_HASH,
     last_parts=no_last_part,
 )

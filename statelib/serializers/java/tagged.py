@@ -5,7 +5,6 @@ The type occurs only as the form of an aliased type; see ``aliased.py``.
 Source: docs/spec/formats.md#containers.
 """
 
-import re
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +16,6 @@ from statelib.model.types import OneOf
 from statelib.serializers.aspects.json_values import Json, ReaderOf, ReadJson
 from statelib.serializers.aspects.plain_hashing import NO_PLAIN_HASH
 from statelib.serializers.aspects.snapshot_payloads import SnapshotSupport, never_written
-from statelib.serializers.aspects.type_parser import TypeParser
 from statelib.serializers.aspects.type_support import TypeSupport, no_last_part
 from statelib.serializers.columns.arrow import present, struct_fields, valid_rows, with_nulls
 from statelib.serializers.columns.codec import Codec, Cursor
@@ -25,8 +23,6 @@ from statelib.serializers.columns.cursors import require, spread
 from statelib.serializers.columns.unkeyed import Unkeyed
 from statelib.wire.ragged import Bytes, Ragged, from_fixed, join
 from statelib.wire.reader import Reader
-
-_TAG_TEXT = re.compile(r"[0-9]{1,2}")
 
 
 @dataclass(frozen=True)
@@ -99,20 +95,11 @@ def _read_json(cases: dict[int, ReadJson], reader: Reader) -> Json:
     return {"type": "oneof", "tag": tag, "v": cases[tag](reader)}
 
 
-def _parse(parser: TypeParser) -> OneOf:
-    """Parse ``<tag: type, ...>``."""
-    start, cases = parser.at, parser.named_parts()
-    if not all(_TAG_TEXT.fullmatch(case.name) for case in cases):
-        raise parser.fail(start, "a byte in front of each type")
-    return OneOf(tuple((int(case.name), case.type) for case in cases))
-
-
 TAGGED = TypeSupport(
     of=OneOf,
     codec=lambda type_, codec_of: OneOfCodec(type_, tuple(codec_of(case) for _, case in type_.cases)),
     json_reader=_json_reader,
     snapshot=SnapshotSupport(never_written),
-    words={"oneof": _parse},
     plain_hash=NO_PLAIN_HASH,
     last_parts=no_last_part,
 )

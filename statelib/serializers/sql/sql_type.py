@@ -5,16 +5,13 @@ Source: docs/spec/formats.md#hash-codes-of-sql-keys, #sql-types, #binary-rows.
 
 import struct
 
-from statelib.model.sql import LogicalType
 from statelib.model.types import Like, Sql, StateType
 from statelib.serializers.aspects.json_values import Json, ReaderOf, ReadJson
 from statelib.serializers.aspects.plain_hashing import PlainHash, finished, mixed
 from statelib.serializers.aspects.snapshot_payloads import SnapshotPayload, SnapshotSupport, WriteType, write_nested
-from statelib.serializers.aspects.type_parser import TypeParser
 from statelib.serializers.aspects.type_support import TypeSupport, no_last_part
 from statelib.serializers.sql.logical_types import is_only_read
 from statelib.serializers.sql.snapshots import VERSIONS, read_sql_snapshot, write_sql_snapshot
-from statelib.serializers.sql.text import parse_fields, parse_logical
 from statelib.serializers.sql.values.logical_registry import LOGICAL_TYPES
 from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
@@ -43,21 +40,6 @@ def _write_snapshot(writer: Writer, type_: Sql, write_type: WriteType) -> None:
     write_sql_snapshot(writer, type_.type, lambda inner, parts: write_nested(inner, list(parts), write_type))
 
 
-def _parse_row(parser: TypeParser) -> Sql:
-    """Parse ``<name: TYPE, ...>``, the fields of a row."""
-    fields, parser.at = parse_fields(parser.text, parser.at, parser.fail, named=True)
-    parser.blanks()
-    return Sql(LogicalType("ROW", parts=fields))
-
-
-def _parse(parser: TypeParser) -> Sql:
-    """Parse ``<TYPE>``."""
-    parser.expect("<")
-    type_, parser.at = parse_logical(parser.text, parser.at, parser.fail)
-    parser.close()
-    return Sql(type_)
-
-
 def _plain_row_hash(data: bytes) -> int:
     """Return the hash of a row: Murmur3 over its little-endian words, without the size before them."""
     row = data[_SIZE_BYTES:]
@@ -72,7 +54,6 @@ SQL = TypeSupport(
     codec=lambda type_, _codec_of: LOGICAL_TYPES.of(type_.type).codec(type_, LOGICAL_TYPES),
     json_reader=_json_reader,
     snapshot=SnapshotSupport(_write_snapshot, readers=dict.fromkeys(VERSIONS, _read_snapshot)),
-    words={"rowdata": _parse_row, "sql": _parse},
     plain_hash=PlainHash(of_bytes=_plain_row_hash),
     last_parts=no_last_part,
 )

@@ -20,7 +20,7 @@ from statelib.model.types import JAVA_SCALARS, SCALARS, WINDOWS
 from statelib.savepoints.lines import export_lines
 from statelib.savepoints.verification import verify
 from statelib.serializers.registry import codec_of
-from statelib.serializers.type_text import parse_type, words
+from statelib.serializers.type_text import WORDS, parse_type
 from statelib.wire.writer import Writer
 from tests.support.worlds import checkpoint_of, new_deployment
 
@@ -89,7 +89,7 @@ def value_of(text: str) -> pa.Array:
 
 def test_the_lists_name_every_type() -> None:
     named = {text.partition("<")[0] for text in (*GOOD, *BAD)}
-    assert named == set(words())
+    assert named == set(WORDS)
 
 
 @pytest.mark.parametrize("text", GOOD)
