@@ -1,7 +1,10 @@
 """Each registered type provides every aspect: an example is written, read, skipped, shown, hashed and described."""
 
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, get_args
 
 import pyarrow as pa
@@ -18,6 +21,7 @@ from statelib.serializers.type_text import WORDS, parse_type
 from statelib.serializers.typed_json import json_reader
 from statelib.wire.reader import Reader
 
+ROOT = Path(__file__).parents[3]
 EXAMPLES: dict[str, list[Any]] = {
     "boolean": [True, False],
     "byte": [1, -1],
@@ -174,6 +178,16 @@ def test_its_hash_is_checked_one_by_one_or_it_is_no_key(support: TypeSupport[Any
 
 def test_every_word_begins_the_text_of_a_type() -> None:
     assert {text.partition("<")[0] for text in EXAMPLES} | {"sql"} == set(WORDS)
+
+
+def test_types_are_parsed_without_arrow() -> None:
+    code = (
+        "import sys; from statelib.serializers.type_text import parse_type; "
+        f"[parse_type(text) for text in {sorted(EXAMPLES)!r}]; "
+        "print([name for name in ('numpy', 'pyarrow') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_no_snapshot_belongs_to_two_types() -> None:
