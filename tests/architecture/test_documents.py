@@ -58,3 +58,13 @@ def test_every_direct_dependency_has_a_reason() -> None:
 def test_the_version_is_in_the_changelog() -> None:
     version = statelib.__version__
     assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/flows.md", "docs/spec/layout.md", "docs/spec/memory.md"])
+def test_files_of_code_in_a_page_exist(page: str) -> None:
+    named = re.findall(r"`([\w/]+\.py)`", (ROOT / page).read_text())
+    assert [name for name in named if not any((ROOT / place / name).is_file() for place in ("", "statelib"))] == []
+
+
+def test_the_architecture_is_a_short_page() -> None:
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 200

@@ -11,8 +11,10 @@ import typer
 
 from statelib.cli.main import app
 from statelib.definition.reference import DESCRIPTIONS, keys
+from statelib.model.record import CheckpointState
 from tests.architecture.repository import ROOT
 from tools.reference import PAGES
+from tools.reference.diagrams import FLOWS, SECTIONS, checkpoint_states, floors, with_sections
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -20,6 +22,30 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_the_reference_is_up_to_date(page: Path) -> None:
     assert page.read_text(encoding="utf-8") == PAGES[page](), "make docs writes it"
+
+
+def test_a_page_without_its_section_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Page\n")
+    with pytest.raises(ValueError, match="expected the sections \\['floors'\\], found \\[\\]"):
+        with_sections(page, ("floors",))
+
+
+def test_a_stale_section_is_written_anew(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- begin floors, written by `make docs` -->\nstale\n<!-- end -->\nafter\n")
+    text = with_sections(page, ("floors",))
+    assert "stale" not in text
+    assert text.startswith("before\n")
+    assert text.endswith("<!-- end -->\nafter\n")
+    assert floors() in text
+
+
+def test_the_pictures_show_every_layer_state_and_flow() -> None:
+    rooms = [path.name for path in (ROOT / "statelib").iterdir() if (path / "__init__.py").exists()]
+    assert [room for room in rooms if room not in floors()] == []
+    assert [state for state in CheckpointState if state not in checkpoint_states()] == []
+    assert {"floors", "checkpoint states", *(f"flow {name}" for name in FLOWS)} == set(SECTIONS)
 
 
 def test_every_key_of_a_pipeline_file_is_described() -> None:

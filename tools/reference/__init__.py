@@ -1,15 +1,22 @@
-"""``make docs``: the reference, written from the code. A test holds the committed files to it."""
+"""The pages that ``make docs`` writes from the code. A test compares the committed pages with what it would write."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tools.reference import command_line, configuration, errors, pipeline_yaml
+from tools.reference.diagrams import FLOWS, with_sections
 
-_REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
+_ROOT = Path(__file__).parents[2]
+_REFERENCE = _ROOT / "docs" / "reference"
+_ARCHITECTURE, _PROTOCOL = _ROOT / "ARCHITECTURE.md", _ROOT / "docs" / "spec" / "protocol.md"
 PAGES: dict[Path, Callable[[], str]] = {
     _REFERENCE / "pipeline-yaml.md": pipeline_yaml.page,
     _REFERENCE / "cli.md": command_line.page,
     _REFERENCE / "configuration.md": configuration.page,
     _REFERENCE / "errors.md": errors.page,
+    _ARCHITECTURE: partial(with_sections, _ARCHITECTURE, ("floors", *(f"flow {name}" for name in FLOWS))),
+    _PROTOCOL: partial(with_sections, _PROTOCOL, ("checkpoint states",)),
 }
-"""What makes the text of each page."""
+"""The function that makes the text of each page. ARCHITECTURE.md and protocol.md are written by hand, except for their
+diagrams."""

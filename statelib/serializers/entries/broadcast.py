@@ -2,8 +2,8 @@
 
 The map is stored as its count, then keys and values one after the other, without lengths. So if a key or a value does
 not end by itself, only the end of the whole map is known. That is enough for one entry whose key ends by itself or
-whose value has a fixed width, and for several entries if there is only one way to divide the bytes into them.
-Source: docs/spec/formats.md#operator-state (HeapBroadcastState).
+whose value has a fixed width, and for several entries if there is only one way to divide the bytes into them. Source:
+docs/spec/formats.md#operator-state (HeapBroadcastState).
 """
 
 import numpy as np
