@@ -1,5 +1,7 @@
-"""What each command prints with ``--json``: its keys, which are only ever added to. ``docs/reference/cli.md`` is made
-of it, and a test holds every command to it."""
+"""The keys of the JSON document of each command. Keys are added, and never removed or renamed.
+
+``docs/reference/cli.md`` lists them, and a test compares them with what each command prints.
+"""
 
 from dataclasses import dataclass, fields
 
@@ -13,7 +15,7 @@ from statelib.savepoints.verification import Verification
 
 @dataclass(frozen=True)
 class Answer:
-    """One object with ``keys``, or ``many`` of them in a list."""
+    """The document of a command: one object with ``keys``, or with ``many`` a list of such objects."""
 
     keys: tuple[str, ...]
     many: bool = False
@@ -30,9 +32,9 @@ _SNAPSHOT = (
 )  # fmt: skip
 
 ERROR = Answer(("error", "message", "hint"))
-"""Of any command that is refused, in place of its own; ``error`` is the kind."""
+"""The document of any command that ends with an error; ``error`` is its kind."""
 CHECKED = Answer(("file", "operators"))
-"""Of ``bootstrap --check``."""
+"""The document of ``bootstrap --check``."""
 
 ANSWERS = {
     "run": Answer(("pipeline", "dry_run", "intervals", "checkpoints")),

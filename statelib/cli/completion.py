@@ -1,4 +1,7 @@
-"""What a shell offers behind a half-written word; ``statelib --install-completion`` sets it up. Never an error."""
+"""Suggestions of the shell for a half-typed word. ``statelib --install-completion`` turns them on.
+
+A suggestion never fails: without a deployment or a catalog there are no suggestions.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +17,7 @@ from statelib.model.record import CheckpointRecord, CheckpointState
 
 
 def snapshots(incomplete: str) -> list[str]:
-    """``<pipeline>/<id>`` of the completed ones, newest first; directories where the word begins like a path."""
+    """Return ``<pipeline>/<id>`` of completed snapshots, newest first; directories if the word begins like a path."""
     if incomplete.startswith(("/", ".", "~")):
         return _directories(incomplete)
     try:
@@ -27,44 +30,45 @@ def snapshots(incomplete: str) -> list[str]:
 
 
 def pipelines(incomplete: str) -> list[str]:
-    """Names of pipelines: those with a file, and those that the catalog knows."""
+    """Return the names of pipelines that have a file, or rows in the catalog."""
     names: set[str] = set()
-    for known in (_of_catalog, _of_files):
+    for read_names in (_names_in_catalog, _names_of_files):
         with suppress(StatelibError):
-            names |= known()
+            names |= read_names()
     return sorted(name for name in names if name.startswith(incomplete))
 
 
-def _of_catalog() -> set[str]:
+def _names_in_catalog() -> set[str]:
     return {str(name) for name in begun_deployment().catalog().pipelines()}
 
 
-def _of_files() -> set[str]:
+def _names_of_files() -> set[str]:
     return {pipeline.name for pipeline in deployment().pipelines()}
 
 
 def checkpoints(incomplete: str) -> list[str]:
-    """``<pipeline>/<id>`` of all there are, also of those that did not complete; newest first."""
+    """Return ``<pipeline>/<id>`` of all checkpoints, also of those that did not complete, newest first."""
     return _ids(incomplete, lambda _record: True)
 
 
 def savepoints(incomplete: str) -> list[str]:
-    """``<pipeline>/<id>`` of completed savepoints, newest first."""
+    """Return ``<pipeline>/<id>`` of completed savepoints, newest first."""
     completed = CheckpointState.COMPLETED
     return _ids(incomplete, lambda record: record.kind is SnapshotKind.SAVEPOINT and record.state is completed)
 
 
-def of_pipeline(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Ids of the completed checkpoints of the pipeline that the command names before, newest first; or directories."""
+def ids_of_pipeline(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return ids of completed snapshots of the pipeline that the command line names already, newest first; directories
+    if the word begins like a path."""
     if incomplete.startswith(("/", ".", "~")):
         return _directories(incomplete)
     prefix = f"{ctx.params.get('pipeline', '')}/"
     return [name.removeprefix(prefix) for name in snapshots(prefix + incomplete)]
 
 
-def _ids(incomplete: str, wanted: Callable[[CheckpointRecord], bool]) -> list[str]:
+def _ids(incomplete: str, is_offered: Callable[[CheckpointRecord], bool]) -> list[str]:
     try:
-        records = [record for record in begun_deployment().catalog().list() if wanted(record)]
+        records = [record for record in begun_deployment().catalog().list() if is_offered(record)]
     except StatelibError:
         return []
     names = (f"{record.pipeline}/{record.checkpoint_id}" for record in records)
@@ -72,11 +76,11 @@ def _ids(incomplete: str, wanted: Callable[[CheckpointRecord], bool]) -> list[st
 
 
 def _directories(incomplete: str) -> list[str]:
-    """As they are written, those of snapshots without a slash behind."""
+    """Return the directories that continue the word. A slash is added unless the directory is a snapshot."""
     written, slash, name = incomplete.rpartition("/")
     parent = Path(f"{written}{slash}" or ".").expanduser()
     try:
-        found = sorted(path for path in parent.iterdir() if path.name.startswith(name) and path.is_dir())
-        return [f"{written}{slash}{path.name}{'' if (path / '_metadata').is_file() else '/'}" for path in found]
+        paths = sorted(path for path in parent.iterdir() if path.name.startswith(name) and path.is_dir())
+        return [f"{written}{slash}{path.name}{'' if (path / '_metadata').is_file() else '/'}" for path in paths]
     except OSError:
         return []

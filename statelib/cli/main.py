@@ -1,5 +1,6 @@
-"""``statelib``, also ``python -m statelib``."""
+"""The command line: ``statelib``, also ``python -m statelib``. Each command is a function of a module below."""
 
+import inspect
 from typing import Annotated
 
 import typer
@@ -9,24 +10,25 @@ from statelib.cli.commands import (
     catalogs,
     checkpoints,
     cleanup,
+    flink_savepoints,
     history,
     imports,
     pipelines,
     quarantine,
     restores,
     runs,
-    writing,
 )
-from statelib.cli.commands.reading import diffs, hexdumps, snapshots, verifying
-from statelib.cli.output import errors, line
+from statelib.cli.commands.reading import comparing, hexdumping, inspecting, verifying
+from statelib.cli.ending import errors
+from statelib.cli.presenters.blocks import Line, show
 from statelib.flows.wiring import log_settings
 from statelib.telemetry.logs import configure
 
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Keyed state for batch pipelines: run them, look at checkpoints, prove them whole, put them back.",
-    epilog="Exit status: 0 fine, 1 found a problem, 2 bad call. --json prints one document for machines.\n\n"
+    help="Keyed state for batch pipelines: run pipelines, inspect and verify their checkpoints, restore them.",
+    epilog="Exit status: 0 success, 1 a problem was found, 2 a wrong call. --json prints one document for machines.\n\n"
     "Examples: statelib pipelines list\n\nstatelib run sales\n\nstatelib checkpoints list -p sales",
 )
 app.command(
@@ -38,7 +40,7 @@ checkpoints.app.command(
     "diff",
     epilog="Examples: statelib checkpoints diff sales/4 sales/5 --limit 10\n\n"
     "statelib checkpoints diff sales/5 /backups/savepoint-1 --operator sales=counter -o changes",
-)(diffs.diff)
+)(comparing.diff)
 checkpoints.app.command("release", epilog="Example: statelib checkpoints release sales/7 --note 'a holiday'")(
     quarantine.release
 )
@@ -49,13 +51,13 @@ app.add_typer(pipelines.app, name="pipelines")
 app.command(
     "inspect",
     epilog="Examples: statelib inspect sales/5 --json\n\nstatelib inspect /backups/savepoint-1 --count",
-)(snapshots.inspect_)
+)(inspecting.inspect_)
 app.command(
     "hexdump",
     epilog="Examples: statelib hexdump /backups/savepoint-1 --offset 64 --length 64\n\n"
     "statelib hexdump sales/5 --file 2ff70098f79547e291eb857800000000-0-0 --json",
-)(hexdumps.hexdump)
-app.command("export", epilog="Example: statelib export aircraft_activity/4 --state activity | head")(snapshots.export)
+)(hexdumping.hexdump)
+app.command("export", epilog="Example: statelib export aircraft_activity/4 --state activity | head")(inspecting.export)
 app.command(
     "verify",
     epilog="Examples: statelib verify -p route_delays\n\nstatelib verify --read-data-subset 5%\n\n"
@@ -71,9 +73,11 @@ cleanup.savepoint.command(
 )(runs.create)
 cleanup.savepoint.command(
     "rewrite", epilog="Example: statelib savepoint rewrite /backups/savepoint-1 -t /backups --drop-state counts/old"
-)(writing.rewrite_)
+)(flink_savepoints.rewrite_)
 app.add_typer(cleanup.savepoint, name="savepoint")
-app.command("bootstrap", epilog="Example: statelib bootstrap flights.yaml --target /backups")(writing.bootstrap)
+app.command("bootstrap", epilog="Example: statelib bootstrap flights.yaml --target /backups")(
+    flink_savepoints.bootstrap
+)
 app.command("history", epilog="Example: statelib history -p aircraft_activity --limit 10")(history.history)
 app.command("restore", epilog="Example: statelib restore aircraft_activity 4 --dry-run")(restores.restore)
 app.command(
@@ -82,24 +86,37 @@ app.command(
 )(imports.import_statestore)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        line(f"statelib {__version__}")
+def _print_version(requested: bool) -> None:
+    if requested:
+        show([Line(f"statelib {__version__}")])
         raise typer.Exit
 
 
 @app.callback()
 def settings(
-    version: Annotated[  # noqa: ARG001 - its callback does it
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version, and nothing else.")
+    version: Annotated[  # noqa: ARG001 - the callback prints it
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """What every command begins with."""
+    """Set up logging, before any command."""
     with errors():
         configure(log_settings())
 
 
 app.add_typer(catalogs.app, name="catalog")
+
+
+def _unwrap_help(group: typer.Typer) -> None:
+    """Join the lines of each paragraph in the help of the group's commands, so that the terminal alone wraps them."""
+    for command in group.registered_commands:
+        paragraphs = inspect.cleandoc(command.callback.__doc__ or "").split("\n\n")
+        command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    for nested in group.registered_groups:
+        if nested.typer_instance is not None:
+            _unwrap_help(nested.typer_instance)
+
+
+_unwrap_help(app)
 
 
 if __name__ == "__main__":

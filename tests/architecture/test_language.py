@@ -13,6 +13,7 @@ from tests.architecture.repository import modules
 
 PLAIN: tuple[str, ...] = (
     "statelib/catalog",
+    "statelib/cli",
     "statelib/coordinator",
     "statelib/definition",
     "statelib/backends",

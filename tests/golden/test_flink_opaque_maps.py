@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from statelib.cli.presenters.described import describe
+from statelib.cli.presenters.snapshot_document import describe
 from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.formats.operator_state import OperatorStateContent, encode_operator_state
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from statelib.cli.main import app
-from statelib.cli.presenters.trees import bar, histogram
+from statelib.cli.presenters.snapshot_tree import bar, histogram
 from statelib.flows.wiring import VARIABLES, Deployment
 from tests.integration.foreign import savepoint
 from tests.integration.shop import SALES, environment, open_shop, sales
@@ -29,7 +29,9 @@ def test_ours_has_entries_sizes_bars_and_files(shop: Deployment) -> None:
     told = said(shop, "inspect", "sales/5", columns=160)
     assert re.search(r"per_item: map, 6 entries\n.*├── user key string\n.*└── value long", told)
     assert re.search(r"├── 0 0-63   █+·* \d entries, \d\.\d KiB$", told, re.MULTILINE)
-    assert re.search(r"key groups 0-127, 4 a bar, at most 4 entries in one\n.*└── \|[ ▁-█]{32}\|$", told, re.MULTILINE)
+    assert re.search(
+        r"key groups 0-127, 4 per bar, at most 4 entries in one\n.*└── \|[ ▁-█]{32}\|$", told, re.MULTILINE
+    )
     assert re.search(r"canonical, \d\.\d KiB: [0-9a-f]{32}-0-0$", told, re.MULTILINE)
     assert "operator state, split_distribute, 1 element" in told
 

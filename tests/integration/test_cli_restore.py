@@ -79,7 +79,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(untouched: Deployment) -> 
 
 def test_a_restore_moves_the_head_and_the_next_run_builds_on_it(shop: Deployment) -> None:
     told = said(shop, "restore", "sales", "1", "--parallelism", "3", "--yes")
-    assert "sales stands on sales/1, generation 2" in told
+    assert "the head of sales is sales/1, generation 2" in told
     assert f"next: {BACKFILL}" in told
     assert (head(shop).head, head(shop).parallelism) == (1, 3)
     assert states(shop)[6] == CheckpointState.ABORTED

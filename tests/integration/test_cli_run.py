@@ -1,6 +1,7 @@
 """``statelib run`` and ``savepoint create``: whole runs without Airflow, and what becomes of one that fails."""
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -88,7 +89,9 @@ def test_a_range_then_the_next_then_a_failure_then_all_of_it(here: Deployment, s
     (blocked := Path(here.work_directory) / "a-file").write_text("")
     refused(here, "pipelines", "stop", "orders", "--savepoint", "-t", str(blocked))
     assert not json.loads(said(here, "pipelines", "status", "orders", "--json"))["head"]["cancelled"]
-    assert "to go on: statelib pipelines resume orders" in said(here, "pipelines", "stop", "orders", "--savepoint")
+    stopped = said(here, "pipelines", "stop", "orders", "--savepoint").splitlines()
+    assert re.fullmatch(r"orders is stopped; savepoint orders/\d+ holds 2 keys, 2 entries, \d\.\d KiB", stopped[0])
+    assert stopped[2] == "to go on: statelib pipelines resume orders"
 
 
 def test_the_whole_range_as_one_interval_reads_every_day(here: Deployment, spark: SparkSession) -> None:

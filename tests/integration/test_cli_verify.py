@@ -220,4 +220,4 @@ def test_good_pipelines_are_listed(shop: Deployment, tmp_path: Path) -> None:
         assert line == f"statelib: there is no directory {tmp_path}/x"
     (tmp_path / "broken.yaml").write_text("name: [")
     result = call(None, "pipelines", "list", "--directory", tmp_path)
-    assert result.stderr == "1 more do not load: statelib pipelines validate says why\n"
+    assert result.stderr == "1 more do not load: statelib pipelines validate shows why\n"

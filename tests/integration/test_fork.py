@@ -230,7 +230,7 @@ def test_the_command_line_forks(here: Deployment) -> None:
     write(here, "branch", "rocksdb", "full")
     days(here, "trunk", 1, 2)
     told = said(here, "pipelines", "fork", "trunk/2", "branch")
-    assert told.splitlines()[0] == "branch stands on branch/1, a fork of trunk/2"
+    assert told.splitlines()[0] == "the head of branch is branch/1, a fork of trunk/2"
     assert "branch.checkpoint that starts at 2013-01-03" in told
     assert "has a history already" in refused(here, "pipelines", "fork", "trunk/2", "branch")
     said(here, "verify", "-p", "branch")

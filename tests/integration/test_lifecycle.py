@@ -162,7 +162,7 @@ def test_too_many_failures_stop_the_pipeline_and_skip_no_interval(here: Deployme
         assert refusal.value.kind == ("too-many-failures" if number == 2 else "interval-gap")
     assert suspension.status(here, pipeline).status is JobStatus.FAILED
     assert "failed" in said(here, "pipelines", "status", "tally")
-    assert "runs, it stands on tally/1" in said(here, "pipelines", "resume", "tally")
+    assert "runs, its head is tally/1" in said(here, "pipelines", "resume", "tally")
     checkpoint_of(here, "tally", 2, events(2))
     told = suspension.status(here, pipeline)
     assert (told.status, told.failures, told.last) == (JobStatus.RUNNING, 0, day(2))
@@ -205,7 +205,7 @@ def test_a_discarded_pipeline_starts_from_nothing_when_told(here: Deployment) ->
     collect_garbage(here)
     assert stored(here) == set()
     assert retire(here)[0].checkpoints == (), "and nothing is there to let go of twice"
-    assert "runs, it stands on nothing" in said(here, "pipelines", "resume", "tally", "--from-nothing")
+    assert "runs, it has no head" in said(here, "pipelines", "resume", "tally", "--from-nothing")
     checkpoint_of(here, "tally", 1, events(1))
 
 

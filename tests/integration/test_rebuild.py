@@ -74,7 +74,7 @@ def test_a_lost_catalog_is_made_again(tmp_path: Path) -> None:
     here.catalog().abort(PipelineName("sales"), 6, "its catalog is about to be lost")
     again = forgetting(here, tmp_path)
     planned = said(again, "catalog", "rebuild", "--dry-run")
-    assert "stands on sales/5, generation 1" in planned
+    assert "the head of sales is sales/5, generation 1" in planned
     assert again.catalog().pipelines() == ()
     told = json.loads(said(again, "catalog", "rebuild", "--yes", "--json"))
     assert {p["pipeline"]: p["head"]["head"] for p in told["pipelines"]} == {"sales": 5, "tours": 1}
@@ -160,7 +160,7 @@ def test_an_old_catalog_is_brought_up_to_date(sharing: Deployment, tmp_path: Pat
     again = forgetting(sharing, tmp_path)
     assert "older than the storage" in refused(again, "gc")
     told = said(again, "catalog", "rebuild", "--merge", "--yes")
-    assert "stands on tours/7, generation 1, parallelism 3; the next id is 9" in told
+    assert "the head of tours is tours/7, generation 1, parallelism 3; the next id is 9" in told
     assert_same(sharing, again)
 
 

@@ -52,7 +52,7 @@ def states(told: dict[str, Any]) -> dict[int, str]:
 def assert_kept_aside(again: Deployment, reason: str) -> None:
     """In the plan with the reason, then in the catalog; the pipeline goes on from the third day."""
     plan = said(again, *REBUILD, "--dry-run")
-    assert "ratings stands on ratings/3" in plan
+    assert "the head of ratings is ratings/3" in plan
     assert again.catalog().pipelines() == ()
     told = planned(again, "--yes")
     assert states(told)[4] == "QUARANTINED"

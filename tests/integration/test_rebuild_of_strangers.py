@@ -123,7 +123,7 @@ def test_the_newest_checkpoint_moves_the_head_once_it_is_mended(here: Deployment
     data.write_bytes(good)
     told = said(again, "catalog", "rebuild", "--merge", "--yes")
     expected = 2 if began else 3
-    assert f"stands on tally/{expected}, generation {int(began)}" in told
+    assert f"the head of tally is tally/{expected}, generation {int(began)}" in told
     assert again.catalog().head(TALLY).head == expected
     assert begin(again, again.pipeline("tally"), day(3), "test").already_completed is not began
 
@@ -137,5 +137,5 @@ def test_a_checkpoint_that_a_listing_did_not_show_moves_the_head(here: Deploymen
     assert before.head == 2
     again.catalog().suspension.cancel(TALLY, "test")
     hidden.rename(place)
-    assert "stands on tally/3, generation 0" in said(again, "catalog", "rebuild", "--merge", "--yes")
+    assert "the head of tally is tally/3, generation 0" in said(again, "catalog", "rebuild", "--merge", "--yes")
     assert again.catalog().head(TALLY).epoch > before.epoch, "what was begun on the old one is not registered"

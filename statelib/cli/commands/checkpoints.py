@@ -1,102 +1,100 @@
-"""``statelib checkpoints``: which there are, and everything about one."""
+"""``statelib checkpoints list`` and ``show``: the checkpoints and savepoints in the catalog."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from statelib.cli import completion
 from statelib.cli.commands.quarantine import gate_cell, gate_lines
-from statelib.cli.output import (
-    Column,
-    Json,
-    PipelineOption,
-    count,
-    end_in_trouble,
-    errors,
-    line,
-    note,
-    print_json,
-    size,
-    table,
-    when,
-)
-from statelib.cli.presenters.described import describe
-from statelib.cli.presenters.trees import print_tree
+from statelib.cli.ending import end_in_trouble, errors
+from statelib.cli.options import CheckpointArgument, Json, PipelineOption
+from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present
+from statelib.cli.presenters.snapshot_document import describe
+from statelib.cli.presenters.snapshot_tree import snapshot_view
+from statelib.cli.presenters.values import count, minute, size, when
+from statelib.flows import wiring
 from statelib.flows.cleanup.each_pipeline import Troubles
 from statelib.flows.views.inspection import check_pipeline, lineage_of_head, parse_checkpoint, resolve
-from statelib.flows.wiring import begun_deployment
 from statelib.model.amounts import keys_and_entries
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
-from statelib.model.quality import GateSummary
+from statelib.model.quality import GateSummary, QualityResult
 from statelib.model.record import CheckpointRecord, CheckpointState, why
 
 DAY_MS = 86_400_000
 
-app = typer.Typer(no_args_is_help=True, help="Checkpoints and savepoints that the catalog knows.")
+app = typer.Typer(no_args_is_help=True, help="The checkpoints and savepoints in the catalog.")
+
+Row = tuple[CheckpointRecord, bool, GateSummary | None]
+"""A record, whether it is in the lineage of the head, and the newest verdict of the gate."""
 
 
 @app.command("list", epilog="Example: statelib checkpoints list -p aircraft_activity --json")
 def list_(
     pipeline: PipelineOption = None,
-    everything: Annotated[bool, typer.Option("--all", help="Pending and aborted ones too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List pending, aborted and deleted ones too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List completed checkpoints, and those in quarantine, newest last. '*' marks the history of the present state."""
+    """List checkpoints that are complete or in quarantine, newest last. '*' marks the head and its lineage."""
     with errors(as_json):
-        here = begun_deployment()
-        catalog, troubles = here.catalog(), Troubles()
-        heads: dict[PipelineName, set[CheckpointId]] = {}
+        deployment = wiring.begun_deployment()
+        catalog, troubles = deployment.catalog(), Troubles()
+        lineages: dict[PipelineName, set[CheckpointId]] = {}
 
-        def of_one(name: PipelineName) -> list[CheckpointRecord]:
-            found = catalog.list(name)
-            heads[name] = set(lineage_of_head(here, name))
-            return [r for r in reversed(found) if everything or r.state in _STORED]
+        def records_of(name: PipelineName) -> list[CheckpointRecord]:
+            records = catalog.list(name)
+            lineages[name] = set(lineage_of_head(deployment, name))
+            return [r for r in reversed(records) if everything or r.state in _STORED]
 
-        listed = troubles.each([check_pipeline(here, pipeline)] if pipeline else catalog.pipelines(), of_one)
+        names = [check_pipeline(deployment, pipeline)] if pipeline else catalog.pipelines()
+        listed = troubles.each(names, records_of)
         if not listed:
             troubles.check()
-        records = [record for of_pipeline in listed for record in of_pipeline]
         gates = catalog.gate.summaries()
-    if as_json:
-        print_json([_plain(r, heads[r.pipeline], gates.get((r.pipeline, r.checkpoint_id))) for r in records])
-    elif not records:
-        note("no checkpoints" if everything else "no completed checkpoints")
-    else:
-        for name, of_pipeline in groupby(records, key=lambda r: r.pipeline):
-            rows = [_row(r, r.checkpoint_id in heads[name], gates.get((name, r.checkpoint_id))) for r in of_pipeline]
-            table(name, _COLUMNS, rows)
+        rows = [
+            (r, r.checkpoint_id in lineages[r.pipeline], gates.get((r.pipeline, r.checkpoint_id)))
+            for records in listed
+            for r in records
+        ]
+    present([_document(*row) for row in rows], _list_view(rows, everything), as_json)
     end_in_trouble(troubles)
 
 
 _STORED = (CheckpointState.COMPLETED, CheckpointState.QUARANTINED)
 _COLUMNS = (
-    Column("id", right=True), Column(""), Column("kind"), Column("interval (UTC)"), Column("base", right=True),
-    Column("strategy", spare=True), Column("p", right=True, spare=True), Column("keys", right=True),
-    Column("size", right=True), Column("gate", spare=True), Column("completed (UTC)"),
+    TableColumn("id", right=True), TableColumn(""), TableColumn("kind"), TableColumn("interval (UTC)"),
+    TableColumn("base", right=True), TableColumn("strategy", spare=True), TableColumn("p", right=True, spare=True),
+    TableColumn("keys", right=True), TableColumn("size", right=True), TableColumn("gate", spare=True),
+    TableColumn("completed (UTC)"),
 )  # fmt: skip
 
 
-def _plain(record: CheckpointRecord, lineage: set[CheckpointId], gate: GateSummary | None) -> dict[str, object]:
+def _document(record: CheckpointRecord, in_lineage: bool, gate: GateSummary | None) -> dict[str, Any]:
     numbers = None if gate is None else asdict(gate) | {"passed": gate.passed}
-    return asdict(record) | {"in_head_lineage": record.checkpoint_id in lineage, "gate": numbers}
+    return asdict(record) | {"in_head_lineage": in_lineage, "gate": numbers}
 
 
-def _row(record: CheckpointRecord, in_lineage: bool, gate: GateSummary | None) -> list[str]:
-    done = record.state is CheckpointState.COMPLETED
+def _list_view(rows: Sequence[Row], everything: bool) -> Iterator[Block]:
+    if not rows:
+        yield Note("no checkpoints" if everything else "no completed checkpoints")
+    for name, of_pipeline in groupby(rows, key=lambda row: row[0].pipeline):
+        yield TextTable(name, _COLUMNS, [_cells(*row) for row in of_pipeline])
+
+
+def _cells(record: CheckpointRecord, in_lineage: bool, gate: GateSummary | None) -> list[str]:
+    completed = record.state is CheckpointState.COMPLETED
     return [
         str(record.checkpoint_id), "*" if in_lineage else "", record.kind.lower(), _interval(record.interval),
         "-" if record.base is None else str(record.base), record.strategy, str(record.parallelism),
         count(record.keys), size(record.size_bytes), gate_cell(record, gate),
-        when(record.completed_at_ms)[:16] if done else record.state.lower(),
+        minute(record.completed_at_ms) if completed else record.state.lower(),
     ]  # fmt: skip
 
 
 def _interval(interval: DataInterval | None) -> str:
-    """The day; where it is not one whole day, the minute it starts."""
+    """Return the day of an interval that is one whole day; of any other interval, the minute in which it starts."""
     if interval is None:
         return "-"
     whole_day = interval.start_ms % DAY_MS == 0 and interval.end_ms - interval.start_ms == DAY_MS
@@ -104,33 +102,32 @@ def _interval(interval: DataInterval | None) -> str:
 
 
 @app.command(epilog="Example: statelib checkpoints show aircraft_activity/4")
-def show(
-    checkpoint: Annotated[str, typer.Argument(help="<pipeline>/<id>", autocompletion=completion.checkpoints)],
-    as_json: Json = False,
-) -> None:
-    """Show one checkpoint: its record, what the gate said, its states and files."""
+def show(checkpoint: CheckpointArgument, as_json: Json = False) -> None:
+    """Show one checkpoint: its record, the verdict of the quality gate, its states and files."""
     with errors(as_json):
-        here = begun_deployment()
-        record = here.catalog().get(*parse_checkpoint(checkpoint))
-        quality = here.catalog().gate.results(record.pipeline, record.checkpoint_id)
-        opened = resolve(here, checkpoint) if record.state in _STORED else None
-        if as_json:
-            snapshot = describe(opened) if opened else None
-            print_json(asdict(record) | {"quality": [asdict(r) for r in quality], "snapshot": snapshot})
-            return
-        for field, value in _fields(record):
-            line(f"{field:<12} {value}")
-        for text in gate_lines(quality):
-            line(text)
-        if opened:
-            line()
-            print_tree(describe(opened))
-        else:
-            line(f"{'directory':<12} {record.directory}")
+        deployment = wiring.begun_deployment()
+        record = deployment.catalog().get(*parse_checkpoint(checkpoint))
+        quality = deployment.catalog().gate.results(record.pipeline, record.checkpoint_id)
+        opened = resolve(deployment, checkpoint) if record.state in _STORED else None
+        snapshot = describe(opened) if opened else None
+        document = asdict(record) | {"quality": quality, "snapshot": snapshot}
+        present(document, _show_view(record, quality, snapshot), as_json)
+
+
+def _show_view(
+    record: CheckpointRecord, quality: Sequence[QualityResult], snapshot: dict[str, Any] | None
+) -> Iterator[Block]:
+    yield Fields([*_fields(record)])
+    yield from gate_lines(quality)
+    if snapshot is None:
+        yield Fields([("directory", record.directory)])
+    else:
+        yield Line()
+        yield from snapshot_view(snapshot)
 
 
 def _fields(record: CheckpointRecord) -> Iterator[tuple[str, str]]:
-    """What is known of a checkpoint, in the order in which people ask."""
+    """Yield (label, value) of everything that the catalog records of a checkpoint."""
     yield "checkpoint", f"{record.pipeline}/{record.checkpoint_id}"
     yield "kind", f"{record.kind.lower()}, {record.strategy}, parallelism {record.parallelism}"
     yield "state", record.state.lower() + (f": {why(record)}" if record.reason else "")

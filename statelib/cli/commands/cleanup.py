@@ -1,30 +1,20 @@
-"""``statelib gc | orphans | why | savepoint dispose``: what may go, what goes, and why a file is there."""
+"""``statelib gc``, ``orphans``, ``why``, ``savepoint dispose`` and ``pipelines discard``: delete what nothing needs."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import typer
 
 from statelib.cli import completion
-from statelib.cli.output import (
-    Column,
-    Json,
-    PipelineOption,
-    confirmed,
-    count,
-    end_in_trouble,
-    errors,
-    line,
-    note,
-    print_json,
-    size,
-    table,
-    working,
-)
+from statelib.cli.ending import confirmed, end_in_trouble, errors
+from statelib.cli.options import DryRun, Json, PipelineOption, Yes
+from statelib.cli.paths import absolute_target
+from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present, show
+from statelib.cli.presenters.console import working
+from statelib.cli.presenters.values import count, size
 from statelib.errors import InvalidRequestError
+from statelib.flows import wiring
 from statelib.flows.cleanup import explanation, garbage, retention
 from statelib.flows.cleanup import orphans as sweep
 from statelib.flows.cleanup.each_pipeline import Troubles
@@ -32,7 +22,7 @@ from statelib.flows.cleanup.without_file import WithoutFile, without_file
 from statelib.flows.cleanup.without_file import discard as discard_pipeline
 from statelib.flows.views.inspection import check_pipeline, parse_checkpoint
 from statelib.flows.views.metrics import garbage_collected, orphans_found
-from statelib.flows.wiring import Deployment, begun_deployment, telemetry
+from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount
 from statelib.model.ids import PipelineName
 from statelib.storage.objects.uris import advice_on_unfinished
@@ -40,206 +30,207 @@ from statelib.storage.objects.uris import advice_on_unfinished
 OWNER = "statelib pipelines discard"
 UNITS_MS = {"h": 3_600_000, "d": 86_400_000}
 
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be deleted, change nothing.")]
-savepoint = typer.Typer(no_args_is_help=True, help="Savepoints belong to their users: only dispose deletes them.")
+savepoint = typer.Typer(
+    no_args_is_help=True, help="Savepoints. They belong to their users: only savepoint dispose deletes them."
+)
 
 
 def gc(pipeline: PipelineOption = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Apply retention (checkpoint.retain of the pipeline files), then delete what nothing needs any more."""
+    """Apply retention (checkpoint.retain of the pipeline files), then delete the files that nothing needs any more."""
     with errors(as_json):
-        here = begun_deployment()
-        name = _known(here, pipeline)
+        deployment = wiring.begun_deployment()
+        name = check_pipeline(deployment, pipeline) if pipeline else None
         troubles = Troubles()
-        retired = retention.retire(here, name, dry_run=dry_run, troubles=troubles)
+        retired = retention.retire(deployment, name, dry_run=dry_run, troubles=troubles)
         also = {r.pipeline: r.checkpoints for r in retired} if dry_run else {}
         with working("collecting garbage"):
-            collected = garbage.collect_garbage(here, name, dry_run=dry_run, also=also, troubles=troubles)
-        offered = without_file(here, name, troubles)
+            collected = garbage.collect_garbage(deployment, name, dry_run=dry_run, also=also, troubles=troubles)
+        without_files = without_file(deployment, name, troubles)
         if not collected:
             troubles.check()
         if not dry_run:
-            with telemetry() as receiver:
+            with wiring.telemetry() as receiver:
                 garbage_collected(receiver, collected)
-    if as_json:
-        print_json(
-            {
-                "dry_run": dry_run,
-                "retired": [asdict(r) for r in retired],
-                "collected": _plain(collected),
-                "without_file": [asdict(each) for each in offered],
-                "troubles": [asdict(trouble) for trouble in troubles.found()],
-            }
-        )
-    else:
-        gone = {each.pipeline for each in offered}
-        for r in retired:
-            if r.policy is None and r.pipeline not in gone:
-                note(f"{r.pipeline}: no valid pipeline file, retention was not applied")
-            elif dry_run and r.kept:
-                _print_kept(r)
-        _print_collected(collected, dry_run)
-        for each in offered:
-            _note_offer(each)
-    _note_unfinished(here)
+    document = {
+        "dry_run": dry_run,
+        "retired": retired,
+        "collected": collected,
+        "without_file": without_files,
+        "troubles": troubles.found(),
+    }
+    present(document, _gc_view(retired, collected, without_files, dry_run), as_json)
+    show(_notes_on_unfinished_uploads(deployment))
     end_in_trouble(troubles)
-    _refused(collected)
+    _end_if_refused(collected)
+
+
+def _gc_view(
+    retired: Sequence[retention.Retired],
+    collected: Sequence[garbage.CollectedGarbage],
+    without_files: Sequence[WithoutFile],
+    dry_run: bool,
+) -> Iterator[Block]:
+    names = {pipeline.pipeline for pipeline in without_files}
+    for pipeline in retired:
+        if pipeline.policy is None and pipeline.pipeline not in names:
+            yield Note(f"{pipeline.pipeline}: no valid pipeline file, retention was not applied")
+        elif dry_run and pipeline.kept:
+            yield _kept_table(pipeline)
+    yield _collected_block(collected, dry_run)
+    for discardable in without_files:
+        yield _note_on_missing_file(discardable)
+
+
+def _kept_table(retired: retention.Retired) -> TextTable:
+    """Return the checkpoints of a pipeline that retention keeps, one row per reason."""
+    ids_by_reason: dict[str, list[str]] = {}
+    for checkpoint in retired.kept:
+        ids_by_reason.setdefault(checkpoint.because, []).append(str(checkpoint.checkpoint_id))
+    rows = [[", ".join(ids), reason] for reason, ids in ids_by_reason.items()]
+    columns = [TableColumn("checkpoints", wraps=True), TableColumn("because", wraps=True)]
+    return TextTable(f"{retired.pipeline}: kept", columns, rows)
+
+
+def _note_on_missing_file(pipeline: WithoutFile) -> Note:
+    """Return the note on a pipeline whose file is gone, with the command that deletes its checkpoints."""
+    contents = (
+        f"{count(len(pipeline.checkpoints))} checkpoints, {count(pipeline.files)} files, {size(pipeline.size_bytes)}"
+    )
+    action = f"{pipeline.command} deletes them" if pipeline.command else pipeline.reason
+    return Note(f"{pipeline.pipeline} has no pipeline file, retention was not applied: {contents} stay; {action}")
 
 
 def orphans(
     pipeline: PipelineOption = None,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete them; without it they are only listed.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete them. Without it they are only listed.")] = False,
     grace: Annotated[
-        str, typer.Option("--grace", help="How old a file that the catalog knows nothing of must be: 36h, 7d.")
+        str, typer.Option("--grace", help="Minimum age of files that the catalog has no record of, such as 36h or 7d.")
     ] = "7d",
-    force: Annotated[bool, typer.Option("--force", help="Accept a short grace period, or very many orphans.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Accept a short grace period, and a large share of orphans.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """List files that aborted and crashed attempts left behind, and that no checkpoint will ever need."""
     with errors(as_json):
-        here = begun_deployment()
-        name = _known(here, pipeline)
+        deployment = wiring.begun_deployment()
+        name = check_pipeline(deployment, pipeline) if pipeline else None
         troubles = Troubles()
         grace_ms = _milliseconds(grace)
-        found = sweep.orphans(here, name, grace_ms=grace_ms, dry_run=not delete, force=force, troubles=troubles)
-        if not found:
+        results = sweep.orphans(deployment, name, grace_ms=grace_ms, dry_run=not delete, force=force, troubles=troubles)
+        if not results:
             troubles.check()
-        with telemetry() as receiver:
-            orphans_found(receiver, found)
-    _note_unfinished(here)
-    if as_json:
-        print_json(found)
-    else:
-        _print_orphans(found, delete)
+        with wiring.telemetry() as receiver:
+            orphans_found(receiver, results)
+    show(_notes_on_unfinished_uploads(deployment))
+    present(results, _orphans_view(results, delete), as_json)
     end_in_trouble(troubles)
 
 
-def _print_orphans(found: Sequence[sweep.Orphans], delete: bool) -> None:
-    rows = [[o.pipeline, uri] for o in found for uri in o.files]
+def _orphans_view(results: Sequence[sweep.Orphans], delete: bool) -> Iterator[Block]:
+    rows = [[o.pipeline, uri] for o in results for uri in o.files]
     if rows:
-        table("Orphans", [Column("pipeline"), Column("file")], rows)
-    total = sum(o.size_bytes for o in found)
-    told = "deleted" if delete else "found, nothing was deleted"
-    line(f"{amount(len(rows), 'orphan')}, {size(total)}: {told}")
+        yield TextTable("Orphans", [TableColumn("pipeline"), TableColumn("file")], rows)
+    total = sum(o.size_bytes for o in results)
+    outcome = "deleted" if delete else "found, nothing was deleted"
+    yield Line(f"{amount(len(rows), 'orphan')}, {size(total)}: {outcome}")
     left_alone = {
-        "within the grace period": sum(len(o.young) for o in found),
-        "not statelib's": sum(len(o.foreign) for o in found),
+        "within the grace period": sum(len(o.young) for o in results),
+        "not statelib's": sum(len(o.foreign) for o in results),
     }
-    for meant, number in left_alone.items():
+    for reason, number in left_alone.items():
         if number:
-            note(f"left alone: {amount(number, 'more file')}, {meant}")
+            yield Note(f"left alone: {amount(number, 'more file')}, {reason}")
 
 
 def why(
     file: Annotated[str, typer.Argument(help="Path or URI of a file in the checkpoint storage.")],
     as_json: Json = False,
 ) -> None:
-    """Say which checkpoints need a file, and what gc will do with it."""
+    """Show which checkpoints need a file, and whether gc will delete it."""
     with errors(as_json):
-        found = explanation.why(begun_deployment(), file if ":" in file else str(Path(file).absolute()))
-    if as_json:
-        print_json(found)
-        return
-    fields = {"file": found.file, "state": found.state.lower(), "owner": found.owner.lower()}
-    fields |= {"created by": found.created_by, "needed by": ", ".join(found.needed_by), "so": found.explanation}
-    for field, value in fields.items():
-        if value:
-            line(f"{field:<12} {value}")
+        answer = explanation.why(wiring.begun_deployment(), absolute_target(file))
+    fields = {
+        "file": answer.file,
+        "state": answer.state.lower(),
+        "owner": answer.owner.lower(),
+        "created by": answer.created_by,
+        "needed by": ", ".join(answer.needed_by),
+        "so": answer.explanation,
+    }
+    present(answer, [Fields([(label, value) for label, value in fields.items() if value])], as_json)
 
 
 @savepoint.command(epilog="Example: statelib savepoint dispose aircraft_activity/5 --dry-run")
 def dispose(
     checkpoint: Annotated[
         str,
-        typer.Argument(metavar="SAVEPOINT", help="<pipeline>/<id>", autocompletion=completion.savepoints),
+        typer.Argument(metavar="SAVEPOINT", help="<pipeline>/<id>.", autocompletion=completion.savepoints),
     ],
     dry_run: DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Delete a savepoint, or a checkpoint in quarantine, for good, wherever it lies; files that others need stay."""
+    """Delete a savepoint, or a checkpoint in quarantine, for good. Files that another checkpoint needs stay."""
     with errors(as_json):
-        collected = garbage.dispose(begun_deployment(), *parse_checkpoint(checkpoint), dry_run=dry_run)
-    if as_json:
-        print_json({"dry_run": dry_run, "collected": _plain([collected])})
-    else:
-        _print_collected([collected], dry_run)
-    _refused([collected])
-
-
-def _print_kept(retired: retention.Retired) -> None:
-    """What stays of a pipeline, and why: one line per reason."""
-    reasons: dict[str, list[str]] = {}
-    for each in retired.kept:
-        reasons.setdefault(each.because, []).append(str(each.checkpoint_id))
-    rows = [[", ".join(ids), reason] for reason, ids in reasons.items()]
-    table(f"{retired.pipeline}: kept", [Column("checkpoints", wraps=True), Column("because", wraps=True)], rows)
-
-
-def _note_offer(offer: WithoutFile) -> None:
-    """Tell of a pipeline whose file is gone, and how its checkpoints are deleted."""
-    what = f"{count(len(offer.checkpoints))} checkpoints, {count(offer.files)} files, {size(offer.size_bytes)}"
-    how = f"{offer.command} deletes them" if offer.command else offer.reason
-    note(f"{offer.pipeline} has no pipeline file, retention was not applied: {what} stay; {how}")
+        collected = garbage.dispose(wiring.begun_deployment(), *parse_checkpoint(checkpoint), dry_run=dry_run)
+    _present_deleted(collected, dry_run, as_json)
 
 
 def discard(
     pipeline: Annotated[
-        str, typer.Argument(help="Name of a pipeline whose file is gone.", autocompletion=completion.pipelines)
+        str,
+        typer.Argument(
+            metavar="PIPELINE", help="Name of a pipeline whose file is gone.", autocompletion=completion.pipelines
+        ),
     ],
     *,
     dry_run: DryRun = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete all checkpoints of a pipeline whose file is gone, for good; savepoints of users stay."""
+    """Delete all checkpoints of a pipeline whose file is gone, for good. Savepoints of users stay."""
     with errors(as_json):
-        here = begun_deployment()
-        name = PipelineName(check_pipeline(here, pipeline))
-        collected = discard_pipeline(here, name, OWNER, dry_run=True)
+        deployment = wiring.begun_deployment()
+        name = PipelineName(check_pipeline(deployment, pipeline))
+        collected = discard_pipeline(deployment, name, OWNER, dry_run=True)
         if not dry_run:
             if not as_json:
-                _print_collected([collected], dry_run=True)
+                show([_collected_block([collected], dry_run=True)])
             confirmed("Delete them?", yes, as_json)
-            collected = discard_pipeline(here, name, OWNER)
-    if as_json:
-        print_json({"dry_run": dry_run, "collected": _plain([collected])})
-    else:
-        _print_collected([collected], dry_run)
-    _refused([collected])
+            collected = discard_pipeline(deployment, name, OWNER)
+    _present_deleted(collected, dry_run, as_json)
 
 
-def _note_unfinished(here: Deployment) -> None:
-    """What no sweep can find: the client library does not list them."""
-    advice = advice_on_unfinished(here.root_uri())
-    if advice:
-        note(f"parts of uploads whose writer was killed cannot be listed here: {advice}")
+def _present_deleted(collected: garbage.CollectedGarbage, dry_run: bool, as_json: bool) -> None:
+    document = {"dry_run": dry_run, "collected": [collected]}
+    present(document, [_collected_block([collected], dry_run)], as_json)
+    _end_if_refused([collected])
 
 
-def _known(here: Deployment, pipeline: str | None) -> str | None:
-    return check_pipeline(here, pipeline) if pipeline else None
+def _notes_on_unfinished_uploads(deployment: Deployment) -> list[Note]:
+    """Return a note on parts of uploads that no sweep finds, because the client library does not list them; nothing
+    for a storage that has no such parts."""
+    advice = advice_on_unfinished(deployment.root_uri())
+    return [Note(f"parts of uploads whose writer was killed cannot be listed here: {advice}")] if advice else []
 
 
-def _plain(collected: Sequence[garbage.CollectedGarbage]) -> list[dict[str, Any]]:
-    return [asdict(c) for c in collected]
-
-
-def _print_collected(collected: Sequence[garbage.CollectedGarbage], dry_run: bool) -> None:
+def _collected_block(collected: Sequence[garbage.CollectedGarbage], dry_run: bool) -> Block:
     rows = [
         [c.pipeline, ", ".join(map(str, c.checkpoints)) or "-", count(len(c.files)), size(c.size_bytes)]
         for c in collected
         if c.checkpoints or c.files
     ]
     if not rows:
-        line("nothing to delete")
-        return
-    columns = [Column("pipeline"), Column("checkpoints", wraps=True), Column("files", right=True)]
-    table("Would be deleted" if dry_run else "Deleted", [*columns, Column("size", right=True)], rows)
+        return Line("nothing to delete")
+    columns = [TableColumn("pipeline"), TableColumn("checkpoints", wraps=True), TableColumn("files", right=True)]
+    return TextTable("Would be deleted" if dry_run else "Deleted", [*columns, TableColumn("size", right=True)], rows)
 
 
-def _refused(collected: Sequence[garbage.CollectedGarbage]) -> None:
-    """Files that the catalog wants gone but that lie where gc does not reach: a problem, hence exit status 1."""
+def _end_if_refused(collected: Sequence[garbage.CollectedGarbage]) -> None:
+    """Print a note per file that the catalog condemned but that gc may not delete, because it is outside the
+    checkpoint storage. End the command with exit status 1 if there is one."""
     refused = [uri for c in collected for uri in c.refused]
-    for uri in refused:
-        note(f"left alone, it lies outside the checkpoint storage: {uri}")
+    show(Note(f"left alone, it lies outside the checkpoint storage: {uri}") for uri in refused)
     if refused:
         raise typer.Exit(1)
 

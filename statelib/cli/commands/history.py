@@ -1,38 +1,39 @@
-"""``statelib history``: what checkpoints cost, from the view that SQL and BI tools read."""
+"""``statelib history``: show what checkpoints cost, from the SQL view that BI tools read too."""
 
 from typing import Annotated, Any
 
 import typer
 
-from statelib.cli.output import Column, Json, PipelineOption, count, errors, note, print_json, size, table
+from statelib.cli.ending import errors
+from statelib.cli.options import Json, PipelineOption
+from statelib.cli.presenters.blocks import Note, TableColumn, TextTable, present
+from statelib.cli.presenters.values import count, duration, size
+from statelib.flows import wiring
 from statelib.flows.views.inspection import check_pipeline
-from statelib.flows.wiring import begun_deployment
 
 _COLUMNS = (
-    Column("checkpoint"), Column("interval (UTC)"), Column("state"), Column("took", right=True),
-    Column("sync", right=True, spare=True), Column("async", right=True, spare=True),
-    Column("upload", right=True, spare=True), Column("size", right=True), Column("written", right=True),
-    Column("keys", right=True), Column("entries", right=True, spare=True), Column("keys changed", right=True),
-    Column("events/s", right=True, spare=True),
+    TableColumn("checkpoint"), TableColumn("interval (UTC)"), TableColumn("state"), TableColumn("took", right=True),
+    TableColumn("sync", right=True, spare=True), TableColumn("async", right=True, spare=True),
+    TableColumn("upload", right=True, spare=True), TableColumn("size", right=True), TableColumn("written", right=True),
+    TableColumn("keys", right=True), TableColumn("entries", right=True, spare=True),
+    TableColumn("keys changed", right=True), TableColumn("events/s", right=True, spare=True),
 )  # fmt: skip
 
 
 def history(
     pipeline: PipelineOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Most that are shown, the newest.")] = 30,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show the newest N checkpoints only.")] = 30,
     as_json: Json = False,
 ) -> None:
-    """Show what checkpoints took and wrote, newest last; --json has every column of the view checkpoint_history."""
+    """Show the time, bytes and keys of checkpoints, newest last.
+
+    --json prints every column of the SQL view checkpoint_history."""
     with errors(as_json):
-        here = begun_deployment()
-        name = check_pipeline(here, pipeline) if pipeline else None
-        rows = here.catalog().history.checkpoints(name, limit)[::-1]
-    if as_json:
-        print_json(rows)
-    elif rows:
-        table("History", _COLUMNS, [_cells(row) for row in rows])
-    else:
-        note("no checkpoints")
+        deployment = wiring.begun_deployment()
+        name = check_pipeline(deployment, pipeline) if pipeline else None
+        rows = deployment.catalog().history.checkpoints(name, limit)[::-1]
+    block = TextTable("History", _COLUMNS, [_cells(row) for row in rows]) if rows else Note("no checkpoints")
+    present(rows, [block], as_json)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
@@ -41,7 +42,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         f"{row['pipeline']}/{row['checkpoint_id']}",
         row["kind"].lower() if interval is None else interval[:16].replace("T", " "),
         "head" if row["is_head"] else row["state"].lower(),
-        *(_took(row[name]) for name in ("duration_ms", "sync_ms", "async_ms", "upload_ms")),
+        *(duration(row[name]) for name in ("duration_ms", "sync_ms", "async_ms", "upload_ms")),
         size(row["size_bytes"]),
         size(row["uploaded_bytes"]),
         count(row["keys"]),
@@ -49,12 +50,3 @@ def _cells(row: dict[str, Any]) -> list[str]:
         count(row["keys_changed"]),
         "-" if rate is None else f"{rate:,.0f}",
     ]
-
-
-def _took(ms: int | None) -> str:
-    """Milliseconds for people: 250 ms, 2.5 s, 1:05 min."""
-    if ms is None:
-        return "-"
-    if ms < 1_000:
-        return f"{ms} ms"
-    return f"{ms / 1000:.1f} s" if ms < 60_000 else f"{ms // 60_000}:{ms // 1000 % 60:02d} min"

@@ -1,4 +1,4 @@
-"""``statelib import-statestore``: the state of a Structured Streaming query becomes a pipeline's first state."""
+"""``statelib import-statestore``: turn the state of a Structured Streaming query into a savepoint of a pipeline."""
 
 import os
 import sys
@@ -7,73 +7,107 @@ from typing import Annotated
 import typer
 
 from statelib.cli import completion
-from statelib.cli.output import Json, errors, line, print_json
+from statelib.cli.ending import errors
+from statelib.cli.options import Json, Master
+from statelib.cli.presenters.blocks import Line, present
 from statelib.errors import InvalidRequestError
+from statelib.flows import wiring
 from statelib.flows.savepoint.imports import value_fields
 from statelib.flows.views.metrics import checkpoint_completed
-from statelib.flows.wiring import deployment, telemetry
 from statelib.model.amounts import keys_and_entries
 
 OWNER = "statelib import-statestore"
 
 
+Pipeline = Annotated[
+    str,
+    typer.Argument(
+        metavar="PIPELINE",
+        help="Name of a pipeline without state.",
+        autocompletion=completion.pipelines,
+    ),
+]
+Location = Annotated[str, typer.Argument(help="Checkpoint location of the streaming query.")]
+State = Annotated[str, typer.Option("--state", help="State of the pipeline that the entries are written to.")]
+Key = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        metavar="COLUMN=EXPRESSION",
+        help="A column of the key, as an SQL expression over key and value. Repeatable.",
+    ),
+]
+Value = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--value",
+        metavar="[FIELD=]EXPRESSION",
+        help="A field of the value, as an SQL expression; without FIELD= for a value that has no fields. Repeatable.",
+    ),
+]
+UserKey = Annotated[
+    str, typer.Option("--user-key", metavar="EXPRESSION", help="The user key of map state, as an SQL expression.")
+]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="NAME=VALUE",
+        help="An option of Spark's statestore source, such as operatorId=1. Repeatable.",
+    ),
+]
+
+
 def import_statestore(
-    pipeline: Annotated[
-        str,
-        typer.Argument(help="Name of the pipeline; it must have no state yet.", autocompletion=completion.pipelines),
-    ],
-    location: Annotated[str, typer.Argument(help="Checkpoint location of the streaming query.")],
+    pipeline: Pipeline,
+    location: Location,
     *,
-    state: Annotated[str, typer.Option("--state", help="State of the pipeline that takes the entries in.")],
-    key: Annotated[
-        list[str] | None, typer.Option("--key", help="COLUMN=EXPRESSION over key and value, for a column of the key.")
-    ] = None,
-    value: Annotated[
-        list[str] | None, typer.Option("--value", help="FIELD=EXPRESSION, or EXPRESSION for a value without fields.")
-    ] = None,
-    user_key: Annotated[str, typer.Option("--user-key", help="EXPRESSION for the user key of map state.")] = "",
-    option: Annotated[
-        list[str] | None, typer.Option("--option", help="NAME=VALUE of Spark's statestore source, e.g. operatorId=1.")
-    ] = None,
-    master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",
+    state: State,
+    key: Key = None,
+    value: Value = None,
+    user_key: UserKey = "",
+    option: SourceOption = None,
+    master: Master = "local[*]",
     as_json: Json = False,
 ) -> None:
-    """Take a Structured Streaming state store in as a savepoint of a pipeline; restore that to go on from it."""
+    """Write the state of a Structured Streaming query as a savepoint of a pipeline.
+
+    The pipeline continues from it once it is restored with statelib restore."""
     with errors(as_json):
-        here = deployment()
-        definition = here.pipeline(pipeline)
+        deployment = wiring.deployment()
+        definition = deployment.pipeline(pipeline)
         fields = value_fields(definition.schema().state(state))
-        values = _pairs("--value", value) if fields else _whole(value)
+        values = _pairs("--value", value) if fields else _expression_without_field(value)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         from statelib.spark.imports import statestore_import as job  # here, so that other commands start without Spark
         from statelib.spark.imports.statestore import StateStoreMapping
         from statelib.spark.session.local_session import borrowed_session
 
         mapping = StateStoreMapping(state, _pairs("--key", key), values, user_key)
-        wanted = job.StateStoreImport(location, _pairs("--option", option), mapping)
+        source = job.StateStoreImport(location, _pairs("--option", option), mapping)
         with borrowed_session(f"{pipeline} import", master) as spark:
-            record = job.import_statestore(spark, here, definition, wanted, OWNER)
-        with telemetry() as receiver:
+            record = job.import_statestore(spark, deployment, definition, source, OWNER)
+        with wiring.telemetry() as receiver:
             checkpoint_completed(receiver, record)
-    if as_json:
-        print_json(record)
-        return
     contents = keys_and_entries(record.keys, record.entries or 0)
-    line(f"{pipeline}/{record.checkpoint_id} holds {contents}, in {record.directory}")
-    line(f"next: statelib restore {pipeline} {record.checkpoint_id}")
+    view = [
+        Line(f"{pipeline}/{record.checkpoint_id} holds {contents}, in {record.directory}"),
+        Line(f"next: statelib restore {pipeline} {record.checkpoint_id}"),
+    ]
+    present(record, view, as_json)
 
 
 def _pairs(option: str, texts: list[str] | None) -> dict[str, str]:
-    found = {}
+    pairs = {}
     for text in texts or ():
         name, _, rest = text.partition("=")
         if not name or not rest:
             raise InvalidRequestError(f"{option} {text!r}: expected NAME=...", kind="bad-mapping")
-        found[name] = rest
-    return found
+        pairs[name] = rest
+    return pairs
 
 
-def _whole(texts: list[str] | None) -> dict[str, str]:
+def _expression_without_field(texts: list[str] | None) -> dict[str, str]:
     if texts and len(texts) > 1:
         raise InvalidRequestError("--value: the value has no fields: expected one expression", kind="bad-mapping")
     return {"": texts[0]} if texts else {}

@@ -1,45 +1,57 @@
-"""``statelib pipelines``: the files, what is wrong with those that do not load, and stopping and resuming."""
+"""``statelib pipelines``: check pipeline files, and stop and resume their pipelines."""
 
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from statelib.cli import completion
 from statelib.cli.commands.stopping import stop
-from statelib.cli.output import Column, Json, errors, line, note, print_json, table, when, working
+from statelib.cli.ending import errors
+from statelib.cli.options import Json, PipelineArgument
+from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present
+from statelib.cli.presenters.console import working
+from statelib.cli.presenters.values import when
 from statelib.definition.outside_checks import check_outside
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.definition.problems import DefinitionError
+from statelib.flows import wiring
 from statelib.flows.lifecycle import suspension
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.views.inspection import parse_checkpoint
 from statelib.flows.views.metrics import counting_aborted
 from statelib.flows.views.validation import state_faults
-from statelib.flows.wiring import begun_deployment, deployment, telemetry
-from statelib.model.record import PipelineHead
+from statelib.model.record import CheckpointRecord, PipelineHead
 
-app = typer.Typer(no_args_is_help=True, help="Pipeline files, and whether their pipelines run.")
-Directory = Annotated[Path | None, typer.Option("--directory", help="Default: STATELIB_PIPELINES.")]
+OWNER = "statelib pipelines"
+
+app = typer.Typer(no_args_is_help=True, help="Pipeline files, and the state of their pipelines.")
+Directory = Annotated[
+    Path | None, typer.Option("--directory", help="Directory of the pipeline files. Default: STATELIB_PIPELINES.")
+]
 
 
 @app.command("list", epilog="Example: statelib pipelines list --json")
 def list_(directory: Directory = None, as_json: Json = False) -> None:
-    """List the pipelines that load."""
+    """List the pipelines whose files are valid."""
     with errors(as_json):
         pipelines, faults = _load(directory)
-    if as_json:
-        print_json([_told(pipeline) for pipeline in pipelines])
-        return
-    columns = [Column("pipeline"), Column("backend"), Column("key", wraps=True), Column("states", wraps=True)]
+    present([_document(pipeline) for pipeline in pipelines], _list_view(pipelines, len(faults)), as_json)
+
+
+def _list_view(pipelines: Sequence[Pipeline], faults: int) -> Iterator[Block]:
+    columns = [
+        TableColumn("pipeline"), TableColumn("backend"), TableColumn("key", wraps=True),
+        TableColumn("states", wraps=True), TableColumn("parallelism", right=True),
+    ]  # fmt: skip
     rows = [[p.name, p.backend, ", ".join(p.key), ", ".join(p.states), str(p.parallelism)] for p in pipelines]
-    table("Pipelines", [*columns, Column("parallelism", right=True)], rows)
+    yield TextTable("Pipelines", columns, rows)
     if faults:
-        note(f"{len(faults)} more do not load: statelib pipelines validate says why")
+        yield Note(f"{faults} more do not load: statelib pipelines validate shows why")
 
 
-def _told(pipeline: Pipeline) -> dict[str, object]:
+def _document(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "name": pipeline.name,
         "path": pipeline.path,
@@ -56,43 +68,42 @@ def validate(
     directory: Directory = None,
     *,
     state: Annotated[
-        bool, typer.Option("--state", help="Also judge whether each pipeline can go on from its head.")
+        bool, typer.Option("--state", help="Also check whether each pipeline can continue from its head.")
     ] = False,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Take warnings for faults: this host has what the cluster has.")
+        bool, typer.Option("--strict", help="Treat warnings as faults. Use it on a host that has what the cluster has.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Load every pipeline file; one line for each fault. Exit status 1 if there is one.
+    """Check every pipeline file, and print one line per fault. Exit status 1 if there is a fault.
 
-    Functions are imported and formats looked up. What this host does not have is a warning: the cluster may have it."""
+    Functions are imported and data formats are looked up. What is missing on this host is a warning only, because the
+    cluster may have it."""
     with errors(as_json):
         pipelines, faults = _load(directory)
         outside = check_outside(pipelines)
         warnings = [] if strict else list(outside.warnings)
-        unfound = [*outside.faults, *(outside.warnings if strict else ())]
-        faults += unfound
-        pipelines = [p for p in pipelines if p.path not in {fault.path for fault in unfound}]
+        missing = [*outside.faults, *(outside.warnings if strict else ())]
+        faults += missing
+        pipelines = [p for p in pipelines if p.path not in {fault.path for fault in missing}]
         if state:
-            unfit = list(state_faults(deployment(), pipelines))
+            unfit = list(state_faults(wiring.deployment(), pipelines))
             faults += unfit
             pipelines = [p for p in pipelines if p.path not in {fault.path for fault in unfit}]
-    if as_json:
-        print_json(
-            {
-                "valid": [p.name for p in pipelines],
-                "faults": [asdict(fault) for fault in faults],
-                "warnings": [asdict(warning) for warning in warnings],
-            }
-        )
-    else:
-        for fault in faults:
-            note(fault.message)
-        for warning in warnings:
-            note("\n".join(f"warning: {text}" for text in warning.message.splitlines()))
-        note(f"{len(pipelines)} valid, {len(faults)} not")
+    document = {"valid": [p.name for p in pipelines], "faults": faults, "warnings": warnings}
+    present(document, _validate_view(len(pipelines), faults, warnings), as_json)
     if faults:
         raise typer.Exit(1)
+
+
+def _validate_view(
+    valid: int, faults: Sequence[DefinitionError], warnings: Sequence[DefinitionError]
+) -> Iterator[Block]:
+    for fault in faults:
+        yield Note(fault.message)
+    for warning in warnings:
+        yield Note("\n".join(f"warning: {text}" for text in warning.message.splitlines()))
+    yield Note(f"{valid} valid, {len(faults)} not")
 
 
 @app.command("fork", epilog="Example: statelib pipelines fork aircraft_activity/4 aircraft_activity_v2")
@@ -100,67 +111,69 @@ def fork_(
     checkpoint: Annotated[
         str,
         typer.Argument(
-            metavar="CHECKPOINT", help="<pipeline>/<id> to begin with.", autocompletion=completion.snapshots
+            metavar="CHECKPOINT", help="<pipeline>/<id> to start from.", autocompletion=completion.snapshots
         ),
     ],
     pipeline: Annotated[
         str,
         typer.Argument(
-            help="Name of the new pipeline, whose file is there already.", autocompletion=completion.pipelines
+            metavar="PIPELINE",
+            help="Name of the new pipeline. Its file must exist already.",
+            autocompletion=completion.pipelines,
         ),
     ],
     *,
-    verify: Annotated[bool, typer.Option(help="Read the whole state first, to prove it.")] = True,
+    verify: Annotated[bool, typer.Option(help="First read the whole state, to prove that it is undamaged.")] = True,
     copy: Annotated[
-        bool, typer.Option("--copy", help="Copy the files, so that the fork needs nothing of the other pipeline.")
+        bool, typer.Option("--copy", help="Copy the files, so that the new pipeline needs no file of the other one.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Let a new pipeline begin with the state of another one's checkpoint. Its files are referred to, or copied with
-    --copy."""
+    """Start a new pipeline with the state of another pipeline's checkpoint.
+
+    The new pipeline refers to the files of the other one. With --copy it gets copies of them."""
     with errors(as_json):
-        here = begun_deployment()
-        source = here.catalog().get(*parse_checkpoint(checkpoint))
+        deployment = wiring.begun_deployment()
+        source = deployment.catalog().get(*parse_checkpoint(checkpoint))
+        definition = deployment.pipeline(pipeline)
         with working(f"forking {checkpoint}"):
-            record = fork(here, here.pipeline(pipeline), source, "statelib pipelines fork", read_data=verify, copy=copy)
-    if as_json:
-        print_json(record)
-        return
-    line(f"{record.pipeline} stands on {record.pipeline}/{record.checkpoint_id}, a fork of {checkpoint}")
+            record = fork(deployment, definition, source, f"{OWNER} fork", read_data=verify, copy=copy)
+    present(record, _fork_view(record, checkpoint), as_json)
+
+
+def _fork_view(record: CheckpointRecord, checkpoint: str) -> Iterator[Block]:
+    yield Line(f"the head of {record.pipeline} is {record.pipeline}/{record.checkpoint_id}, a fork of {checkpoint}")
     assert record.interval
-    line(f"next: the run of {record.pipeline}.checkpoint that starts at {when(record.interval.end_ms)} UTC")
-
-
-Name = Annotated[str, typer.Argument(help="Name of the pipeline.", autocompletion=completion.pipelines)]
-OWNER = "statelib pipelines"
+    yield Line(f"next: the run of {record.pipeline}.checkpoint that starts at {when(record.interval.end_ms)} UTC")
 
 
 @app.command(epilog="Example: statelib pipelines status aircraft_activity --json")
-def status(pipeline: Name, as_json: Json = False) -> None:
-    """Show whether a pipeline runs, what it stands on, and how many checkpoints failed in a row."""
+def status(pipeline: PipelineArgument, as_json: Json = False) -> None:
+    """Show whether a pipeline runs, its head, and how many checkpoints failed in a row."""
     with errors(as_json):
-        here = begun_deployment()
-        told = suspension.status(here, here.pipeline(pipeline))
-    if as_json:
-        print_json(asdict(told))
-        return
-    tolerated = here.pipeline(pipeline).checkpoint.tolerable_failures
-    line(f"{'status':<12} {told.status.lower()}")
-    line(f"{'stands on':<12} {'nothing' if told.head.head is None else f'{pipeline}/{told.head.head}'}")
-    line(f"{'last':<12} {f'interval up to {when(told.last.end_ms)} UTC' if told.last else 'no interval'}")
-    line(f"{'failures':<12} {told.failures} in a row, {'any number' if tolerated is None else tolerated} tolerated")
+        deployment = wiring.begun_deployment()
+        definition = deployment.pipeline(pipeline)
+        current = suspension.status(deployment, definition)
+    tolerated = definition.checkpoint.tolerable_failures
+    fields = [
+        ("status", current.status.lower()),
+        ("head", "none" if current.head.head is None else f"{pipeline}/{current.head.head}"),
+        ("last", f"interval up to {when(current.last.end_ms)} UTC" if current.last else "no interval"),
+        ("failures", f"{current.failures} in a row, {'any number' if tolerated is None else tolerated} tolerated"),
+    ]
+    present(current, [Fields(fields)], as_json)
 
 
 @app.command(epilog="Example: statelib pipelines cancel aircraft_activity")
-def cancel(pipeline: Name, as_json: Json = False) -> None:
-    """Begin no checkpoints of a pipeline any more, and abort the pending one.
+def cancel(pipeline: PipelineArgument, as_json: Json = False) -> None:
+    """Stop a pipeline without a savepoint: it begins no more checkpoints, and the pending one is aborted.
 
-    What becomes of its checkpoints is said by checkpoint.retain.after_termination of the pipeline file."""
+    checkpoint.retain.after_termination of the pipeline file says whether its checkpoints are kept."""
     with errors(as_json):
-        here = begun_deployment()
-        with telemetry() as receiver, counting_aborted(receiver, here.catalog(), pipeline):
-            head = suspension.cancel(here, pipeline, OWNER)
-    _print_head(head, as_json)
+        deployment = wiring.begun_deployment()
+        with wiring.telemetry() as receiver, counting_aborted(receiver, deployment.catalog(), pipeline):
+            head = suspension.cancel(deployment, pipeline, OWNER)
+    present(head, [_head_line(head)], as_json)
 
 
 app.command("stop", epilog="Example: statelib pipelines stop aircraft_activity --savepoint --target /srv/savepoints")(
@@ -170,26 +183,23 @@ app.command("stop", epilog="Example: statelib pipelines stop aircraft_activity -
 
 @app.command(epilog="Example: statelib pipelines resume aircraft_activity")
 def resume(
-    pipeline: Name,
+    pipeline: PipelineArgument,
     *,
     from_nothing: Annotated[
-        bool, typer.Option("--from-nothing", help="Start with an empty state: the old one was discarded.")
+        bool, typer.Option("--from-nothing", help="Start with an empty state, after the old state was discarded.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Begin checkpoints again, after a cancellation or too many failures."""
+    """Let a pipeline begin checkpoints again, after it was stopped or too many checkpoints failed."""
     with errors(as_json):
-        head = suspension.resume(begun_deployment(), pipeline, OWNER, from_nothing=from_nothing)
-    _print_head(head, as_json)
+        head = suspension.resume(wiring.begun_deployment(), pipeline, OWNER, from_nothing=from_nothing)
+    present(head, [_head_line(head)], as_json)
 
 
-def _print_head(head: PipelineHead, as_json: bool) -> None:
-    if as_json:
-        print_json(asdict(head))
-        return
-    state = "nothing" if head.head is None else f"{head.pipeline}/{head.head}"
-    line(f"{head.pipeline} {'is cancelled' if head.cancelled else 'runs'}, it stands on {state}")
+def _head_line(head: PipelineHead) -> Line:
+    checkpoint = "it has no head" if head.head is None else f"its head is {head.pipeline}/{head.head}"
+    return Line(f"{head.pipeline} {'is cancelled' if head.cancelled else 'runs'}, {checkpoint}")
 
 
 def _load(directory: Path | None) -> tuple[list[Pipeline], list[DefinitionError]]:
-    return load_pipelines(directory or Path(deployment().pipelines_directory))
+    return load_pipelines(directory or Path(wiring.deployment().pipelines_directory))

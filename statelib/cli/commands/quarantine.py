@@ -1,14 +1,17 @@
-"""``statelib checkpoints release``, and how what the gate said is shown."""
+"""``statelib checkpoints release``, and the verdicts of the quality gate as text."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import typer
 
-from statelib.cli.output import Json, count, errors, line, print_json
+from statelib.cli.ending import errors
+from statelib.cli.options import CheckpointArgument, Json
+from statelib.cli.presenters.blocks import LABEL_WIDTH, Line, present
+from statelib.cli.presenters.values import count
+from statelib.flows import wiring
 from statelib.flows.restore import quarantine as flow
 from statelib.flows.views.inspection import parse_checkpoint
-from statelib.flows.wiring import begun_deployment
 from statelib.model.amounts import amount
 from statelib.model.quality import GateSummary, QualityResult, Severity, verdict
 from statelib.model.record import CheckpointRecord, CheckpointState
@@ -23,21 +26,21 @@ _VERDICTS = {
 
 
 def release(
-    checkpoint: Annotated[str, typer.Argument(help="<pipeline>/<id>")],
-    note: Annotated[str, typer.Option("--note", "-m", help="Why it is good after all; kept with it.")],
+    checkpoint: CheckpointArgument,
+    note: Annotated[
+        str, typer.Option("--note", "-m", help="The reason why it is good. It is kept with the checkpoint.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Take a checkpoint in quarantine as good: the pipeline goes on from it."""
+    """Accept a checkpoint in quarantine as good: it becomes the head of its pipeline."""
     with errors(as_json):
-        record = flow.release(begun_deployment(), *parse_checkpoint(checkpoint), OWNER, note)
-    if as_json:
-        print_json(record)
-    else:
-        line(f"{record.pipeline}/{record.checkpoint_id} is {record.state.lower()}: the next run builds on it")
+        record = flow.release(wiring.begun_deployment(), *parse_checkpoint(checkpoint), OWNER, note)
+    name = f"{record.pipeline}/{record.checkpoint_id}"
+    present(record, [Line(f"{name} is {record.state.lower()}: the next run builds on it")], as_json)
 
 
 def gate_cell(record: CheckpointRecord, summary: GateSummary | None) -> str:
-    """A word for a table: how the newest run of the gate ended."""
+    """Return a short form of the newest verdict of the gate, for a table."""
     if summary is None:
         return "-"
     if record.state is CheckpointState.QUARANTINED:
@@ -47,13 +50,13 @@ def gate_cell(record: CheckpointRecord, summary: GateSummary | None) -> str:
     return f"{count(summary.warned)} warned" if summary.warned else "ok"
 
 
-def gate_lines(results: Sequence[QualityResult]) -> Iterator[str]:
-    """The verdict, then what did not hold and what is to be known."""
+def gate_lines(results: Sequence[QualityResult]) -> Iterator[Line]:
+    """Yield the verdict, then each check that has something to report, with its sentences."""
     if not results:
         return
-    yield f"{'gate':<12} {amount(len(results), 'check')}: {_VERDICTS[verdict(results)]}"
+    yield Line(f"{'gate':<{LABEL_WIDTH}} {amount(len(results), 'check')}: {_VERDICTS[verdict(results)]}")
     for result in results:
         mark = "ok" if result.passed else result.severity.lower()
         if result.sentences:
-            yield f"  {mark:<10} {result.name}"
-            yield from (f"  {'':<10}   {sentence}" for sentence in result.sentences)
+            yield Line(f"  {mark:<10} {result.name}")
+            yield from (Line(f"  {'':<10}   {sentence}") for sentence in result.sentences)

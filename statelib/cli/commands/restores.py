@@ -1,36 +1,29 @@
 """``statelib restore``: show what a restore would do, then do it."""
 
 import json
+from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from statelib.cli import completion
-from statelib.cli.output import (
-    Column,
-    Json,
-    confirmed,
-    count,
-    errors,
-    line,
-    note,
-    print_json,
-    size,
-    table,
-    when,
-    working,
-)
-from statelib.cli.places import path_of, taken_for_id
+from statelib.cli.ending import confirmed, errors
+from statelib.cli.options import Json, PipelineArgument, PlanOnly, Yes
+from statelib.cli.paths import explained_as_id, path_of
+from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present, show
+from statelib.cli.presenters.console import working
+from statelib.cli.presenters.values import count, size, when
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import intervals
 from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError
+from statelib.flows import wiring
 from statelib.flows.restore.holding import holding_source
 from statelib.flows.restore.plan import AFTER_DRAINING, RestorePlan
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import parse_checkpoint
 from statelib.flows.views.metrics import counting_aborted, restored
-from statelib.flows.wiring import Deployment, deployment, planning_deployment, telemetry
+from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount
 from statelib.model.record import ClaimMode, PipelineHead
 from statelib.savepoints.verification import verify_at
@@ -40,63 +33,80 @@ OWNER = "statelib restore"
 _CLAIM_MODES = {"no-claim": ClaimMode.NO_CLAIM, "claim": ClaimMode.CLAIM}
 
 
+Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="CHECKPOINT",
+        help="<id>, <pipeline>/<id>, or the path of a snapshot directory.",
+        autocompletion=completion.ids_of_pipeline,
+    ),
+]
+Parallelism = Annotated[
+    int | None, typer.Option("--parallelism", help="New parallelism of the pipeline. Default: the present one.")
+]
+ClaimModeName = Annotated[
+    str,
+    typer.Option(
+        "--claim-mode",
+        help="claim: statelib owns the files from now on, and deletes them when nothing needs them; no-claim: they stay"
+        " yours.",
+    ),
+]
+AllowNonRestored = Annotated[
+    bool,
+    typer.Option("--allow-non-restored-state", help="Leave out stored states that the pipeline no longer has."),
+]
+
+
 def restore(
-    pipeline: Annotated[str, typer.Argument(help="Name of the pipeline.", autocompletion=completion.pipelines)],
-    checkpoint: Annotated[
-        str,
-        typer.Argument(
-            help="Id, <pipeline>/<id>, or the path of a snapshot directory.", autocompletion=completion.of_pipeline
-        ),
-    ],
+    pipeline: PipelineArgument,
+    checkpoint: Source,
     *,
-    parallelism: Annotated[
-        int | None, typer.Option("--parallelism", help="Parallelism from now on; as it is if absent.")
-    ] = None,
-    claim_mode: Annotated[
-        str, typer.Option("--claim-mode", help="claim: the files become the system's, to delete in time; or no-claim.")
-    ] = "no-claim",
-    allow_non_restored_state: Annotated[
-        bool, typer.Option("--allow-non-restored-state", help="Leave out stored states that the pipeline has no more.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Show the plan, change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    verify: Annotated[bool, typer.Option(help="Read the whole snapshot first, to prove it.")] = True,
+    parallelism: Parallelism = None,
+    claim_mode: ClaimModeName = "no-claim",
+    allow_non_restored_state: AllowNonRestored = False,
+    dry_run: PlanOnly = False,
+    yes: Yes = False,
+    verify: Annotated[bool, typer.Option(help="First read the whole snapshot, to prove that it is undamaged.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Let a pipeline go on from one of its checkpoints or savepoints; the next run builds on it."""
+    """Make a checkpoint or savepoint the state that the next run of a pipeline builds on."""
     with errors(as_json):
-        here = deployment()
-        definition = here.pipeline(pipeline)
+        deployment = wiring.deployment()
+        definition = deployment.pipeline(pipeline)
         if allow_non_restored_state:
             definition = definition.allowing_non_restored_state()
         mode = _claim_mode(claim_mode)
-        chosen = _checkpoint(pipeline, checkpoint)
-        if chosen.isdecimal():
-            here.existing_catalog()
-        with planning_deployment() as planner:
-            plan = plan_restore(planner, definition, chosen, parallelism, mode)
+        source = _source(pipeline, checkpoint)
+        if source.isdecimal():
+            deployment.existing_catalog()
+        with wiring.planning_deployment() as planner:
+            plan = plan_restore(planner, definition, source, parallelism, mode)
         if not as_json:
-            _print_plan(plan)
+            show(_plan_view(plan))
         head = None
         if not dry_run:
-            with holding_source(here, plan, f"{OWNER} {new_attempt()}"):
+            with holding_source(deployment, plan, f"{OWNER} {new_attempt()}"):
                 confirmed("Restore?", yes, as_json)
-                _prove(here, plan, verify)
-                head = _apply(here, definition, plan, plan_restore(here, definition, chosen, parallelism, mode))
-    _print_result(definition, plan, head, as_json)
+                _verify(deployment, plan, verify)
+                present_plan = plan_restore(deployment, definition, source, parallelism, mode)
+                head = _apply(deployment, definition, plan, present_plan)
+    next_step = _next_step(definition, plan)
+    document = {"plan": json.loads(plan.to_json()), "applied": head is not None, "head": head, "next": next_step}
+    present(document, _result_view(definition, plan, head, next_step), as_json)
 
 
-def _apply(here: Deployment, definition: Pipeline, plan: RestorePlan, present: RestorePlan) -> PipelineHead:
-    """Do what ``plan`` says, if that is the plan at ``present`` too."""
-    if present != plan:
+def _apply(deployment: Deployment, definition: Pipeline, plan: RestorePlan, present_plan: RestorePlan) -> PipelineHead:
+    """Carry out ``plan``. Raise ConflictError (``plan-changed``) if the plan would be another one by now."""
+    if present_plan != plan:
         raise ConflictError(
             f"pipeline {plan.pipeline} moved on while you were asked: nothing was changed",
             kind="plan-changed",
             hint="look at the new plan, and try again",
         )
-    with telemetry() as receiver:
-        with counting_aborted(receiver, here.catalog(), plan.pipeline):
-            head = apply_restore(here, definition, plan, OWNER)
+    with wiring.telemetry() as receiver:
+        with counting_aborted(receiver, deployment.catalog(), plan.pipeline):
+            head = apply_restore(deployment, definition, plan, OWNER)
         restored(receiver, plan.pipeline)
     return head
 
@@ -107,12 +117,12 @@ def _claim_mode(text: str) -> ClaimMode:
     return _CLAIM_MODES[text]
 
 
-def _checkpoint(pipeline: str, text: str) -> str:
-    """An id of the pipeline, or an absolute path, as :func:`plan_restore` takes it."""
+def _source(pipeline: str, text: str) -> str:
+    """Return the id of one of the pipeline's checkpoints, or an absolute path, for :func:`plan_restore`."""
     path = "" if text.isdecimal() else path_of(text)
     if path:
         return path
-    with nullcontext() if text.isdecimal() else taken_for_id(text):
+    with nullcontext() if text.isdecimal() else explained_as_id(text):
         name, checkpoint_id = parse_checkpoint(f"{pipeline}/{text}" if text.isdecimal() else text)
     if name != pipeline:
         raise InvalidRequestError(
@@ -123,68 +133,64 @@ def _checkpoint(pipeline: str, text: str) -> str:
     return str(checkpoint_id)
 
 
-def _prove(here: Deployment, plan: RestorePlan, verify: bool) -> None:
+def _verify(deployment: Deployment, plan: RestorePlan, verify: bool) -> None:
     if not verify:
         return
     with working(f"reading {plan.directory}"):
-        found = verify_at(plan.directory, own=True, scratch=here.scratch(), storage_root=here.storage_root)
-    problems = found.problems
-    if problems:
+        result = verify_at(plan.directory, own=True, scratch=deployment.scratch(), storage_root=deployment.storage_root)
+    if result.problems:
         raise CorruptStateError(
-            f"{problems[0]} ({amount(len(problems), 'problem')}): nothing was changed",
+            f"{result.problems[0]} ({amount(len(result.problems), 'problem')}): nothing was changed",
             kind="damaged-snapshot",
             hint="statelib verify names all of them; restore an older checkpoint",
         )
 
 
-def _print_plan(plan: RestorePlan) -> None:
+def _plan_view(plan: RestorePlan) -> Iterator[Block]:
     name = plan.directory if plan.checkpoint_id is None else f"{plan.pipeline}/{plan.checkpoint_id}"
-    for field, value in (
-        ("restore", f"{plan.pipeline} to {name}"),
-        ("directory", plan.directory),
-        ("claim mode", plan.claim_mode.lower().replace("_", "-")),
-        ("keys", count(plan.keys)),
-        ("entries", count(plan.entries)),
-        ("slowest", f"subtask restores in {plan.estimate()}" if plan.estimate_ms is not None else plan.estimate()),
-        ("parallelism", f"{plan.old_parallelism} to {plan.parallelism}"),
-        ("leaves", ", ".join(f"{plan.pipeline}/{n}" for n in plan.abandoned) or "nothing behind"),
-        ("aborts", ", ".join(f"{plan.pipeline}/{n}, which is under way" for n in plan.aborts) or "nothing"),
-    ):
-        line(f"{field:<12} {value}")
-    if plan.drained:
-        line(f"{'drained':<12} {AFTER_DRAINING}")
-    for label, texts in (("state", plan.states), ("not restored", plan.non_restored)):
-        for text in texts:
-            line(f"{label:<12} {text.removeprefix('state ')}")
+    yield Fields(
+        [
+            ("restore", f"{plan.pipeline} to {name}"),
+            ("directory", plan.directory),
+            ("claim mode", plan.claim_mode.lower().replace("_", "-")),
+            ("keys", count(plan.keys)),
+            ("entries", count(plan.entries)),
+            ("slowest", f"subtask restores in {plan.estimate()}" if plan.estimate_ms is not None else plan.estimate()),
+            ("parallelism", f"{plan.old_parallelism} to {plan.parallelism}"),
+            ("leaves", ", ".join(f"{plan.pipeline}/{n}" for n in plan.abandoned) or "nothing behind"),
+            ("aborts", ", ".join(f"{plan.pipeline}/{n}, which is under way" for n in plan.aborts) or "nothing"),
+            *([("drained", AFTER_DRAINING)] if plan.drained else []),
+            *(("state", text.removeprefix("state ")) for text in plan.states),
+            *(("not restored", text.removeprefix("state ")) for text in plan.non_restored),
+        ]
+    )
     rows = [
         [str(r.subtask), r.key_groups, ", ".join(r.handles) or "-", size(r.size_bytes), count(r.entries)]
         for r in plan.reads
     ]
-    columns = [Column("subtask", right=True), Column("key groups"), Column("reads handles", wraps=True)]
-    table("Subtasks", [*columns, Column("size", right=True), Column("entries", right=True)], rows)
+    columns = [
+        TableColumn("subtask", right=True), TableColumn("key groups"), TableColumn("reads handles", wraps=True),
+        TableColumn("size", right=True), TableColumn("entries", right=True),
+    ]  # fmt: skip
+    yield TextTable("Subtasks", columns, rows)
 
 
-def _print_result(pipeline: Pipeline, plan: RestorePlan, head: PipelineHead | None, as_json: bool) -> None:
-    following = _next(pipeline, plan)
-    if as_json:
-        told: dict[str, Any] = {"plan": json.loads(plan.to_json()), "applied": head is not None, "head": head}
-        print_json({**told, "next": following})
-        return
-    line()
+def _result_view(pipeline: Pipeline, plan: RestorePlan, head: PipelineHead | None, next_step: str) -> Iterator[Block]:
+    yield Line()
     if head is None:
-        note("dry run: nothing was changed")
+        yield Note("dry run: nothing was changed")
     else:
-        line(f"{plan.pipeline} stands on {plan.pipeline}/{head.head}, generation {head.generation}")
-    line(f"next: {following}")
-    by_hand = _by_hand(pipeline, plan)
-    if by_hand:
-        line(f"or:   {by_hand}")
+        yield Line(f"the head of {plan.pipeline} is {plan.pipeline}/{head.head}, generation {head.generation}")
+    yield Line(f"next: {next_step}")
+    command = _command_without_airflow(pipeline, plan)
+    if command:
+        yield Line(f"or:   {command}")
     if plan.non_restored:
-        note("the next run leaves state out only if the pipeline file says 'allow_non_restored_state: true'")
+        yield Note("the next run leaves state out only if the pipeline file says 'allow_non_restored_state: true'")
 
 
-def _next(pipeline: Pipeline, plan: RestorePlan) -> str:
-    """What to run once the restore is done."""
+def _next_step(pipeline: Pipeline, plan: RestorePlan) -> str:
+    """Return what to run after the restore."""
     dag, first, last = f"{plan.pipeline}.checkpoint", plan.replay_from_ms, plan.replay_until_ms
     if first is None:
         start = pipeline.schedule.start.strftime("%Y-%m-%d") if pipeline.schedule else "the first interval"
@@ -197,8 +203,9 @@ def _next(pipeline: Pipeline, plan: RestorePlan) -> str:
     )
 
 
-def _by_hand(pipeline: Pipeline, plan: RestorePlan) -> str:
-    """The same without Airflow; '' where there is nothing to replay, or no schedule that says until when."""
+def _command_without_airflow(pipeline: Pipeline, plan: RestorePlan) -> str:
+    """Return the ``statelib run`` command that replays the intervals after the restored state. Return '' if there is
+    nothing to replay, or no schedule that has intervals."""
     first, last, schedule = plan.replay_from_ms, plan.replay_until_ms, pipeline.schedule
     if schedule is None or first is None or last is None or last < first:
         return ""

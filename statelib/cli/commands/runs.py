@@ -1,139 +1,153 @@
-"""``statelib run`` and ``statelib savepoint create``: the flows of the DAGs, without Airflow."""
+"""``statelib run`` and ``statelib savepoint create``: what the DAGs of a pipeline do, without Airflow."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from statelib.cli import completion
-from statelib.cli.output import Column, Json, Steps, count, errors, line, note, print_json, size, table, when
-from statelib.cli.sparks import Master, Settings, session
+from statelib.cli.ending import errors
+from statelib.cli.options import Json, Master, PipelineArgument, SparkSettings
+from statelib.cli.paths import absolute_target
+from statelib.cli.presenters.blocks import Block, Line, Note, TableColumn, TextTable, present
+from statelib.cli.presenters.console import ProgressBar
+from statelib.cli.presenters.values import count, minute, size, when
+from statelib.cli.spark_session import session
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import moment
 from statelib.errors import InvalidRequestError
 from statelib.extras import require
+from statelib.flows import wiring
 from statelib.flows.checkpoint.next_intervals import next_intervals
 from statelib.flows.savepoint.steps import FORMATS
-from statelib.flows.wiring import Deployment, begun_deployment, deployment, planning_deployment
+from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount, keys_and_entries
+from statelib.model.checkpoint import DataInterval
 from statelib.model.record import CheckpointRecord
 from statelib.model.termination import StopMode
 
 OWNER, SAVEPOINT_OWNER = "statelib run", "statelib savepoint create"
 Target = Annotated[
-    str | None, typer.Option("--target", "-t", help="Directory or URI in which the savepoint gets its own.")
+    str | None,
+    typer.Option(
+        "--target",
+        "-t",
+        help="Directory or URI under which the savepoint's directory is made. Default: savepoints in the storage.",
+    ),
 ]
-Form = Annotated[str, typer.Option("--format", help="canonical, which any backend and Flink restore; or native.")]
-Remark = Annotated[str, typer.Option("--note", help="Kept with it: what it is for.")]
-Name = Annotated[str, typer.Argument(help="Name of the pipeline.", autocompletion=completion.pipelines)]
+Form = Annotated[
+    str,
+    typer.Option("--format", help="canonical, which every backend and Flink restore; or native."),
+]
+Remark = Annotated[str, typer.Option("--note", help="The purpose of the savepoint. It is kept with it.")]
 
 
 def run(
-    pipeline: Name,
+    pipeline: PipelineArgument,
     *,
     start: Annotated[
-        str | None, typer.Option("--start", help="Where the first interval begins; by default where the state ends.")
+        str | None, typer.Option("--start", help="Start of the first interval. Default: where the state ends.")
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--end", help="Apply all intervals that end by then; by default just one.")
+        str | None, typer.Option("--end", help="Apply all intervals that end by this moment. Default: one interval.")
     ] = None,
-    whole: Annotated[bool, typer.Option("--whole", help="The range is one interval, whatever the schedule.")] = False,
-    assume_ready: Annotated[
-        bool, typer.Option("--assume-ready", help="Do not look at source.ready: the events are complete.")
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Apply the range from --start to --end as one interval.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="List the intervals, apply none.")] = False,
+    assume_ready: Annotated[
+        bool, typer.Option("--assume-ready", help="Do not check source.ready: the events are complete.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="List the intervals, and apply none.")] = False,
     master: Master = "local[*]",
-    conf: Settings = None,
+    conf: SparkSettings = None,
     as_json: Json = False,
 ) -> None:
-    """Apply data intervals to a pipeline's state without Airflow, one checkpoint each.
+    """Apply data intervals to a pipeline's state without Airflow, and take one checkpoint per interval.
 
-    Begin, snapshot in Spark, check, register, as its DAG does. What fails is aborted, and nothing after it is run.
-    An interval that the state holds already is not applied again. One whose events are not complete, as source.ready
-    of the pipeline file says it, is refused, with what is missing."""
+    Each interval goes through the steps of the DAG: begin, snapshot in Spark, check, register. If one fails, its
+    checkpoint is aborted, and no later interval is applied. An interval that the state has already is not applied
+    again. An interval whose events are not complete, by source.ready of the pipeline file, is refused."""
     with errors(as_json):
-        here = deployment()
-        definition = here.pipeline(pipeline)
+        deployment = wiring.deployment()
+        definition = deployment.pipeline(pipeline)
         bounds = [None if text is None else moment(text) for text in (start, end)]
-        with planning_deployment() as planner:
+        with wiring.planning_deployment() as planner:
             chosen = next_intervals(planner, definition, bounds[0], bounds[1], whole=whole)
-        done: list[tuple[CheckpointRecord, bool]] = []
+        results: list[tuple[CheckpointRecord, bool]] = []
         if not dry_run:
             require("spark", "quality")
-            with session(f"{pipeline} run", master, conf) as spark, Steps(len(chosen)) as steps:
+            with session(f"{pipeline} run", master, conf) as spark, ProgressBar(len(chosen)) as progress:
                 from statelib.spark.snapshot.whole_run import run_interval  # other commands start without Spark
 
                 for interval in chosen:
-                    step = steps.of(f"{pipeline} {when(interval.start_ms)[:16]}")
+                    step = progress.next_piece(f"{pipeline} {minute(interval.start_ms)}")
                     result = run_interval(
-                        spark, here, definition, interval, owner=OWNER, step=step, assume_ready=assume_ready
+                        spark, deployment, definition, interval, owner=OWNER, step=step, assume_ready=assume_ready
                     )
-                    done.append(result)
-    if as_json:
-        print_json({"pipeline": pipeline, "dry_run": dry_run, "intervals": chosen, "checkpoints": _told(done)})
-    elif dry_run:
-        for interval in chosen:
-            line(f"{when(interval.start_ms)} to {when(interval.end_ms)} UTC")
-        note(f"dry run: {amount(len(chosen), 'interval')} would be applied")
-    else:
-        table(pipeline, _COLUMNS, [_row(record, before) for record, before in done])
+                    results.append(result)
+    checkpoints = [asdict(record) | {"already_completed": existed} for record, existed in results]
+    document = {"pipeline": pipeline, "dry_run": dry_run, "intervals": chosen, "checkpoints": checkpoints}
+    view = _dry_run_view(chosen) if dry_run else [_checkpoint_table(pipeline, results)]
+    present(document, view, as_json)
 
 
-def _told(done: list[tuple[CheckpointRecord, bool]]) -> list[dict[str, Any]]:
-    return [asdict(record) | {"already_completed": before} for record, before in done]
+def _dry_run_view(intervals: Sequence[DataInterval]) -> Iterator[Block]:
+    for interval in intervals:
+        yield Line(f"{when(interval.start_ms)} to {when(interval.end_ms)} UTC")
+    yield Note(f"dry run: {amount(len(intervals), 'interval')} would be applied")
 
 
-_COLUMNS = (
-    Column("id", right=True), Column("interval (UTC)"), Column("events", right=True), Column("keys", right=True),
-    Column("entries", right=True),
-    Column("size", right=True), Column(""),
-)  # fmt: skip
-
-
-def _row(record: CheckpointRecord, before: bool) -> list[str]:
-    interval = when(record.interval.start_ms)[:16] if record.interval else "-"
-    events = count(record.events.applied) if record.events else "-"
-    told = "was there already" if before else "completed"
-    return [
-        str(record.checkpoint_id),
-        interval,
-        events,
-        count(record.keys),
-        count(record.entries),
-        size(record.size_bytes),
-        told,
+def _checkpoint_table(title: str, results: Sequence[tuple[CheckpointRecord, bool]]) -> TextTable:
+    """Return a row per checkpoint. The flag beside a record: the checkpoint existed before this run."""
+    columns = (
+        TableColumn("id", right=True), TableColumn("interval (UTC)"), TableColumn("events", right=True),
+        TableColumn("keys", right=True), TableColumn("entries", right=True), TableColumn("size", right=True),
+        TableColumn(""),
+    )  # fmt: skip
+    rows = [
+        [
+            str(record.checkpoint_id),
+            minute(record.interval.start_ms) if record.interval else "-",
+            count(record.events.applied) if record.events else "-",
+            count(record.keys),
+            count(record.entries),
+            size(record.size_bytes),
+            "was there already" if existed else "completed",
+        ]
+        for record, existed in results
     ]
+    return TextTable(title, columns, rows)
 
 
 def create(
-    pipeline: Name,
+    pipeline: PipelineArgument,
     *,
     target: Target = None,
     form: Form = "canonical",
     remark: Remark = "",
     master: Master = "local[*]",
-    conf: Settings = None,
+    conf: SparkSettings = None,
     as_json: Json = False,
 ) -> None:
-    """Write a pipeline's present state once more, as a savepoint that belongs to you: no retention ever removes it."""
+    """Write a savepoint of a pipeline's present state. It belongs to you: retention never deletes it."""
     with errors(as_json):
         check_format(form)
-        here = begun_deployment()
-        definition = here.pipeline(pipeline)
+        deployment = wiring.begun_deployment()
+        definition = deployment.pipeline(pipeline)
         record = new_savepoint(
-            here, definition, form=form, target=target, note=remark, owner=SAVEPOINT_OWNER, spark=(master, conf)
+            deployment, definition, form=form, target=target, note=remark, owner=SAVEPOINT_OWNER, spark=(master, conf)
         )
-    if as_json:
-        print_json(record)
-        return
-    contents = keys_and_entries(record.keys, record.entries or 0)
-    line(f"{pipeline}/{record.checkpoint_id} holds {contents}, {size(record.size_bytes)}")
-    line(record.directory)
+    name = f"{pipeline}/{record.checkpoint_id}"
+    present(record, [Line(f"{name} holds {contents(record)}"), Line(record.directory)], as_json)
+
+
+def contents(record: CheckpointRecord) -> str:
+    """Return the keys, entries and size of a savepoint as text. Keys are left out if nobody counted them."""
+    return f"{keys_and_entries(record.keys, record.entries or 0)}, {size(record.size_bytes)}"
 
 
 def new_savepoint(
-    here: Deployment,
+    deployment: Deployment,
     pipeline: Pipeline,
     *,
     form: str,
@@ -143,24 +157,21 @@ def new_savepoint(
     spark: tuple[str, list[str] | None],
     stop: StopMode | None = None,
 ) -> CheckpointRecord:
-    """Take a savepoint in a Spark session of its own. ``target``: as the user named it; ``spark``: the session's master
-    and settings. Raises as :func:`~statelib.spark.snapshot.whole_run.take_savepoint`."""
+    """Take a savepoint in a Spark session of its own. ``target``: the directory or URI as the user typed it; ``spark``:
+    the master and the settings of the session.
+
+    Raise what :func:`~statelib.spark.snapshot.whole_run.take_savepoint` raises."""
     require("spark", "quality")
-    with session(f"{pipeline.name} savepoint", *spark) as running, Steps(1) as steps:
+    with session(f"{pipeline.name} savepoint", *spark) as running, ProgressBar(1) as progress:
         from statelib.spark.snapshot.whole_run import take_savepoint  # here, so that other commands start without Spark
 
         return take_savepoint(
-            running, here, pipeline, form=form, target=_absolute(target), note=note, owner=owner,
-            step=steps.of(f"savepoint of {pipeline.name}"), stop=stop,
+            running, deployment, pipeline, form=form, target=None if target is None else absolute_target(target),
+            note=note, owner=owner, step=progress.next_piece(f"savepoint of {pipeline.name}"), stop=stop,
         )  # fmt: skip
 
 
 def check_format(form: str) -> None:
-    """Raise InvalidRequestError (``bad-format``) unless ``form`` names a form of savepoints."""
+    """Raise InvalidRequestError (``bad-format``) unless ``form`` is a format of savepoints."""
     if form not in FORMATS:
         raise InvalidRequestError(f"format {form!r}: expected {' or '.join(FORMATS)}", kind="bad-format")
-
-
-def _absolute(target: str | None) -> str | None:
-    """The directory or URI that a user named, whatever the working directory of other processes is."""
-    return target if target is None or ":" in target else str(Path(target).absolute())

@@ -1,1 +1,1 @@
-"""Snapshots as text for people and as JSON for machines."""
+"""The one way from a command to its reader: blocks of text for people, one JSON document for machines."""

@@ -13,8 +13,11 @@ from rich.text import Text
 from rich.tree import Tree
 from typer import Exit
 
-from statelib.cli import output
-from statelib.cli.output import Column, SafeConsole, fail, line, note, print_json, table, working
+import statelib.cli
+from statelib.cli.ending import fail
+from statelib.cli.presenters import console
+from statelib.cli.presenters.blocks import Drawing, Fields, Line, Note, TableColumn, TextTable, print_json, show
+from statelib.cli.presenters.console import SafeConsole, working
 from statelib.errors import CorruptStateError, InvalidRequestError
 from statelib.visible import is_hidden, visible
 from tests.support.hostile_strings import ANY, TERMINAL, hostile_text
@@ -31,12 +34,24 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> StringIO:
 def _screen(monkeypatch: pytest.MonkeyPatch) -> StringIO:
     seen = StringIO()
     for name in ("out", "err"):
-        monkeypatch.setattr(output, name, SafeConsole(file=seen, highlight=False, emoji=False, width=200))
+        monkeypatch.setattr(console, name, SafeConsole(file=seen, highlight=False, emoji=False, width=200))
     return seen
 
 
+def _line(text: str) -> None:
+    show([Line(text)])
+
+
+def _note(text: str) -> None:
+    show([Note(text)])
+
+
+def _fields(text: str) -> None:
+    show([Fields([(text, text)])])
+
+
 def _table(text: str) -> None:
-    table(text, [Column(text), Column("b", wraps=True)], [[text, text]])
+    show([TextTable(text, [TableColumn(text), TableColumn("b", wraps=True)], [[text, text]])])
 
 
 def _error(text: str) -> None:
@@ -52,7 +67,7 @@ def _damage(text: str) -> None:
 def _tree(text: str) -> None:
     tree = Tree(Text(text))
     tree.add(Text(text))
-    output.out.print(tree)
+    show([Drawing(tree)])
 
 
 def _working(text: str) -> None:
@@ -60,7 +75,7 @@ def _working(text: str) -> None:
         pass
 
 
-WAYS = [line, note, _table, _error, _damage, _tree, _working]
+WAYS = [_line, _note, _fields, _table, _error, _damage, _tree, _working]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -70,7 +85,7 @@ def test_nothing_hidden_reaches_the_terminal(way: Callable[[str], None], text: s
     assert [c for c in screen.getvalue() if c != OWN and is_hidden(c)] == []
 
 
-@pytest.mark.parametrize("way", [line, note])
+@pytest.mark.parametrize("way", [_line, _note])
 @pytest.mark.parametrize("text", ANY)
 def test_a_line_is_one_line_with_the_text_as_it_is(way: Callable[[str], None], text: str, screen: StringIO) -> None:
     way(text)
@@ -79,7 +94,7 @@ def test_a_line_is_one_line_with_the_text_as_it_is(way: Callable[[str], None], t
 
 @pytest.mark.parametrize("text", TERMINAL)
 def test_a_cell_is_one_line(text: str, screen: StringIO) -> None:
-    table("title", [Column("a"), Column("b")], [[text, "end"]])
+    show([TextTable("title", [TableColumn("a"), TableColumn("b")], [[text, "end"]])])
     (row,) = [shown for shown in screen.getvalue().splitlines() if shown.endswith("end")]
     assert row.startswith(visible(text))
 
@@ -105,8 +120,8 @@ PRINTING = ("print", "typer.echo", "typer.secho", "Console", "rich.print", "sys.
 
 
 def test_commands_print_through_the_presenter_only() -> None:
-    """``out`` and ``err`` are safe consoles; ``export`` writes its lines itself, and JSON goes through print_json."""
-    rooms = Path(output.__file__).parent
+    """The blocks are printed in one file; ``export`` writes its lines itself."""
+    rooms = Path(statelib.cli.__file__).parent
     found = []
     for file in rooms.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -121,4 +136,4 @@ def test_commands_print_through_the_presenter_only() -> None:
                 "sys.stderr.write",
             ):
                 found.append((file.name, called))
-    assert sorted(found) == [("output.py", "sys.stdout.write"), ("snapshots.py", "sys.stdout.write")]
+    assert sorted(found) == [("blocks.py", "sys.stdout.write"), ("inspecting.py", "sys.stdout.write")]

@@ -1,22 +1,25 @@
-"""``statelib verify``: prove that snapshots are whole."""
+"""``statelib verify``: prove that snapshots are complete and undamaged."""
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
-from rich.progress import Progress
 
 from statelib.cli import completion
-from statelib.cli.commands.reading.snapshots import absolute
-from statelib.cli.elsewhere import KeyType, Relocate, moves_of, type_of
-from statelib.cli.output import Json, PipelineOption, count, err, errors, line, note, print_json, size
-from statelib.cli.places import path_of, taken_for_id
+from statelib.cli.ending import errors
+from statelib.cli.named_snapshots import KeyType, Relocate, absolute, moves_of, type_of
+from statelib.cli.options import Json, PipelineOption
+from statelib.cli.paths import explained_as_id, path_of
+from statelib.cli.presenters.blocks import Block, Line, Note, present
+from statelib.cli.presenters.console import ProgressBar
+from statelib.cli.presenters.values import count, size
 from statelib.errors import InvalidRequestError
+from statelib.flows import wiring
 from statelib.flows.cleanup.each_pipeline import Troubles
 from statelib.flows.views.inspection import check_pipeline, completed, stored_record
-from statelib.flows.wiring import Deployment, begun_deployment, storage_root
+from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount, plural
 from statelib.model.types import StateType
 from statelib.savepoints.opened import Checkpoint
@@ -26,20 +29,25 @@ from statelib.savepoints.verification import Verification, verify_at, verify_sam
 
 @dataclass(frozen=True)
 class _Reading:
-    """How much is read: every byte and entry, or a subset of the files (``chosen``), or nothing."""
+    """The part of the snapshots to read: every byte and entry (``data``), a subset of the files, or nothing."""
 
     data: bool
-    chosen: Sample | None
+    subset: Sample | None
 
-    def of(self, seen: set[str]) -> Callable[[Checkpoint], Verification] | None:
-        chosen = self.chosen
-        return None if chosen is None else lambda opened: verify_sample(opened, chosen, seen)
+    def verifier(self, files_seen: set[str]) -> Callable[[Checkpoint], Verification] | None:
+        """Return the function that verifies the subset of a snapshot; None if there is no subset. A file that several
+        snapshots share is read once: ``files_seen`` collects the paths."""
+        subset = self.subset
+        return None if subset is None else lambda opened: verify_sample(opened, subset, files_seen)
 
 
 def verify_(
     snapshot: Annotated[
         str | None,
-        typer.Argument(help="<pipeline>/<id> or a path; all completed if absent.", autocompletion=completion.snapshots),
+        typer.Argument(
+            help="<pipeline>/<id>, or the path of a snapshot directory. Default: all completed snapshots.",
+            autocompletion=completion.snapshots,
+        ),
     ] = None,
     pipeline: PipelineOption = None,
     *,
@@ -49,29 +57,25 @@ def verify_(
         typer.Option(
             "--read-data-subset",
             metavar="PERCENT|PART/PARTS",
-            help="Of all files read so many, such as 5%, or one part, such as 1/20: twenty runs then read all of them.",
+            help="Read only a part of the files: a share, such as 5%, or one part of several, such as 1/20."
+            " Twenty runs, from 1/20 to 20/20, read all files.",
         ),
     ] = None,
     seed: Annotated[
-        str | None, typer.Option("--seed", help="Of the subset: the same one chooses the same files. Shown if absent.")
+        str | None,
+        typer.Option("--seed", help="Seed of a share: the same seed chooses the same files. Default: a new one."),
     ] = None,
     relocate: Relocate = None,
     key_type: KeyType = None,
     as_json: Json = False,
 ) -> None:
-    """Prove that snapshots are whole: files, sizes, checksums, counts, digests. Exit status 1 if not."""
+    """Prove that snapshots are whole: files, sizes, checksums, counts and digests. Exit status 1 if one is not."""
     with errors(as_json):
         reading = _reading(read_data, subset, seed)
         results = _verify_all(snapshot, pipeline, reading, moves_of(relocate), type_of(key_type))
-    chosen = None if reading.chosen is None else reading.chosen.seed
-    if as_json:
-        print_json([asdict(result) | {"subset_seed": chosen} for result in results])
-    else:
-        _print_verified(results)
-        if reading.chosen is not None:
-            read = sum(result.files_read - 1 for result in results)
-            same = f"--read-data-subset {subset}" + (f" --seed {chosen}" if chosen else "")
-            note(f"{amount(read, 'file')} read; {same} reads the same ones")
+    seed_used = None if reading.subset is None else reading.subset.seed
+    document = [asdict(result) | {"subset_seed": seed_used} for result in results]
+    present(document, _view(results, subset, seed_used), as_json)
     if _damaged(results) or any(result.unread for result in results):
         raise typer.Exit(1)
 
@@ -99,54 +103,62 @@ def _verify_all(
             kind="bad-target",
         )
     path = path_of(snapshot) if snapshot else ""
-    verified = reading.of(set())
+    verifier = reading.verifier(set())
     if path:
-        told = verify_at(
-            path, own=False, read_data=reading.data, verified=verified, storage_root=storage_root(),
+        result = verify_at(
+            path, own=False, read_data=reading.data, verified=verifier, storage_root=wiring.storage_root(),
             relocate=absolute(moves), key_type=key_type,
         )  # fmt: skip
-        return [told]
+        return [result]
     if moves:
         raise InvalidRequestError("--relocate goes with the path of one snapshot", kind="bad-relocation")
-    here = begun_deployment()
+    deployment = wiring.begun_deployment()
     troubles = Troubles()
-    targets = _targets(here, snapshot, pipeline, troubles)
+    directories = _directories(deployment, snapshot, pipeline, troubles)
     unread = [Verification(trouble.pipeline, 0, 0, None, (trouble.message,)) for trouble in troubles.found()]
-    if not targets:
+    if not directories:
         troubles.check()
-    with Progress(console=err, transient=True, disable=not err.is_terminal) as progress:
-        return unread + [
-            verify_at(
-                target, own=True, read_data=reading.data, verified=verified, scratch=here.scratch(),
-                storage_root=here.storage_root,
-            )
-            for target in progress.track(targets, description="verifying")
-        ]  # fmt: skip
+    results = []
+    with ProgressBar(len(directories)) as progress:
+        for directory in directories:
+            progress.next_piece(f"verifying {directory}")
+            results.append(
+                verify_at(
+                    directory, own=True, read_data=reading.data, verified=verifier, scratch=deployment.scratch(),
+                    storage_root=deployment.storage_root,
+                )
+            )  # fmt: skip
+    return unread + results
 
 
-def _targets(here: Deployment, snapshot: str | None, pipeline: str | None, troubles: Troubles) -> list[str]:
+def _directories(deployment: Deployment, snapshot: str | None, pipeline: str | None, troubles: Troubles) -> list[str]:
+    """Return the directories of the snapshots to verify, oldest first per pipeline."""
     if snapshot:
-        with taken_for_id(snapshot):
-            return [stored_record(here, snapshot).directory]
-    names = [check_pipeline(here, pipeline)] if pipeline else here.catalog().pipelines()
-    found = troubles.each(names, lambda name: completed(here, name))
-    return [record.directory for of_one in found for record in reversed(of_one)]
+        with explained_as_id(snapshot):
+            return [stored_record(deployment, snapshot).directory]
+    names = [check_pipeline(deployment, pipeline)] if pipeline else deployment.catalog().pipelines()
+    records = troubles.each(names, lambda name: completed(deployment, name))
+    return [record.directory for of_pipeline in records for record in reversed(of_pipeline)]
 
 
-def _aligned(number: int | None, noun: str, width: int) -> str:
-    """Return a number and what it counts, as wide in every line."""
-    nouns = noun if number == 1 else plural(noun)
-    return f"{count(number):>{width}} {nouns:<{len(plural(noun))}}"
-
-
-def _print_verified(results: list[Verification]) -> None:
+def _view(results: list[Verification], subset: str | None, seed: str | None) -> Iterator[Block]:
     for result in results:
         state = "DAMAGED" if result.problems else "unread" if result.unread else "whole"
         amounts = "  ".join([
             _aligned(result.files, "file", 5), f"{size(result.size_bytes):>10}",
             _aligned(result.keys, "key", 12), _aligned(result.entries, "entry", 12),
         ])  # fmt: skip
-        line(f"{state:<8}{amounts}  {result.directory}")
+        yield Line(f"{state:<8}{amounts}  {result.directory}")
         for problem in (*result.problems, *result.unread):
-            line(f"    {problem}")
-    note(f"{len(results)} verified, {_damaged(results)} damaged")
+            yield Line(f"    {problem}")
+    yield Note(f"{len(results)} verified, {_damaged(results)} damaged")
+    if subset is not None:
+        files_read = sum(result.files_read - 1 for result in results)
+        options = f"--read-data-subset {subset}" + (f" --seed {seed}" if seed else "")
+        yield Note(f"{amount(files_read, 'file')} read; {options} reads the same ones")
+
+
+def _aligned(number: int | None, noun: str, width: int) -> str:
+    """Return a number and its noun, as wide in every line."""
+    nouns = noun if number == 1 else plural(noun)
+    return f"{count(number):>{width}} {nouns:<{len(plural(noun))}}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from statelib.cli.elsewhere import moves_of
+from statelib.cli.named_snapshots import moves_of
 from statelib.errors import InvalidRequestError
 
 

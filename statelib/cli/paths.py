@@ -1,4 +1,4 @@
-"""What people name on the command line: a snapshot by its path or its id, and files of this machine."""
+"""The meaning of paths and ids on the command line: which of the two a text is, and files of this machine."""
 
 import re
 from collections.abc import Iterator
@@ -11,19 +11,25 @@ from statelib.storage.uris import local_path
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _NO_ID = ("ambiguous-id", "bad-checkpoint", "bad-name", "no-checkpoint", "no-pipeline")
-"""Kinds of the errors that a mistyped path brings, once it was taken for an id."""
+"""Kinds of errors that a mistyped path causes after it was looked up as an id."""
 
 
 def path_of(snapshot: str) -> str:
-    """Return the absolute path or URI that is meant, '' for ``<pipeline>/<id>``."""
+    """Return the absolute path or URI that the text names; '' if it is an id, ``<pipeline>/<id>``."""
     if is_id(snapshot) and not Path(snapshot).exists():
         return ""
     return snapshot if ":" in snapshot and not Path(snapshot).exists() else str(Path(snapshot).absolute())
 
 
+def absolute_target(target: str) -> str:
+    """Return the directory or URI as other processes understand it: a relative path starts at this process's working
+    directory."""
+    return target if ":" in target else str(Path(target).absolute())
+
+
 @contextmanager
-def taken_for_id(snapshot: str) -> Iterator[None]:
-    """Around the look-up of what is no path: an error says how else the text could have been meant."""
+def explained_as_id(snapshot: str) -> Iterator[None]:
+    """Look up a text as an id within this block. An error about the id also names the path that does not exist."""
     try:
         yield
     except (InvalidRequestError, NotFoundError) as error:
@@ -37,9 +43,9 @@ def taken_for_id(snapshot: str) -> Iterator[None]:
 
 
 def local_file(text: str, option: str) -> Path:
-    """Return the path on this machine that an option names. A ``file:`` URI is one.
+    """Return the path on this machine that an option names. A ``file:`` URI is such a path.
 
-    Raises InvalidRequestError (``not-a-local-path``) for a URI of anything else, and those of :func:`local_path`."""
+    Raise InvalidRequestError (``not-a-local-path``) for any other URI, and what :func:`local_path` raises."""
     if not _URI.match(text):
         return Path(text)
     if text[:5].lower() == "file:":

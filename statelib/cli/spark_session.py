@@ -1,4 +1,5 @@
-"""Spark within a command: this machine unless a master is named, quiet, with statelib and its user's code at hand."""
+"""The Spark session of a command: quiet, on this machine unless a master is named, with statelib and its user's code
+importable."""
 
 import os
 import shlex
@@ -6,26 +7,21 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from statelib.errors import InvalidRequestError
 from statelib.extras import require, require_one_pyspark
 
-Master = Annotated[str, typer.Option("--master", help="Of Spark: local[*] is this machine; or spark://..., yarn.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="Of Spark, as spark-submit takes it; repeatable."),
-]
-
 
 @contextmanager
 def session(name: str, master: str, settings: Sequence[str] | None = None) -> Iterator[Any]:
-    """The SparkSession that this process has already, else a new one. SIGTERM and SIGHUP unwind it, as in the jobs."""
+    """Yield the SparkSession that this process has already, else a new one.
+
+    SIGTERM and SIGHUP end the block like an exception, as they do in the Spark jobs.
+    Raise InvalidRequestError (``bad-conf``) for a setting without a name."""
     require("spark")
     require_one_pyspark()
-    _environment(settings or ())
+    _set_environment(settings or ())
     from statelib.spark.session.local_session import (
         borrowed_session,  # here, so that other commands start without Spark
     )
@@ -35,7 +31,7 @@ def session(name: str, master: str, settings: Sequence[str] | None = None) -> It
         yield spark
 
 
-def _environment(settings: Sequence[str]) -> None:
+def _set_environment(settings: Sequence[str]) -> None:
     for text in settings:
         if not text.partition("=")[0] or "=" not in text:
             raise InvalidRequestError(f"--conf {text!r}: expected NAME=VALUE", kind="bad-conf")

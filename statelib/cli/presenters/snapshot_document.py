@@ -1,4 +1,4 @@
-"""What ``inspect`` and ``checkpoints show`` say of a snapshot, as JSON; ``trees`` writes the same for people."""
+"""The JSON document that describes a snapshot, for ``inspect`` and ``checkpoints show``."""
 
 from typing import Any
 
@@ -21,8 +21,10 @@ Json = dict[str, Any]
 
 
 def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
-    """For machines. Of an operator whose state cannot be read, ``unreadable`` says why. ``counted``: read all
-    of it, to count the entries and keys of what has no manifest."""
+    """Return the description of a snapshot.
+
+    An operator whose state cannot be read has the reason in ``unreadable``. With ``counted``, a snapshot without a
+    manifest is read whole, to count its entries and keys."""
     parts = {part.selected: part for part in opened.each_operator()}
     return {
         "directory": opened.directory,
@@ -59,14 +61,15 @@ def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
 
 
 def is_damaged(described: Json) -> bool:
-    """Whether bytes of an operator of Flink's contradict themselves; the others are shown all the same."""
+    """Return whether the description has an operator with damaged state. Only snapshots that Flink wrote are described
+    in spite of damage; for others it is an error."""
     operators = described["operators"]
     return any(part.get("damaged") for operator in operators for part in (operator, *operator["operator_states"]))
 
 
 def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | None, counted: bool) -> Json:
     uid = opened.operator_name(operator)
-    told: Json = {
+    description: Json = {
         "operator_id": operator.operator_id.hex(),
         "uid": None if uid == operator.operator_id.hex() else uid,
         "parallelism": operator.parallelism,
@@ -81,23 +84,25 @@ def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | No
         "finished_subtasks": sum(state.finished for _, state in operator.subtasks),
     }
     if part is None:
-        return told
+        return description
     try:
         schema = part.schema()
-        found = amounts_of(part, counted=counted)
-    except (UnsupportedError, NotFoundError, InvalidRequestError) as error:  # also files that lie elsewhere now
-        return {**told, "unreadable": error.message}
+        amounts = amounts_of(part, counted=counted)
+    except (UnsupportedError, NotFoundError, InvalidRequestError) as error:  # also files that were moved
+        return {**description, "unreadable": error.message}
     except CorruptStateError as error:
         if opened.manifest is not None:
             raise
-        return {**told, "unreadable": error.message, "damaged": True}
-    if found.entries is not None:
-        _add_entries(told, operator, found.entries)
-    return {**told, "key_type": str(schema.key_type), "keys": found.keys, "states": _states(schema, found.entries)}
+        return {**description, "unreadable": error.message, "damaged": True}
+    if amounts.entries is not None:
+        _add_entries(description, operator, amounts.entries)
+    keyed = {"key_type": str(schema.key_type), "keys": amounts.keys, "states": _states(schema, amounts.entries)}
+    return {**description, **keyed}
 
 
 def _subtask(index: int, handle: KeyedStateHandle) -> Json:
-    """``size_bytes``: of all streams, those included that others refer to as well."""
+    """Return the description of a subtask's keyed state. ``size_bytes`` counts all its streams, also those that it
+    shares with other subtasks or checkpoints."""
     streams = list(streams_of(handle))
     return {
         "subtask": index,
@@ -111,7 +116,8 @@ def _subtask(index: int, handle: KeyedStateHandle) -> Json:
 
 
 def _stream(stream: Stream) -> Json:
-    """``start``: of a segment in its file; ``path`` is None for what lies in _metadata itself."""
+    """Return the description of a stream. ``start`` is the offset of a segment in its file; ``path`` is None for a
+    stream inside ``_metadata``."""
     handle = stream.handle
     return {
         "role": stream.role,
@@ -121,17 +127,18 @@ def _stream(stream: Stream) -> Json:
     }
 
 
-def _add_entries(told: Json, operator: OperatorState, entries: Entries) -> None:
+def _add_entries(description: Json, operator: OperatorState, entries: Entries) -> None:
     by_group = entries.sum(axis=0)
-    told["entries_by_key_group"] = by_group.tolist()
+    description["entries_by_key_group"] = by_group.tolist()
     ranges = {i: s.keyed.key_group_range for i, s in operator.subtasks if s.keyed}
-    for subtask in told["subtasks"]:
-        held = ranges[subtask["subtask"]]
-        subtask["entries"] = int(by_group[held.start : held.end + 1].sum())
+    for subtask in description["subtasks"]:
+        groups = ranges[subtask["subtask"]]
+        subtask["entries"] = int(by_group[groups.start : groups.end + 1].sum())
 
 
 def _operator_states(opened: Checkpoint, operator: OperatorState) -> list[Json]:
-    """Without types and elements where a serializer is not known."""
+    """Return the descriptions of an operator's operator states. Types and elements are None for a state whose
+    serializer is unknown."""
     try:
         counts = operator_counts(opened, operator)
     except (UnsupportedError, NotFoundError, InvalidRequestError, CorruptStateError) as error:
@@ -158,12 +165,13 @@ def _operator_states(opened: Checkpoint, operator: OperatorState) -> list[Json]:
 
 
 def _operator_state(name: str, mode: OperatorStateMode) -> Json:
-    told: Json = {"name": name, "mode": mode.name.lower(), "key_type": None, "value_type": None, "elements": None}
-    return told | {"opaque": []}
+    unknown: Json = {"key_type": None, "value_type": None, "elements": None, "opaque": []}
+    return {"name": name, "mode": mode.name.lower(), **unknown}
 
 
 def _states(schema: KeyedStateSchema, entries: Entries | None) -> list[Json]:
-    """``ttl``: whether each value has the time of its last access; ``opaque``: serializers that only Flink has."""
+    """Return the descriptions of keyed states. ``ttl``: whether each value has the time of its last access; ``opaque``:
+    the serializers that only Flink has."""
     totals = None if entries is None else entries.sum(axis=1).tolist()
     return [
         {

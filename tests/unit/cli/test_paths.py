@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from statelib.cli.main import app
-from statelib.cli.places import local_file, taken_for_id
+from statelib.cli.paths import explained_as_id, local_file
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.amounts import amount, keys_and_entries, number_of
 
@@ -28,7 +28,7 @@ def test_paths_and_file_uris_are(tmp_path: Path) -> None:
 def test_a_mistyped_path_is_told_both_readings() -> None:
     with (
         pytest.raises(NotFoundError, match=r"chk/1: as a path, there is no /.*chk/1; as <pipeline>/<id>, not there"),
-        taken_for_id("chk/1"),
+        explained_as_id("chk/1"),
     ):
         raise NotFoundError("not there", kind="no-checkpoint")
 

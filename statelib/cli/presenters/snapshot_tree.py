@@ -1,51 +1,48 @@
-"""A snapshot as a tree: operators, their states, subtasks and files, and how evenly the key groups are filled."""
+"""A snapshot as a tree for people: its operators, their states, subtasks and files, and the spread of the entries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.measure import Measurement
-from rich.segment import Segments
 from rich.text import Text
 from rich.tree import Tree
 
-from statelib.cli.output import UNBOUNDED, count, line, out, size, width
+from statelib.cli.presenters.blocks import Block, Drawing, Line
+from statelib.cli.presenters.values import count, size
 from statelib.model.amounts import amount
 
 Json = dict[str, Any]
 _BARS = " ▁▂▃▄▅▆▇█"
 _BAR, _BUCKETS = 20, 32
 _SKEWED = 2.0
-"""A subtask with this many times the mean is pointed out."""
+"""The title names the fullest subtask if it has at least this many times the mean."""
 _STREAMS = 8
-"""Streams of one subtask that are listed; RocksDB's may be hundreds."""
+"""The number of streams that are listed per subtask. RocksDB may have hundreds."""
 DRAINED = "drained: its event-time timers have fired and its windows are closed"
-"""Said of a savepoint that stopped its pipeline at the end of event time."""
+"""The line of a savepoint that stopped its pipeline with ``--drain``."""
 
 
-def print_tree(told: Json) -> None:
-    """What :func:`~statelib.cli.presenters.described.describe` says of a snapshot; no word is ever cut."""
-    line(told["directory"])
+def snapshot_view(description: Json) -> Iterator[Block]:
+    """Yield the blocks of a snapshot that :func:`~statelib.cli.presenters.snapshot_document.describe` described."""
+    yield Line(description["directory"])
     tree = Tree(
-        f"checkpoint {told['checkpoint_id']}, written by {told['written_by']}, "
-        f"_metadata version {told['metadata_version']}"
+        f"checkpoint {description['checkpoint_id']}, written by {description['written_by']}, "
+        f"_metadata version {description['metadata_version']}"
     )
-    for operator in told["operators"]:
+    for operator in description["operators"]:
         _add_operator(tree, operator)
-    _add_side_data(tree, told["side_data"])
-    _add_files(tree, told)
-    for state, events in told["late_events"].items():
+    _add_side_data(tree, description["side_data"])
+    _add_files(tree, description)
+    for state, events in description["late_events"].items():
         _add(tree, _too_late(state, events))
-    if told["drained"]:
+    if description["drained"]:
         _add(tree, DRAINED)
-    if told["restored_from"]:
-        _add(tree, f"its subtasks restored from: {', '.join(told['restored_from'])}")
-    if told["left_out"]:
+    if description["restored_from"]:
+        _add(tree, f"its subtasks restored from: {', '.join(description['restored_from'])}")
+    if description["left_out"]:
         branch = _add(tree, "no state that can be read", "yellow")
-        for text in told["left_out"]:
+        for text in description["left_out"]:
             _add(branch, text)
-    widths = Measurement.get(out, out.options.update(width=UNBOUNDED), tree)
-    options = out.options.update(width=max(min(width(), widths.maximum), widths.minimum))
-    out.print(Segments(out.render(tree, options)), crop=False, end="")
+    yield Drawing(tree)
 
 
 def _too_late(state: str, events: int) -> str:
@@ -59,7 +56,7 @@ def _add(tree: Tree, text: str, style: str = "") -> Tree:
 
 
 def _add_operator(tree: Tree, operator: Json) -> None:
-    """Keyed state first, then what is no key's."""
+    """Add an operator to the tree: its keyed states, then its operator states, then its subtasks."""
     name = operator["uid"] or operator["operator_id"]
     title = f"Operator {name}: parallelism {operator['parallelism']} of {operator['max_parallelism']}"
     keyed = f", key {operator['key_type'] or 'unknown'}" if operator["subtasks"] else ", no keyed state"
@@ -83,35 +80,28 @@ def _add_operator(tree: Tree, operator: Json) -> None:
 
 def _add_state(branch: Tree, state: Json) -> None:
     entries = "" if state["entries"] is None else f", {amount(state['entries'], 'entry')}"
-    found = _add(branch, f"{state['name']}: {state['kind']}{entries}")
+    node = _add(branch, f"{state['name']}: {state['kind']}{entries}")
     for label, key in (("namespace", "namespace_type"), ("user key", "user_key_type")):
         if state[key]:
-            _add(found, f"{label} {state[key]}")
+            _add(node, f"{label} {state[key]}")
     if state["kind"] != "timers":
-        _add(found, f"value {state['value_type']}")
+        _add(node, f"value {state['value_type']}")
     if state["ttl"]:
-        _add(found, "expires: each value has the time of its last access")
+        _add(node, "expires: each value has the time of its last access")
     for serializer in state["opaque"]:
-        _add(found, f"opaque: only a Flink job with {serializer} reads it; exported as its bytes", "yellow")
+        _add(node, f"opaque: only a Flink job with {serializer} reads it; exported as its bytes", "yellow")
 
 
 def _add_operator_state(branch: Tree, state: Json) -> None:
     elements = "" if state["elements"] is None else f", {amount(state['elements'], 'element')}"
-    found = _add(branch, f"{state['name']}: operator state, {state['mode']}{elements}")
+    node = _add(branch, f"{state['name']}: operator state, {state['mode']}{elements}")
     if state["key_type"]:
-        _add(found, f"key {state['key_type']}")
-    _add(found, f"value {state['value_type'] or 'unknown'}")
+        _add(node, f"key {state['key_type']}")
+    _add(node, f"value {state['value_type'] or 'unknown'}")
     for serializer in state["opaque"]:
-        _add(found, f"opaque: only a Flink job with {serializer} reads it; exported as its bytes", "yellow")
+        _add(node, f"opaque: only a Flink job with {serializer} reads it; exported as its bytes", "yellow")
     if "unreadable" in state:
-        _add(found, f"cannot be read: {state['unreadable']}", "yellow")
-
-
-def _add_side_data(tree: Tree, parts: list[Json]) -> None:
-    branch = _add(tree, "side data", "bold") if parts else tree
-    for part in parts:
-        place = part["path"] or "in _metadata"
-        _add(branch, f"{part['name']}: key groups {part['key_groups']}, {size(part['size_bytes'])}, {place}")
+        _add(node, f"cannot be read: {state['unreadable']}", "yellow")
 
 
 def _add_subtasks(branch: Tree, operator: Json) -> None:
@@ -127,18 +117,18 @@ def _add_subtasks(branch: Tree, operator: Json) -> None:
     spread = max(len(s["key_groups"]) for s in subtasks)
     for subtask, weight in zip(subtasks, weights, strict=True):
         entries = f"{amount(subtask['entries'], 'entry')}, " if counted else ""
-        found = _add(
+        node = _add(
             tree,
             f"{subtask['subtask']:>{digits}} {subtask['key_groups']:<{spread}} {bar(weight, max(weights))} "
             f"{entries}{size(subtask['size_bytes'])}",
         )
         below = ", ".join(subtask["materialized"])
-        _add(found, subtask["handle"] + (f" over {below}" if [subtask["handle"]] != subtask["materialized"] else ""))
-        _add_streams(found, subtask["streams"])
+        _add(node, subtask["handle"] + (f" over {below}" if [subtask["handle"]] != subtask["materialized"] else ""))
+        _add_streams(node, subtask["streams"])
     if counted:
         groups = operator["entries_by_key_group"]
         each = -(-len(groups) // _BUCKETS)
-        title = f"key groups 0-{len(groups) - 1}, {each} a bar, at most {amount(max(groups), 'entry')} in one"
+        title = f"key groups 0-{len(groups) - 1}, {each} per bar, at most {amount(max(groups), 'entry')} in one"
         _add(_add(branch, title), f"|{histogram(groups)}|")
 
 
@@ -152,30 +142,37 @@ def _add_streams(tree: Tree, streams: Sequence[Json]) -> None:
         _add(tree, f"{amount(len(rest), 'more stream')}, {size(sum(s['size_bytes'] for s in rest))}")
 
 
-def _add_files(tree: Tree, told: Json) -> None:
-    if not told["files"]:
+def _add_files(tree: Tree, description: Json) -> None:
+    if not description["files"]:
         return
-    total = size(sum(file["size_bytes"] for file in told["files"]))
-    branch = _add(tree, f"files: {len(told['files'])}, {total}", "bold")
-    for file in told["files"]:
-        found = _add(
+    total = size(sum(file["size_bytes"] for file in description["files"]))
+    branch = _add(tree, f"files: {len(description['files'])}, {total}", "bold")
+    for file in description["files"]:
+        node = _add(
             branch, f"{file['path']}: {size(file['size_bytes'])}, crc32c {file['crc32c']}, {file['key_groups']}"
         )
         for segment in file["segments"]:
             end = segment["start"] + segment["size_bytes"]
-            _add(found, f"segment {segment['start']:,} to {end:,}, {size(segment['size_bytes'])}")
-    if told["uploaded_bytes"] is not None:
-        _add(branch, f"written for this checkpoint: {size(told['uploaded_bytes'])}, the rest was there already")
+            _add(node, f"segment {segment['start']:,} to {end:,}, {size(segment['size_bytes'])}")
+    if description["uploaded_bytes"] is not None:
+        _add(branch, f"written for this checkpoint: {size(description['uploaded_bytes'])}, the rest was there already")
+
+
+def _add_side_data(tree: Tree, parts: list[Json]) -> None:
+    branch = _add(tree, "side data", "bold") if parts else tree
+    for part in parts:
+        place = part["path"] or "in _metadata"
+        _add(branch, f"{part['name']}: key groups {part['key_groups']}, {size(part['size_bytes'])}, {place}")
 
 
 def bar(amount: int, most: int) -> str:
-    """``amount`` as a bar, ``most`` as a full one; what is there at all is seen."""
+    """Return a bar for ``amount``; ``most`` fills it. Any amount above zero has at least one filled cell."""
     filled = 0 if not amount else max(1, round(_BAR * amount / most))
     return "█" * filled + "·" * (_BAR - filled)
 
 
 def histogram(groups: Sequence[int]) -> str:
-    """One column for so many key groups that there are 32 at most, its height their share of the fullest."""
+    """Return at most 32 columns for the key groups, each as high as its share of the fullest one."""
     each = -(-len(groups) // _BUCKETS)
     sums = [sum(groups[at : at + each]) for at in range(0, len(groups), each)]
     most = max(sums) or 1

@@ -1,0 +1,161 @@
+"""The blocks that the output of a command for people is made of, and the function that prints them.
+
+A command describes its result twice: as a document for ``--json``, and as a view, which is a sequence of blocks.
+:func:`present` prints one of the two. No command prints anything itself, except for the lines of ``export``.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.markup import escape
+from rich.measure import Measurement
+from rich.segment import Segments
+from rich.table import Table as RichTable
+from rich.tree import Tree
+
+from statelib.cli.presenters import console
+from statelib.cli.presenters.console import UNBOUNDED, width
+from statelib.visible import visible, visible_json
+
+LABEL_WIDTH = 12
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the result. The terminal wraps it, so that it can be copied in one piece."""
+
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Note:
+    """One line beside the result. It goes to the error stream, with ``--json`` too."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Lines of a label and a value, the values aligned."""
+
+    pairs: Sequence[tuple[str, str]]
+    label_width: int = LABEL_WIDTH
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a table. ``wraps``: its cells may break at spaces. ``spare``: it is left out if the terminal is too
+    narrow for all columns."""
+
+    heading: str
+    right: bool = False
+    wraps: bool = False
+    spare: bool = False
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table with a title. Where it is too wide, spare columns are left out; no word is ever cut."""
+
+    title: str
+    columns: Sequence[TableColumn]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A tree, such as that of a snapshot's operators and states. No word of it is ever cut."""
+
+    tree: Tree
+
+
+Block = Line | Note | Fields | TextTable | Drawing
+
+
+def present(document: Any, view: Iterable[Block], as_json: bool) -> None:
+    """Print the result of a command: the document with ``--json``, else the view."""
+    if as_json:
+        print_json(document)
+    else:
+        show(view)
+
+
+def show(view: Iterable[Block]) -> None:
+    """Print the blocks of a view, one after the other."""
+    for block in view:
+        match block:
+            case Line(text):
+                console.out.print(visible(text), markup=False, soft_wrap=True)
+            case Note(text):
+                console.err.print(visible(text), markup=False, soft_wrap=True)
+            case Fields(pairs, label_width):
+                show(Line(f"{label:<{label_width}} {value}") for label, value in pairs)
+            case TextTable():
+                _print_table(block)
+            case Drawing(tree):
+                _print_tree(tree)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document. Dataclasses become objects with a key per field.
+
+    Invisible characters are written as JSON escapes: a parser reads the exact text, and no terminal obeys it."""
+    sys.stdout.write(visible_json(json.dumps(_plain(value), indent=2, ensure_ascii=False)) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _print_table(block: TextTable) -> None:
+    rows = [[visible(cell) for cell in row] for row in block.rows]  # before widths are counted
+    shown = list(range(len(block.columns)))
+    spare = [i for i, column in enumerate(block.columns) if column.spare]
+    table = _rich_table(block.columns, rows, shown)
+    while spare and _widths(table).minimum > width():
+        shown.remove(spare.pop())
+        table = _rich_table(block.columns, rows, shown)
+    show([Line()])
+    console.out.print(f"[bold]{escape(visible(block.title))}[/]", soft_wrap=True)
+    widths = _widths(table)
+    table.width = min(max(width(), widths.minimum), widths.maximum)
+    console.out.print(table, crop=False)
+
+
+def _rich_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]], shown: Sequence[int]) -> RichTable:
+    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for i in shown:
+        column = columns[i]
+        cells = [column.heading, *(row[i] for row in rows)]
+        words = [word for cell in cells for word in cell.split()] if column.wraps else cells
+        table.add_column(
+            column.heading,
+            justify="right" if column.right else "left",
+            no_wrap=not column.wraps,
+            min_width=max(map(cell_len, words), default=0),
+        )
+    for row in rows:
+        table.add_row(*(escape(row[i]) for i in shown))
+    return table
+
+
+def _print_tree(tree: Tree) -> None:
+    widths = _widths(tree)
+    options = console.out.options.update(width=max(min(width(), widths.maximum), widths.minimum))
+    console.out.print(Segments(console.out.render(tree, options)), crop=False, end="")
+
+
+def _widths(renderable: RichTable | Tree) -> Measurement:
+    """Return the least and the greatest width that the renderable can take."""
+    return Measurement.get(console.out, console.out.options.update(width=UNBOUNDED), renderable)
