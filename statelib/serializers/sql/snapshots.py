@@ -125,9 +125,9 @@ def _class_of(root: str) -> str:
         return TIMESTAMP
     if root not in _CLASSES:
         raise UnsupportedError(
-            f"a value of logical type {root} outside of rows is read, and not written",
+            f"the serializer of logical type {root} is read, and not written",
             kind="sql-type-not-written",
-            hint="its serializer is that of a plain type, such as bytes",
+            hint="take the state from a snapshot that Flink wrote",
         )
     return _CLASSES[root]
 
