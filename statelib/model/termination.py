@@ -1,6 +1,6 @@
 """The ways in which a pipeline ends, and whether its checkpoints are then deleted, as a table. The rules are Flink's.
 
-Source: docs/spec/protocol.md#going-away; JobStatus, CheckpointRetentionPolicy and CheckpointProperties of Flink.
+Source: docs/spec/protocol.md#removal; JobStatus, CheckpointRetentionPolicy and CheckpointProperties of Flink.
 """
 
 from enum import StrEnum
