@@ -1,6 +1,6 @@
-"""A team's own DAG with statelib's operators: a checkpoint a day, a savepoint on Sundays, and what comes after.
+"""A team's own DAG with statelib's operators: one checkpoint per day, and a savepoint on Sundays.
 
-It applies the same pipeline as ``carrier_streaks.checkpoint``: run one of the two."""
+It applies the same pipeline as ``carrier_streaks.checkpoint``: run only one of the two."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The DAG ``state_cleanup``: retention, gc and the orphan report of all pipelines, once a day."""
+"""The DAG ``state_cleanup``: retention, garbage collection and the orphan report of all pipelines, once a day."""
 
 from statelib_airflow import cleanup_dags
 

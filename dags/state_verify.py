@@ -1,4 +1,4 @@
-"""The DAG ``state_verify``: once a week, are the checkpoints of all pipelines what was written?"""
+"""The DAG ``state_verify``: it verifies the checkpoints of all pipelines once a week."""
 
 from statelib_airflow import verify_dags
 

@@ -1,4 +1,4 @@
-"""Makes each pipeline file that does not load an import error; this DAG file has no DAG that Airflow would stop."""
+"""An import error for each pipeline file that is not valid. This file has no DAG that the error could stop."""
 
 from statelib_airflow import check_pipeline_dags
 

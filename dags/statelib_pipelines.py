@@ -1,4 +1,4 @@
-"""The DAGs of the pipeline files in ``pipelines``, or where ``STATELIB_PIPELINES`` says."""
+"""The DAGs of the pipeline files in ``pipelines``, or in the directory that ``STATELIB_PIPELINES`` names."""
 
 from statelib_airflow import pipeline_dags
 

@@ -1,1 +1,1 @@
-"""spark-submit entry points: thin shells around statelib.spark."""
+"""Entry points for spark-submit. Each parses its arguments and calls statelib.spark."""

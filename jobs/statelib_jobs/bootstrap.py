@@ -1,4 +1,4 @@
-"""spark-submit statelib_jobs/bootstrap.py: make a Flink savepoint from tables, as a bootstrap file describes it."""
+"""The Spark job ``bootstrap.py``: write the Flink savepoint that a bootstrap file describes."""
 
 import argparse
 import json
@@ -14,10 +14,11 @@ from statelib_jobs.session import session
 
 
 def main() -> None:
-    """Exit status 0: the savepoint is there, and the last line says where. Else a line or a traceback says why."""
+    """Run the job. Exit status 0: the savepoint is written, and the last line of the output is a JSON document with its
+    directory. Any other status: a line or a traceback names the cause."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--file", required=True, help="path of the bootstrap file")
-    parser.add_argument("--target", required=True, help="directory in which the savepoint gets its own")
+    parser.add_argument("--target", required=True, help="parent directory or URI of the savepoint's directory")
     parser.add_argument("--id", type=int, default=1, help="number of the savepoint, part of its directory's name")
     arguments = parser.parse_args()
     with session(f"bootstrap {arguments.file}") as spark:
@@ -29,7 +30,7 @@ def main() -> None:
 
 
 def open_snapshot(name: str) -> Checkpoint:
-    """``<pipeline>/<id>`` of the deployment that the environment describes, or a path."""
+    """Open the snapshot at a path, or the one that the catalog has under ``<pipeline>/<id>``."""
     return resolve(deployment(), name) if is_id(name) else open_checkpoint(name, storage_root=storage_root())
 
 

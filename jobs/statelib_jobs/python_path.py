@@ -1,4 +1,6 @@
-"""Importing this module puts PySpark as it is installed before Spark's zip. Each job imports it before PySpark."""
+"""Put the installed PySpark before the one in Spark's zip file, when this module is imported.
+
+Each job imports it before PySpark."""
 
 from statelib.spark.session.installed import prefer_installed
 

@@ -1,4 +1,4 @@
-"""spark-submit statelib_jobs/rehearse_restore.py: prove that a checkpoint restores at a parallelism; change nothing."""
+"""The Spark job ``rehearse_restore.py``: prove that a checkpoint restores at a parallelism. Nothing is changed."""
 
 import argparse
 from pathlib import Path
@@ -12,12 +12,12 @@ from statelib_jobs.session import session
 
 
 def main() -> None:
-    """Exit status 0: every key group restored with the recorded counts and digests."""
+    """Run the job. Exit status 0: every key group was restored, with the counts and digests that are recorded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipeline", required=True, help="path of the pipeline file")
     parser.add_argument("--checkpoint", required=True, help="checkpoint id, or path of a snapshot")
-    parser.add_argument("--parallelism", type=int, help="default: the pipeline's present one")
-    parser.add_argument("--allow-non-restored-state", action="store_true", help="leave out states the file has no more")
+    parser.add_argument("--parallelism", type=int, help="default: the present parallelism of the pipeline")
+    parser.add_argument("--allow-non-restored-state", action="store_true", help="leave out states that are gone")
     arguments = parser.parse_args()
     pipeline = load_pipeline(Path(arguments.pipeline))
     if arguments.allow_non_restored_state:

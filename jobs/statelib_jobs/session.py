@@ -1,4 +1,4 @@
-"""The Spark session that all jobs use, and how they end."""
+"""The Spark session of all jobs, and the way in which they end."""
 
 import os
 import sys
@@ -18,8 +18,10 @@ from statelib.telemetry.secrets import secrets
 
 @contextmanager
 def session(name: str) -> Iterator[SparkSession]:
-    """A session whose time zone is UTC; master and resources come from spark-submit. An error of statelib or of Spark
-    ends the job with status 1 and one line; anything else is a bug and shows its traceback."""
+    """Yield a session whose time zone is UTC. Its master and resources come from spark-submit.
+
+    An error of statelib or of Spark ends the job with exit status 1 and one line. Any other exception is a bug, and
+    shows its traceback."""
     configure(log_settings("INFO"))
     spark = new_session(name)
     failure = None
@@ -33,7 +35,7 @@ def session(name: str) -> Iterator[SparkSession]:
             if failure is None:
                 raise
         finally:
-            spark.stop()  # which logs, and the last line is to say what failed
+            spark.stop()  # this logs lines, and the error has to be the last line
     if failure is not None:
         print(hidden(f"statelib: {failure.kind}: {failure}", secrets(os.environ)), file=sys.stderr)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""spark-submit statelib_jobs/snapshot.py: apply one data interval to a pipeline's state and snapshot it."""
+"""The Spark job ``snapshot.py``: apply one data interval to a pipeline's state, and write a snapshot of it."""
 
 import argparse
 from pathlib import Path
@@ -12,10 +12,11 @@ from statelib_jobs.session import session
 
 
 def main() -> None:
-    """Exit status 0: ``_metadata`` is published. Anything else: a line or a traceback says why."""
+    """Run the job. Exit status 0: ``_metadata`` is published. Any other status: a line or a traceback names the
+    cause."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipeline", required=True, help="path of the pipeline file")
-    parser.add_argument("--checkpoint-id", required=True, type=int, help="as allocated by begin")
+    parser.add_argument("--checkpoint-id", required=True, type=int, help="id that the step begin allocated")
     arguments = parser.parse_args()
     pipeline = load_pipeline(Path(arguments.pipeline))
     checkpoint_id = CheckpointId(arguments.checkpoint_id)

@@ -1,4 +1,4 @@
-"""How an error of statelib ends an Airflow task: retried where a retry can help, else failed at once."""
+"""The translation of statelib's errors for Airflow: a task is retried if a retry can help, else it fails at once."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +11,8 @@ from statelib.extras import extras_named
 
 @contextmanager
 def failing_fast() -> Iterator[None]:
-    """Let RetryableError through to Airflow's retries; any other StatelibError fails the task for good.
-
-    Raises AirflowFailException with ``kind: message (hint)``.
+    """Turn a StatelibError of the block into AirflowFailException, ``kind: message (hint)``, which fails the task for
+    good. A RetryableError passes unchanged, so that Airflow retries the task.
     """
     try:
         with extras_named():

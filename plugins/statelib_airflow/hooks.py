@@ -1,4 +1,4 @@
-"""Where a task finds its deployment: in the environment, or in an Airflow connection on top of it."""
+"""The deployment of a task: the environment describes it, and an Airflow connection may override the environment."""
 
 import os
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 EXTRA = {
     name: f"STATELIB_{name.upper()}" for name in ("catalog", "storage", "pipelines", "data", "docs", "work", "local")
 }
-"""Keys of a connection's extra, and the environment variable that each stands for."""
+"""The environment variable that each key of a connection's extra overrides."""
 
 
 class StatelibHook(BaseHook):
     """A deployment of statelib.
 
-    Without a connection id (argument, or ``STATELIB_CONN_ID``) it is what the environment says. A connection (of type
+    Without a connection id (argument, or ``STATELIB_CONN_ID``) the environment describes it. A connection (of type
     ``statelib`` or ``generic``) overrides the environment, variable by variable: its extra is JSON with the keys of
     :data:`EXTRA`; login and password, if there are any, go into the URL of the catalog. Airflow masks the password
     and the whole URL wherever a task logs.
@@ -41,26 +41,27 @@ class StatelibHook(BaseHook):
         self.statelib_conn_id = statelib_conn_id or os.environ.get("STATELIB_CONN_ID") or None
 
     def settings(self) -> dict[str, str]:
-        """The variables that the connection sets, none without one: a Spark driver gets them too."""
+        """Return the environment variables that the connection sets; none without a connection."""
         if self.statelib_conn_id is None:
             return {}
         return _settings_of(self.get_connection(self.statelib_conn_id))
 
     async def asettings(self) -> dict[str, str]:
-        """As :meth:`settings`, in the triggerer's event loop."""
+        """Return the same as :meth:`settings`, in the triggerer's event loop."""
         if self.statelib_conn_id is None:
             return {}
         return _settings_of(await self.aget_connection(self.statelib_conn_id))
 
     def deployment(self) -> "Deployment":
-        """Raises AirflowFailException naming each setting that is missing."""
+        """Return the deployment. Raise AirflowFailException that names each missing setting."""
         return deployment_of(self.settings())
 
     def get_conn(self) -> "Deployment":
+        """Return the deployment; Airflow's name for :meth:`deployment`."""
         return self.deployment()
 
     def pipeline(self, pipeline: str) -> "Pipeline":
-        """A pipeline by its name, or by the path of its file."""
+        """Return a pipeline by its name, or by the path of its file."""
         from statelib.definition.pipeline import load_pipeline
 
         with failing_fast():
@@ -74,12 +75,12 @@ def hook_of_run() -> StatelibHook:
 
 
 def is_path(pipeline: str) -> bool:
-    """Names of pipelines have no slash."""
+    """Return whether the text is the path of a pipeline file; a pipeline's name has no slash."""
     return "/" in pipeline
 
 
 def deployment_of(settings: Mapping[str, str]) -> "Deployment":
-    """The deployment of the environment, overridden by ``settings``."""
+    """Return the deployment of the environment, overridden by ``settings``."""
     from statelib.flows.wiring import deployment
 
     with failing_fast():
@@ -94,14 +95,14 @@ def _settings_of(connection: "Connection") -> dict[str, str]:
     if "STATELIB_CATALOG" in settings:
         url = _with_login(settings["STATELIB_CATALOG"], connection.login, connection.password)
         settings["STATELIB_CATALOG"] = url
-        if found := passwords(url):
-            for secret in (url, *found):
+        if secrets := passwords(url):
+            for secret in (url, *secrets):
                 mask_secret(secret)
     return settings
 
 
 def _with_login(url: str, login: str | None, password: str | None) -> str:
-    """The URL with the connection's login and password in place of its own."""
+    """Return the URL with the connection's login and password in place of its own."""
     parts = urlsplit(url)
     if not (login or password) or not parts.hostname:
         return url

@@ -1,7 +1,7 @@
-"""The link "Checkpoint" of a task: to what its run has made of the state, on the page "State".
+"""The link "Checkpoint" of a task. It leads to the checkpoint of the task's run on the page "State".
 
-Airflow 3 asks an operator for its links in the worker when the task ends, however it ends, and keeps them as XComs
-(``_link_<class>``); so the class is named where the task is made, and no other DAG's tasks get the link.
+Airflow 3 computes the links of an operator in the worker when the task ends, and stores them as XComs
+(``_link_<class>``). The link is therefore given to the task when the DAG is made, and only to statelib's tasks.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class CheckpointLink(BaseOperatorLink):
-    """Put it into ``operator_extra_links`` of an operator or of its class."""
+    """The link, for ``operator_extra_links`` of an operator or of its class."""
 
     name = "Checkpoint"
 
     def get_link(self, operator: "BaseOperator", *, ti_key: "TaskInstanceKey") -> str:  # noqa: ARG002
-        """A path of this Airflow's own; the page finds the checkpoint of the run."""
+        """Return a path in this Airflow. The page behind it looks up the checkpoint of the run."""
         path = urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
         return framed(path, f"/run/{quote(ti_key.dag_id, safe='')}/{quote(ti_key.run_id, safe='')}")
 

@@ -1,4 +1,4 @@
-"""Who is told when a run of a pipeline fails or is late, and what the message says."""
+"""Alerts for a run of a pipeline that fails or is late: the message, and the notifier that sends it."""
 
 import asyncio
 import importlib
@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 SPARK_LINE = re.compile(r"^statelib: (.+)$", re.MULTILINE)
-"""How a Spark job of ours ends its output when it fails; Airflow's exception quotes the end of the output."""
+"""The last line of a failed Spark job of statelib. Airflow's exception quotes the end of the output."""
 
 
 @dataclass(frozen=True)
 class Alert:
-    """What a message says; as text, the whole message. In the templates of a notifier it is ``statelib``:
-    ``{{ statelib }}``, ``{{ statelib.title }}``, ``{{ statelib.hint }}`` and so on. The reason may quote events:
-    a template of HTML takes ``{{ statelib.html }}``."""
+    """The parts of an alert; ``str`` of it is the whole message.
+
+    The templates of a notifier have it as ``statelib``: ``{{ statelib }}``, ``{{ statelib.title }}``,
+    ``{{ statelib.hint }}`` and so on. A template of HTML takes ``{{ statelib.html }}``, because the reason may quote
+    events."""
 
     pipeline: str
     checkpoint_id: int | None
@@ -40,7 +42,7 @@ class Alert:
 
     @property
     def html(self) -> str:
-        """The whole message as text of an HTML page or mail, in which nothing is markup."""
+        """The whole message for an HTML page or mail, with all markup escaped."""
         return escape(str(self))
 
     def __str__(self) -> str:
@@ -50,11 +52,11 @@ class Alert:
 
 
 class StatelibNotifier(BaseNotifier):
-    """Tells of a failed task, or of a missed deadline, through any of Airflow's notifiers.
+    """A notifier that sends an alert about a failed task or a missed deadline through any other notifier of Airflow.
 
-    ``notifier``: dotted path of its class; ``arguments``: its own, whose templates may use ``statelib`` (an
-    :class:`Alert`). Without a notifier the message goes to the log, and it always does. To be given as
-    ``on_failure_callback`` of a task or in ``default_args``, or as the callback of a DeadlineAlert."""
+    ``notifier``: dotted path of the other notifier's class; ``arguments``: its arguments, whose templates may use
+    ``statelib`` (an :class:`Alert`). The message always goes to the log too. Use it as ``on_failure_callback`` of a
+    task or in ``default_args``, or as the callback of a DeadlineAlert."""
 
     template_fields = ()
 
@@ -81,7 +83,7 @@ class StatelibNotifier(BaseNotifier):
 
 
 def alert_of(pipeline: str, context: Mapping[str, Any]) -> Alert:
-    """What there is to say of a task that failed, or of a run whose deadline has passed."""
+    """Return the alert for a task that failed, or for a run whose deadline has passed."""
     if "deadline" in context:
         run = context["dag_run"]
         name = f"{run['dag_id']} {run.get('dag_run_id') or run.get('run_id')}"
@@ -101,19 +103,20 @@ def alert_of(pipeline: str, context: Mapping[str, Any]) -> Alert:
 
 
 def _explained(exception: object) -> tuple[str, str]:
-    """Reason and hint. An error of statelib has both, the Spark job prints them as one line."""
+    """Return the reason and the hint of an exception. An error of statelib has both; a Spark job prints both as one
+    line."""
     cause = exception.__cause__ if isinstance(exception, BaseException) else None
     for error in (exception, cause):
         kind, message = getattr(error, "kind", ""), getattr(error, "message", "")
         if kind and message:
             return f"{kind}: {message}", str(getattr(error, "hint", ""))
     text = str(exception or "Airflow ended the task")
-    said = SPARK_LINE.findall(text)
-    return (said[-1] if said else text), ""
+    lines = SPARK_LINE.findall(text)
+    return (lines[-1] if lines else text), ""
 
 
 def _checkpoint_id(context: Mapping[str, Any]) -> int | None:
-    """The checkpoint of the run, from wherever it was begun; None if that cannot be told."""
+    """Return the id of the checkpoint that the run began; None if the run began none, or it is unknown."""
     instance = context["ti"]
     pull = getattr(instance, "xcom_pull", None)
     pulled = pull(task_ids="begin", key="checkpoint_id") if pull else None

@@ -1,6 +1,6 @@
-"""Operators for a team's own DAGs: a checkpoint, a savepoint, a restore, a cleanup and a verification, each one task.
+"""Operators for a team's own DAGs: a checkpoint, a savepoint, a restore, a cleanup and a verification as one task.
 
-They go through the steps that the generated DAGs have a task each for (:mod:`statelib_airflow.runtime.steps`).
+Each runs the steps (:mod:`statelib_airflow.runtime.steps`) that are separate tasks in the generated DAGs.
 """
 
 import hashlib
@@ -29,15 +29,16 @@ SNAPSHOT = "snapshot.py"
 
 
 class StatelibSparkOperator(SparkSubmitOperator):
-    """One of statelib's Spark jobs. Everything else is as in SparkSubmitOperator: master, deploy mode and resources
-    come from its connection (``conn_id``, by default ``spark_default``), its arguments and Spark's own configuration.
+    """An operator that submits one of statelib's Spark jobs. Everything else is as in SparkSubmitOperator: master,
+    deploy mode and resources come from its connection (``conn_id``, by default ``spark_default``), from its arguments
+    and from Spark's own configuration.
 
-    The driver's environment gets what the statelib connection says when the task runs; it is in no template field,
-    and so never shown.
+    When the task runs, the settings of the statelib connection are added to the driver's environment. They are in no
+    template field, and so are never shown.
 
-    In deploy mode ``cluster`` the provider reattaches a retry to the driver of the try before (``durable``). It does so
-    here for a snapshot with the same arguments, hence of the same checkpoint, and for nothing else: a driver of another
-    checkpoint writes what nobody will check, and a rehearsal proves what the storage holds at its own time."""
+    In deploy mode ``cluster`` the provider reattaches a retry to the driver of the try before (``durable``). Here it
+    does so only for a snapshot with the same arguments, which is a snapshot of the same checkpoint: the files of a
+    driver of another checkpoint are never checked, and a rehearsal is only valid for the storage at its own time."""
 
     def __init__(self, *, script: str, statelib_conn_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(application=job(script), **kwargs)
@@ -56,7 +57,7 @@ class StatelibSparkOperator(SparkSubmitOperator):
         return hook
 
     def execute(self, context: "Context") -> Any:
-        """Submit the job and wait for it, or wait for the driver of an earlier try that does just the same."""
+        """Submit the job and wait for it, or wait for the driver of an earlier try with the same arguments."""
         if self._reattaches:
             submitted = json.dumps([self.application, *map(str, self.application_args or [])])
             digest = hashlib.sha256(submitted.encode()).hexdigest()[:16]
@@ -68,16 +69,15 @@ class StatelibSparkOperator(SparkSubmitOperator):
 
 
 class CheckpointOperator(StatelibSparkOperator):
-    """Apply the run's data interval to a pipeline's state and checkpoint it: begin, spark-submit, check, register; a
-    failure that is final gives the checkpoint up. Returns ``id``, ``bytes``, ``keys`` and ``duration_ms``, which go
-    along with the asset event too.
+    """An operator that applies the run's data interval to a pipeline's state and takes a checkpoint: begin,
+    spark-submit, check, register. After a final failure the checkpoint is aborted. It returns ``id``, ``bytes``,
+    ``keys`` and ``duration_ms``, which the asset event has too.
 
     ``pipeline``: its name, or the path of its file. Safe to retry and to clear: a retry begins a checkpoint that
-    supersedes the one of the try before, whose driver may go on in the cluster but can publish nothing that counts,
-    and an interval that the state holds is not applied again. Give the DAG a
-    timetable with data intervals (CronDataIntervalTimetable) and ``max_active_runs=1``.
-    Events that are not complete, as ``source.ready``
-    of the pipeline file says it, fail the try; let SourceReadyOperator wait before, and then ``assume_ready``."""
+    supersedes the one of the try before, whose driver may go on in the cluster but can publish nothing that counts, and
+    an interval that the state holds is not applied again. Give the DAG a timetable with data intervals
+    (CronDataIntervalTimetable) and ``max_active_runs=1``. Events that are not complete, as ``source.ready`` of the
+    pipeline file says it, fail the try; let SourceReadyOperator wait before, and then ``assume_ready``."""
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipeline")
 
@@ -117,9 +117,10 @@ class CheckpointOperator(StatelibSparkOperator):
 
 
 class SavepointOperator(CheckpointOperator):
-    """Write the pipeline's present state once more: ``format`` canonical (every backend and Flink read it) or native,
-    to the directory ``target`` (None: the storage's own place for savepoints). Its user's to delete. ``stop``:
-    ``suspend`` or ``drain`` let the pipeline begin no checkpoints from then on, ``no`` lets it go on."""
+    """An operator that writes a savepoint of the pipeline's present state: ``format`` canonical (every backend and
+    Flink read it) or native, to the directory ``target`` (None: the storage's own place for savepoints). Its user's to
+    delete. ``stop``: ``suspend`` or ``drain`` let the pipeline begin no checkpoints from then on, ``no`` lets it go
+    on."""
 
     template_fields: Sequence[str] = (*CheckpointOperator.template_fields, "format", "target", "note", "stop")
     updates_asset = False
@@ -143,9 +144,9 @@ class SavepointOperator(CheckpointOperator):
 
 
 class RestoreOperator(StatelibSparkOperator):
-    """Put a pipeline's state back to ``checkpoint`` (an id, or an absolute path or URI): plan, prove with Spark that it
-    restores (unless ``rehearse`` is off), make it the head. Returns the head. It holds the checkpoint while it works,
-    against retention and gc; a retry plans anew."""
+    """An operator that restores a pipeline's state to ``checkpoint`` (an id, or an absolute path or URI): plan, prove
+    with Spark that it restores (unless ``rehearse`` is off), make it the head. Returns the head. It holds the
+    checkpoint while it works, against retention and gc; a retry plans anew."""
 
     template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "pipeline", "checkpoint", "parallelism")
 
@@ -183,8 +184,8 @@ class RestoreOperator(StatelibSparkOperator):
 
 
 class CleanupOperator(BaseOperator):
-    """Apply ``checkpoint.retain`` of the pipeline files, delete what nothing needs any more, and look for orphans;
-    those are deleted only with ``delete_orphans``. ``pipeline`` None: of all pipelines."""
+    """An operator that applies ``checkpoint.retain`` of the pipeline files, deletes the files that nothing needs any
+    more, and looks for orphans. Orphans are deleted only with ``delete_orphans``. ``pipeline``: None stands for all."""
 
     template_fields: Sequence[str] = ("pipeline",)
 
@@ -210,9 +211,9 @@ class CleanupOperator(BaseOperator):
 
 
 class VerifyOperator(BaseOperator):
-    """Verify every completed checkpoint of a pipeline: all files and their sizes, and the bytes of a subset of them, as
-    ``statelib verify --read-data-subset`` writes it: ``5%``, or one part, such as ``1/20``; with ``100%`` every entry
-    too. Fails if anything is damaged; the report is its XCom ``report`` either way."""
+    """An operator that verifies every completed checkpoint of a pipeline: all files and their sizes, and the bytes of a
+    subset of them, as ``statelib verify --read-data-subset`` writes it: ``5%``, or one part, such as ``1/20``; with
+    ``100%`` every entry too. Fails if anything is damaged; the report is its XCom ``report`` either way."""
 
     template_fields: Sequence[str] = ("pipeline", "read_data_subset")
 

@@ -1,6 +1,7 @@
-"""The plugin that Airflow loads by its entry point: the page "State" in its navigation, DAGs and DAG runs.
+"""The plugin of Airflow that adds the page "State" to its navigation, to DAGs and to DAG runs.
 
-Every component of Airflow loads it, so it imports next to nothing: the page's FastAPI app is made at its first request.
+Every component of Airflow loads this module by its entry point. It imports very little: the page's FastAPI app is made
+at the first request.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ from statelib_airflow.addresses import DAG_TAB, PAGE, RUN_TAB, URL_PREFIX
 
 
 class StatePage:
-    """ASGI: hands everything to the app of the page, which is imported when somebody first asks for it."""
+    """An ASGI application that passes every request to the app of the page. The first request imports that app."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         from statelib_airflow.api.app import page_app
@@ -28,7 +29,7 @@ def _view(name: str, destination: str, url_route: str, fragment: str) -> dict[st
 
 
 class StatelibPlugin(AirflowPlugin):
-    """What Airflow is told: an app below ``/statelib``, and where it is shown."""
+    """The app below ``/statelib``, and the places in Airflow where it is shown."""
 
     name = "statelib"
     fastapi_apps = [{"app": StatePage(), "url_prefix": URL_PREFIX, "name": "State"}]  # noqa: RUF012

@@ -1,10 +1,10 @@
-"""What Airflow's list of providers says of statelib: its connection type and its extra link."""
+"""The entry of statelib in Airflow's list of providers: its connection type and its extra link."""
 
 from typing import Any
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the provider's description. Airflow calls it while it starts: nothing of Airflow is imported here."""
+    """Return the provider's description. Airflow calls this while it starts, so it imports nothing of Airflow."""
     return {
         "package-name": "statelib",
         "name": "statelib",

@@ -1,4 +1,4 @@
-"""Wait for a pipeline's state: for all events up to a moment, or for a new checkpoint."""
+"""A sensor that waits until a pipeline's state has all events up to a moment, or until there is a new checkpoint."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -21,8 +21,8 @@ Facts = dict[str, int | None]
 def find_checkpoint(
     settings: Mapping[str, str], pipeline: str, until_ms: int | None, since_ms: int | None
 ) -> Facts | None:
-    """Id, bytes and keys of the pipeline's newest checkpoint, if its state has every event before ``until_ms`` and it
-    was completed after ``since_ms``; None means not yet."""
+    """Return the id, bytes and keys of the pipeline's newest checkpoint; None if its state does not have every event
+    before ``until_ms`` yet, or if it was not completed after ``since_ms``."""
     from statelib.coordinator.termination import last_interval
     from statelib.model.ids import PipelineName
     from statelib_airflow.failures import failing_fast
@@ -43,10 +43,10 @@ def find_checkpoint(
 
 
 class CheckpointSensor(BaseSensorOperator):
-    """Waits until a pipeline's state, as it is registered, has every event before ``until`` (by default the end of the
-    run's own data interval; None: does not matter), and, if ``newer_than`` is given, until its checkpoint was
-    completed after that moment. Both are ISO 8601, and templates. Returns ``id``, ``bytes``, ``keys`` (None
-    where they are not known) and ``entries``.
+    """A sensor that waits until a pipeline's state, as it is registered, has every event before ``until`` (by default
+    the end of the run's own data interval; None: does not matter), and, if ``newer_than`` is given, until its
+    checkpoint was completed after that moment. Both are ISO 8601, and templates. Returns ``id``, ``bytes``, ``keys``
+    (None where they are not known) and ``entries``.
 
     A state that was restored to an earlier interval makes it wait again. ``deferrable`` (by default as in Airflow's
     configuration): the triggerer waits, and no worker does; else ``mode="reschedule"`` is the thrifty way."""
@@ -71,15 +71,15 @@ class CheckpointSensor(BaseSensorOperator):
 
     def poke(self, context: "Context") -> PokeReturnValue:  # noqa: ARG002 - Airflow's signature
         settings = StatelibHook(self.statelib_conn_id).settings()
-        found = find_checkpoint(settings, self.pipeline, _moment(self.until), _moment(self.newer_than))
-        return PokeReturnValue(found is not None, found)
+        facts = find_checkpoint(settings, self.pipeline, _moment(self.until), _moment(self.newer_than))
+        return PokeReturnValue(facts is not None, facts)
 
     def execute(self, context: "Context") -> Any:
         if not self.deferrable:
             return super().execute(context)
-        found = self.poke(context)
-        if found:
-            return found.xcom_value
+        result = self.poke(context)
+        if result:
+            return result.xcom_value
         trigger = CheckpointTrigger(
             self.pipeline, _moment(self.until), _moment(self.newer_than), self.statelib_conn_id, self.poke_interval
         )
@@ -91,7 +91,7 @@ class CheckpointSensor(BaseSensorOperator):
 
 
 class CheckpointTrigger(BaseTrigger):
-    """The sensor's wait, in the triggerer. What is stored of it names the connection, never what it holds."""
+    """The trigger that waits for the sensor. Airflow stores the name of the connection, never its contents."""
 
     def __init__(
         self,
@@ -112,9 +112,9 @@ class CheckpointTrigger(BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         settings = await StatelibHook(self.statelib_conn_id).asettings()
         while True:
-            found = await asyncio.to_thread(find_checkpoint, settings, self.pipeline, self.until_ms, self.since_ms)
-            if found is not None:
-                yield TriggerEvent(found)  # type: ignore[no-untyped-call]
+            facts = await asyncio.to_thread(find_checkpoint, settings, self.pipeline, self.until_ms, self.since_ms)
+            if facts is not None:
+                yield TriggerEvent(facts)  # type: ignore[no-untyped-call]
                 return
             await asyncio.sleep(self.poke_interval)
 

@@ -1,4 +1,5 @@
-"""Wait until the events of a run's interval have landed, as ``source.ready`` of the pipeline file says it."""
+"""An operator that waits until the events of a run's interval are complete, by ``source.ready`` of the pipeline
+file."""
 
 import asyncio
 import logging
@@ -25,8 +26,8 @@ log = logging.getLogger(__name__)
 
 
 class SourceReadyOperator(BaseOperator):
-    """Waits, in the triggerer, until the events of the run's data interval are complete. It is done at once where the
-    pipeline file has no ``source.ready``, and where the state holds the interval already.
+    """An operator that waits, in the triggerer, until the events of the run's data interval are complete. It ends
+    at once if the pipeline file has no ``source.ready``, or if the state has the interval already.
 
     Files are looked at by the triggerer: it needs the paths, or the credentials of the object storage, as the workers
     do. Assets are looked at by the task itself, which Airflow wakes each ``poke_interval`` for it."""
@@ -47,7 +48,7 @@ class SourceReadyOperator(BaseOperator):
             self._look(rule, milliseconds(ready.poke_interval) / 1000, deadline_ms)
 
     def looked(self, context: "Context", event: dict[str, Any], rule: str, poke_s: float, deadline_ms: int) -> None:  # noqa: ARG002 - Airflow's signature
-        """Go on after the trigger has looked: what it found may have changed, and an asset is still to be looked at."""
+        """Check again after the trigger has ended, because files may have changed, and because it checks no asset."""
         from statelib.definition.source.readiness import ReadyRule
 
         if event.get("error"):
@@ -61,26 +62,26 @@ class SourceReadyOperator(BaseOperator):
         hook = StatelibHook(self.statelib_conn_id)
         pipeline, interval = hook.pipeline(self.pipeline), runs.data_interval(context)
         with failing_fast():
-            here = hook.deployment()
+            deployment = hook.deployment()
             if pipeline.source.ready is None:
                 return None, None
-            if here.catalog().applied(PipelineName(pipeline.name), interval) is not None:
+            if deployment.catalog().applied(PipelineName(pipeline.name), interval) is not None:
                 log.info("the state holds this interval already: nothing to wait for")
                 return None, None
-            return ready_rule(pipeline, here.data, interval), pipeline.source.ready
+            return ready_rule(pipeline, deployment.data, interval), pipeline.source.ready
 
     def _look(self, rule: "ReadyRule", poke_s: float, deadline_ms: int) -> None:
-        """Return if everything is there, else leave the worker until something may have changed."""
+        """Return if the events are complete, else defer the task until something may have changed."""
         from statelib.flows.checkpoint.readiness import missing, summary
 
         with failing_fast():
-            found = missing(rule)
+            gaps = missing(rule)
         if rule.asset is not None and not asset_was_updated(rule.asset, _moment(rule.end_ms)):
-            found.append(f"asset {rule.asset} was not updated since {_moment(rule.end_ms)}")
-        if not found:
+            gaps.append(f"asset {rule.asset} was not updated since {_moment(rule.end_ms)}")
+        if not gaps:
             log.info("the events of the interval are complete")
             return
-        text = summary(found)
+        text = summary(gaps)
         if epoch_ms(datetime.now(UTC)) >= deadline_ms:
             raise AirflowFailException(f"source-not-ready: the events of the interval are not complete: {text}")
         log.info("waiting: %s", text)
@@ -91,11 +92,11 @@ class SourceReadyOperator(BaseOperator):
 
 
 _GRACE = timedelta(minutes=10)
-"""What a triggerer that is busy or was started again may take longer; the trigger itself ends at the deadline."""
+"""The time that a busy or restarted triggerer gets beyond the deadline. The trigger itself ends at the deadline."""
 
 
 class SourceReadyTrigger(BaseTrigger):
-    """The wait itself. ``rule``: what is waited for, as JSON; it names paths, and nothing that opens them."""
+    """The trigger that waits. ``rule``: the rule of the pipeline file as JSON, with paths and without credentials."""
 
     def __init__(self, rule: str, poke_s: float, deadline_ms: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -106,7 +107,8 @@ class SourceReadyTrigger(BaseTrigger):
         return f"{type(self).__module__}.{type(self).__qualname__}", {name: getattr(self, name) for name in names}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Look each ``poke_s``, until all files are there, the time is over, or looking itself is refused."""
+        """Check every ``poke_s`` seconds, until all files exist, the deadline has passed, or the storage refuses
+        access."""
         while True:
             await asyncio.sleep(self.poke_s)
             over = epoch_ms(datetime.now(UTC)) >= self.deadline_ms
@@ -117,21 +119,21 @@ class SourceReadyTrigger(BaseTrigger):
 
 
 def _answer(rule: str) -> dict[str, str] | None:
-    """What the task is to be woken for: ``{}`` where all files are there, the error where looking is refused; None
-    where it is to sleep on, also while the storage is in trouble."""
+    """Return the event that ends the wait: ``{}`` if all files exist, the error if the storage refuses access. Return
+    None to wait longer, also while the storage is in trouble."""
     from statelib.definition.source.readiness import ReadyRule
     from statelib.errors import RetryableError, StatelibError
     from statelib.flows.checkpoint.readiness import missing, summary
 
     try:
-        found = missing(ReadyRule.from_json(rule))
+        gaps = missing(ReadyRule.from_json(rule))
     except RetryableError as error:
         log.warning("looking again: %s", error)
         return None
     except StatelibError as error:
         return {"error": f"{error.kind}: {error}"}
-    if found:
-        log.info("waiting: %s", summary(found))
+    if gaps:
+        log.info("waiting: %s", summary(gaps))
         return None
     return {}
 

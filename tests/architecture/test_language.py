@@ -12,6 +12,9 @@ import pytest
 from tests.architecture.repository import modules
 
 PLAIN: tuple[str, ...] = (
+    "dags",
+    "jobs",
+    "plugins",
     "statelib/catalog",
     "statelib/cli",
     "statelib/coordinator",

@@ -1,4 +1,4 @@
-"""On-time streaks: an example of a user function, for a state that depends on the order of events.
+"""An example of a user function: on-time streaks of carriers, a state that depends on the order of events.
 
 A flight is on time if it arrives at most 15 minutes late; a cancelled or diverted one (no arrival
 delay) is not. Flights follow each other by scheduled hour and flight number.
@@ -15,7 +15,7 @@ Integers = npt.NDArray[np.int64]
 
 
 def update(events: pa.Table, state: pa.Table) -> pa.Table:
-    """Continue each carrier's streak through the flights of one interval, in any order given.
+    """Continue each carrier's streak through the flights of one interval, which may be in any order.
 
     ``state``: carrier, flights, on_time, current_streak, longest_streak (long), last_flight (instant).
     """
@@ -26,7 +26,7 @@ def update(events: pa.Table, state: pa.Table) -> pa.Table:
     flights = flights.sort_by([(name, "ascending") for name in flights.column_names])
     owners = flights["owner"].to_numpy().astype(np.int64)
     good = flights["on_time"].to_numpy().astype(bool)
-    current = _known(state, "current_streak")
+    current = _stored(state, "current_streak")
     streaks = _streaks(owners, good, current)
 
     carriers = len(state)
@@ -36,20 +36,20 @@ def update(events: pa.Table, state: pa.Table) -> pa.Table:
     return pa.table(
         {
             "carrier": state["carrier"],
-            "flights": _known(state, "flights") + counts,
-            "on_time": _known(state, "on_time") + np.bincount(owners, good, minlength=carriers).astype(np.int64),
+            "flights": _stored(state, "flights") + counts,
+            "on_time": _stored(state, "on_time") + np.bincount(owners, good, minlength=carriers).astype(np.int64),
             "current_streak": streaks[last],
-            "longest_streak": np.maximum(_known(state, "longest_streak"), longest),
+            "longest_streak": np.maximum(_stored(state, "longest_streak"), longest),
             "last_flight": _later(state["last_flight"], flights["hour"].take(pa.array(last))),
         }
     )
 
 
 def _streaks(owners: Integers, good: npt.NDArray[np.bool_], current: Integers) -> Integers:
-    """Length of the streak that each flight ends, rows sorted by owner; 0 for a late flight.
+    """Return the length of the streak that ends with each flight, rows sorted by owner; 0 for a late flight.
 
     A streak reaches back to the last late flight of the same owner or, if this interval has none
-    before it, on into what the owner had (``current``)."""
+    before it, into the streak that the state has for the owner (``current``)."""
     rows = np.arange(len(owners), dtype=np.int64)
     begins = np.concatenate(([True], owners[1:] != owners[:-1]))
     begin = np.maximum.accumulate(np.where(begins, rows, 0))
@@ -57,9 +57,9 @@ def _streaks(owners: Integers, good: npt.NDArray[np.bool_], current: Integers) -
     return np.where(late >= begin, rows - late, rows - begin + 1 + current[owners])
 
 
-def _known(state: pa.Table, name: str) -> Integers:
+def _stored(state: pa.Table, name: str) -> Integers:
     return np.asarray(pc.fill_null(state[name], 0).to_numpy(), np.int64)
 
 
-def _later(known: pa.ChunkedArray, seen: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.coalesce(pc.if_else(pc.fill_null(pc.greater(known, seen), False), known, seen), known)
+def _later(stored: pa.ChunkedArray, seen: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.coalesce(pc.if_else(pc.fill_null(pc.greater(stored, seen), False), stored, seen), stored)

@@ -1,4 +1,4 @@
-"""Headers that every answer has, and errors as JSON: ``{"kind", "message", "hint"}``."""
+"""The headers of every response, and the form of errors: JSON with ``kind``, ``message`` and ``hint``."""
 
 import logging
 from typing import Any
@@ -38,7 +38,7 @@ _DEPLOYMENT = {
     "no-database-driver",
     "no-pipeline-directory",
 }
-"""Kinds that are about how this API server is set up, and nothing that its user could have asked differently."""
+"""Kinds of errors that the set-up of this API server causes, and not the request."""
 _KINDS = {401: "not-signed-in", 403: "forbidden", 404: "not-found", 405: "method-not-allowed"}
 
 DATA_CSP = "default-src 'none'; frame-ancestors 'self'"
@@ -53,7 +53,7 @@ _DEFAULTS = {
 
 
 class Headers:
-    """ASGI middleware: what an answer does not say itself, it says as strictly as possible."""
+    """ASGI middleware that adds the strictest form of each security header that a response does not have."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -74,7 +74,7 @@ def _error_answer(status: int, kind: str, message: str, hint: str = "") -> JSONR
 
 
 def handle_errors(app: FastAPI) -> None:
-    """Every way in which a route of the app can fail gets an answer of the one shape."""
+    """Give every error of a route a response of the same form."""
 
     @app.exception_handler(StatelibError)
     async def _ours(_: Request, error: StatelibError) -> JSONResponse:
@@ -93,4 +93,4 @@ def handle_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def _unexpected(request: Request, error: Exception) -> JSONResponse:
         log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return _error_answer(500, "internal", "the page's back end failed", "the API server's log says more")
+        return _error_answer(500, "internal", "the page's back end failed", "the API server's log has the details")

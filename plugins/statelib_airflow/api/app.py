@@ -10,7 +10,7 @@ from statelib_airflow.api.answers import Headers, handle_errors
 
 @cache
 def page_app() -> FastAPI:
-    """The app of this process. Its routers carry the rights, and it documents itself to nobody."""
+    """Return the app of this process. Its routers check the user's rights, and it serves no API documentation."""
     app = FastAPI(title="State", openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.include_router(routes.router)
     app.include_router(pages.router)

@@ -14,7 +14,7 @@ from statelib_airflow.api.rights import Id, reads_dags, reads_pipeline, signed_i
 from statelib_airflow.api.threads import reading
 
 DIST = Path(__file__).resolve().parent.parent / "page" / "dist"
-"""What building the front end in ``page`` leaves."""
+"""The directory of the built front end."""
 BUILD = "plugins/statelib_airflow/page/build.sh .work/page --install"
 PAGE_CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -47,7 +47,7 @@ router = APIRouter(dependencies=[Depends(signed_in), Depends(reads_dags)])
 @router.get("/")
 @reading
 def index() -> Response:
-    """The page itself: asked for again each time, because it names the assets of its own build."""
+    """Return the page itself. Browsers do not cache it, because it names the assets of its own build."""
     if not (DIST / "index.html").is_file():
         return Response(_NOT_BUILT, 503, media_type=CONTENT_TYPES[".html"])
     headers = {"Content-Security-Policy": PAGE_CSP, "Cache-Control": "no-cache"}
@@ -57,7 +57,7 @@ def index() -> Response:
 @router.get("/assets/{path:path}")
 @reading
 def asset(path: str) -> Response:
-    """A file of the build. Their names hold a hash of their content, so they may be kept for ever."""
+    """Return a file of the build. Its name has a hash of its content, so that browsers may cache it for ever."""
     if _type(path) is None or not DIST.is_dir():
         raise NotFoundError(f"there is no asset {path}", kind="missing-file", hint=f"{BUILD} builds the page")
     headers = {"Content-Security-Policy": PAGE_CSP, "Cache-Control": "private, max-age=31536000, immutable"}
@@ -67,7 +67,7 @@ def asset(path: str) -> Response:
 @router.get("/api/pipelines/{name}/checkpoints/{checkpoint_id}/report/{path:path}")
 @reading
 def report(pipeline: Annotated[PipelineName, Depends(reads_pipeline)], checkpoint_id: Id, path: str) -> Response:
-    """A page of the report of a checkpoint, below the directory that the catalog has of it; it runs no scripts."""
+    """Return a page of the quality report of a checkpoint. It runs no scripts."""
     entry = deployment().existing_catalog().browsing.entry(pipeline, CheckpointId(checkpoint_id))
     content_type = _type(path or "index.html")
     if content_type is None or content_type == CONTENT_TYPES[".js"]:

@@ -1,6 +1,7 @@
-"""Who may see what: nobody without signing in to Airflow, and of a pipeline whoever may read its DAG.
+"""The rights of users: a user must be signed in to Airflow, and may see a pipeline if he may read its DAG.
 
-Airflow does not guard the routes of plugins; these are dependencies of the routers, so that no route can forget them.
+Airflow does not protect the routes of plugins. These functions are dependencies of the routers, so that every route
+has them.
 """
 
 from collections.abc import Collection
@@ -14,7 +15,8 @@ from statelib_airflow.airflow_internals import AirflowUser
 
 
 async def signed_in(request: Request) -> AirflowUser:
-    """The user of the request: of its bearer token, else of Airflow's session cookie. Else 401, whatever is wrong."""
+    """Return the user of the bearer token or, without one, of Airflow's session cookie. Raise 401 if neither is
+    valid."""
     try:
         return await airflow_internals.signed_in_user(request)
     except HTTPException as refusal:
@@ -27,20 +29,20 @@ User = Annotated[AirflowUser, Depends(signed_in)]
 
 
 def reads_dags(user: User) -> None:
-    """403 for a user without any right on DAGs."""
+    """Raise 403 for a user who may not read any DAG."""
     if not airflow_internals.may_read_dags(user):
         raise HTTPException(403, "you may not read DAGs")
 
 
 def reads_pipeline(name: str, user: User) -> PipelineName:
-    """The pipeline that the path names; 403 for a user who may not read its DAG, whether there is one or not."""
+    """Return the pipeline in the path. Raise 403 for a user who may not read its DAG, even if there is no such DAG."""
     pipeline = pipeline_name(name)
     _require(user, checkpoint_dag(pipeline))
     return pipeline
 
 
 def reads_run(dag_id: str, user: User) -> PipelineName:
-    """The pipeline of a DAG; 403 for a user who may not read that DAG, and the pipeline's checkpoints."""
+    """Return the pipeline of a DAG. Raise 403 for a user who may not read that DAG, or the pipeline's checkpoints."""
     pipeline = pipeline_name(dag_id.rpartition(".")[0])
     _require(user, dag_id)
     _require(user, checkpoint_dag(pipeline))
@@ -48,18 +50,18 @@ def reads_run(dag_id: str, user: User) -> PipelineName:
 
 
 def checkpoint_dag(pipeline: str) -> str:
-    """The DAG whose readers may see a pipeline's state."""
+    """Return the id of the DAG whose readers may see a pipeline's state."""
     return f"{pipeline}.checkpoint"
 
 
 def readable(user: AirflowUser, pipelines: Collection[PipelineName]) -> list[PipelineName]:
-    """Those of the pipelines that the user may see, in the same order."""
+    """Return the pipelines that the user may see, in the given order."""
     allowed = airflow_internals.permitted_dags(user, [checkpoint_dag(name) for name in pipelines], "read")
     return [name for name in pipelines if checkpoint_dag(name) in allowed]
 
 
 def triggerable(user: AirflowUser, pipelines: Collection[PipelineName]) -> set[str]:
-    """Those whose savepoint DAG the user may trigger."""
+    """Return the pipelines whose savepoint DAG the user may trigger."""
     allowed = airflow_internals.permitted_dags(user, [f"{name}.savepoint" for name in pipelines], "trigger")
     return {dag_id.rpartition(".")[0] for dag_id in allowed}
 

@@ -1,4 +1,4 @@
-"""The API of the page: GET only. What changes state are Airflow's own trigger forms, with Airflow's own rights."""
+"""The API of the page. It only reads: all changes go through Airflow's trigger forms, with Airflow's own rights."""
 
 from typing import Annotated, Literal
 
@@ -32,25 +32,25 @@ Sort = Literal[
     "checkpoint_id", "created_at_ms", "duration_ms", "size_bytes", "uploaded_bytes", "entries", "keys", "keys_changed"
 ]
 Words = Annotated[str, Query(pattern=r"^([A-Z]{1,20}(,[A-Z]{1,20}){0,9})?$")]
-"""Names of states or kinds, with commas between."""
+"""Names of states or kinds, separated by commas."""
 
 router = APIRouter(prefix="/api", dependencies=[Depends(signed_in), Depends(reads_dags)])
 
 
 @router.get("/me")
 def me(user: User) -> JSONResponse:
-    """Who is asking. There is no token: no route changes anything."""
+    """Return the name of the signed-in user."""
     return JSONResponse({"name": user.get_name()})
 
 
 @router.get("/pipelines")
 @reading
 def pipelines(user: User, request: Request) -> JSONResponse:
-    """The pipelines whose DAG the user may read."""
-    here = deployment()
-    names = readable(user, overview.names(here))
+    """Return the pipelines whose DAG the user may read."""
+    target = deployment()
+    names = readable(user, overview.names(target))
     may = triggerable(user, names)
-    views = overview.overview(here, names)
+    views = overview.overview(target, names)
     path = _path(request)
     shown = [shapes.pipeline_json(view, view.name in may, path) for view in views]
     return JSONResponse({"pipelines": shown, "now_ms": now_ms()})
@@ -70,11 +70,11 @@ def checkpoints(
     kind: Words = "",
     q: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")] = "",
 ) -> JSONResponse:
-    """One page of a history."""
-    here = deployment()
-    overview.check_known(here, pipeline)
+    """Return one page of the list of checkpoints."""
+    target = deployment()
+    overview.check_known(target, pipeline)
     wanted = PageRequest(limit, offset, sort, order == "desc", _words(state), _words(kind), q.strip())
-    page = here.existing_catalog().browsing.page(pipeline, wanted)
+    page = target.existing_catalog().browsing.page(pipeline, wanted)
     path = _path(request)
     rows = [shapes.checkpoint_json(entry, path) for entry in page.entries]
     return JSONResponse({"total": page.total, "checkpoints": rows, "now_ms": now_ms()})
@@ -83,25 +83,25 @@ def checkpoints(
 @router.get("/pipelines/{name}/checkpoints/{checkpoint_id}")
 @reading
 def checkpoint(pipeline: Name, checkpoint_id: Id, request: Request) -> JSONResponse:
-    """All that is known of one checkpoint."""
-    found = portrait(deployment(), pipeline, CheckpointId(checkpoint_id))
-    return JSONResponse(shapes.portrait_json(found, _path(request)))
+    """Return one checkpoint with its states, files, lineage and quality results."""
+    result = portrait(deployment(), pipeline, CheckpointId(checkpoint_id))
+    return JSONResponse(shapes.portrait_json(result, _path(request)))
 
 
 @router.get("/pipelines/{name}/compare")
 @reading
 def comparison(pipeline: Name, left: Side, right: Side, request: Request) -> JSONResponse:
-    """Two checkpoints side by side."""
-    found = compare(deployment(), pipeline, CheckpointId(left), CheckpointId(right))
-    return JSONResponse(shapes.comparison_json(found, _path(request)))
+    """Return two checkpoints with the differences between them."""
+    result = compare(deployment(), pipeline, CheckpointId(left), CheckpointId(right))
+    return JSONResponse(shapes.comparison_json(result, _path(request)))
 
 
 @router.get("/storage")
 @reading
 def storage(user: User) -> JSONResponse:
-    """What each pipeline that the user may read has on storage."""
-    here = deployment()
-    used = overview.storage_now(here, readable(user, overview.names(here)))
+    """Return the storage use of each pipeline that the user may read."""
+    target = deployment()
+    used = overview.storage_now(target, readable(user, overview.names(target)))
     rows = [{"name": name, **shapes.usage_json(usage)} for name, usage in used.items()]
     return JSONResponse({"pipelines": rows, "now_ms": now_ms()})
 
@@ -109,11 +109,11 @@ def storage(user: User) -> JSONResponse:
 @router.get("/pipelines/{name}/storage")
 @reading
 def pipeline_storage(pipeline: Name) -> JSONResponse:
-    """What a pipeline has on storage now, and had over time."""
-    here = deployment()
-    overview.check_known(here, pipeline)
-    now = overview.storage_now(here, [pipeline])[pipeline]
-    samples = overview.storage_samples(here, pipeline)
+    """Return the storage use of a pipeline, now and over time."""
+    target = deployment()
+    overview.check_known(target, pipeline)
+    now = overview.storage_now(target, [pipeline])[pipeline]
+    samples = overview.storage_samples(target, pipeline)
     rows = [{"at_ms": sample.at_ms, **shapes.usage_json(sample.usage)} for sample in samples]
     return JSONResponse({"now": {"name": pipeline, **shapes.usage_json(now)}, "samples": rows, "now_ms": now_ms()})
 
@@ -121,11 +121,11 @@ def pipeline_storage(pipeline: Name) -> JSONResponse:
 @router.get("/runs/{dag_id}/{run_id:path}")
 @reading
 def run(pipeline: Annotated[PipelineName, Depends(reads_run)], dag_id: str, run_id: str) -> JSONResponse:
-    """The checkpoint or savepoint that a DAG run began; null for a run that began none."""
-    here = deployment()
-    overview.check_known(here, pipeline)
-    found = here.existing_catalog().browsing.begun_by(pipeline, f"{dag_id}/{run_id}/")
-    return JSONResponse({"pipeline": pipeline, "checkpoint_id": found})
+    """Return the checkpoint or savepoint that a DAG run began; null if it began none."""
+    target = deployment()
+    overview.check_known(target, pipeline)
+    checkpoint_id = target.existing_catalog().browsing.begun_by(pipeline, f"{dag_id}/{run_id}/")
+    return JSONResponse({"pipeline": pipeline, "checkpoint_id": checkpoint_id})
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -133,5 +133,5 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _path(request: Request) -> str:
-    """Airflow's own path, '' or ``/airflow``: what lies before ours."""
+    """Return Airflow's own path, '' or ``/airflow``, which is the part before the path of the page."""
     return str(request.scope.get("root_path", "")).removesuffix(URL_PREFIX)

@@ -1,4 +1,4 @@
-"""What the flows give, as the JSON that the page expects."""
+"""The JSON objects of the page's API, made of what the flows return."""
 
 from dataclasses import asdict
 from typing import Any
@@ -17,7 +17,7 @@ MAX_SENTENCES = 20
 
 
 def pipeline_json(view: PipelineView, trigger: bool, path: str) -> Json:
-    """``path``: Airflow's own, '' or ``/airflow``."""
+    """Return a pipeline with its head. ``path``: Airflow's own path, '' or ``/airflow``."""
     return {
         "name": view.name,
         **_definition(view.definition),
@@ -54,11 +54,11 @@ def _summary(summary: PipelineSummary | None, path: str) -> Json:
 
 
 def checkpoint_json(entry: Entry, path: str) -> Json:
-    """One row of a history."""
+    """Return a checkpoint as in the list of checkpoints."""
     events = entry.events
-    told = {name: value for name, value in vars(entry).items() if name not in ("begun_by", "events")}
+    fields = {name: value for name, value in vars(entry).items() if name not in ("begun_by", "events")}
     return {
-        **told,
+        **fields,
         "duration_ms": entry.duration_ms,
         "interval": asdict(entry.interval) if entry.interval else None,
         "events": {"read": events.read, "applied": events.applied, "null_key": events.null_key} if events else None,
@@ -69,7 +69,7 @@ def checkpoint_json(entry: Entry, path: str) -> Json:
 
 
 def _run_json(begun_by: str, path: str) -> Json | None:
-    """The DAG run of ``dag_id/run_id/task_id/try_number``; None for what a shell began."""
+    """Return the DAG run of ``dag_id/run_id/task_id/try_number``; None for a checkpoint that a command began."""
     dag_id, _, rest = begun_by.partition("/")
     run_id, *task = rest.rsplit("/", 2)
     if len(task) != 2 or not task[1].isdecimal():
@@ -78,7 +78,7 @@ def _run_json(begun_by: str, path: str) -> Json | None:
 
 
 def portrait_json(portrait: Portrait, path: str) -> Json:
-    """A checkpoint with all that is known of it; what ``_metadata`` would tell is null where it cannot be read."""
+    """Return a checkpoint with its details. The contents of ``_metadata`` are null if it cannot be read."""
     anatomy = asdict(portrait.anatomy) if portrait.anatomy else dict.fromkeys(_ANATOMY)
     quality = [asdict(row) for row in portrait.quality]
     return {

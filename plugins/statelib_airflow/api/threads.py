@@ -1,4 +1,4 @@
-"""Reading happens in a few threads of our own: never on Airflow's event loop, and never in all of its threads."""
+"""A small number of threads in which the page's routes read, so that they never block Airflow's event loop."""
 
 from collections.abc import Awaitable, Callable
 from functools import cache, partial, wraps
@@ -11,7 +11,7 @@ from statelib.storage.registry import hurried
 P = ParamSpec("P")
 R = TypeVar("R")
 THREADS = 8
-"""A storage that does not answer holds at most so many threads of an API server."""
+"""The greatest number of threads that a storage without an answer can block in an API server."""
 
 
 @cache
@@ -20,8 +20,10 @@ def _limiter() -> CapacityLimiter:
 
 
 def reading(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    """A route that reads: declared like a function, awaited like a coroutine. A storage that does not answer is asked
-    once, and becomes the answer: nobody looks at an empty page through all the retries of a task."""
+    """Return a coroutine that runs the function in one of the threads.
+
+    A storage that does not answer is tried once, and the error is the response: the user of a page does not wait for
+    all the retries of a task."""
 
     def read(*args: P.args, **kwargs: P.kwargs) -> R:
         with hurried():

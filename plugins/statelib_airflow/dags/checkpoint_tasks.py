@@ -1,4 +1,4 @@
-"""Tasks of the checkpoint and savepoint DAGs: each reads the run's context, makes one step, publishes what it says."""
+"""The tasks of the checkpoint and savepoint DAGs. Each reads the run's context and runs one step."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -14,16 +14,17 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 CHECKPOINT_ID = "checkpoint_id"
-"""XCom key under which ``begin`` leaves the id; also when there is nothing left to do."""
+"""The XCom key of the id that ``begin`` allocated, or of the completed checkpoint that it found."""
 CHECKPOINT_ID_TEMPLATE = "{{ ti.xcom_pull(task_ids='begin', key='checkpoint_id') }}"
 LOOKS_AGAIN_S = 15.0
 
 
 class BeginOperator(BaseSensorOperator):
-    """Allocate the checkpoint of the run's data interval; skipped, and the rest with it, if the state holds it.
+    """The task that allocates the checkpoint of the run's data interval. It is skipped, and all tasks after it, if the
+    state has the interval already.
 
-    It waits, without a worker's slot, while a run before this one is under way: so a backfill is applied in
-    order, however many of its runs Airflow starts at once."""
+    It waits, without a worker's slot, while an earlier run is under way. So a backfill is applied in order, even if
+    Airflow starts many of its runs at once."""
 
     template_fields: Sequence[str] = ("pipeline_file",)
 
@@ -54,23 +55,23 @@ def begin_savepoint(pipeline_file: str) -> None:
 
 @task(task_id="check_completeness")
 def check_completeness(pipeline_file: str) -> str:
-    """Prove the checkpoint complete from storage, and judge it by the pipeline's checks; returns the report's URI.
+    """Prove from the storage that the checkpoint is complete, and apply the pipeline's checks. Return the report's URI.
 
-    What a check of severity quarantine refuses is kept aside, and the run fails here for good: trying again would
-    find the same. The next run of the interval begins a new checkpoint."""
+    A checkpoint that a check of severity quarantine refuses goes into quarantine, and the run fails without retries,
+    because a retry would have the same result. The next run of the interval begins a new checkpoint."""
     return steps.check(hook_of_run(), pipeline_file, _checkpoint_id(get_current_context()))
 
 
 @task(task_id="register")
 def register(pipeline_file: str, report_uri: str) -> dict[str, int | None]:
-    """The commit point. Returns id, bytes, keys and duration, and sends them along with the asset event."""
+    """Commit the checkpoint. Return its id, bytes, keys and duration, which the asset event has too."""
     context = get_current_context()
     return steps.register(hook_of_run(), pipeline_file, _checkpoint_id(context), report_uri, context)
 
 
 @task(task_id="abort", retries=2)
 def abort(pipeline: str) -> str:
-    """Give up the run's checkpoint unless it is complete: then this task is skipped."""
+    """Abort the run's checkpoint. The task is skipped if the checkpoint is complete."""
     from statelib.model.record import CheckpointState, why
 
     context = get_current_context()

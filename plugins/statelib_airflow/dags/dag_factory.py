@@ -1,4 +1,4 @@
-"""The DAGs of pipeline files: checkpoint, savepoint, restore and dispose of each."""
+"""The four DAGs of each pipeline file: checkpoint, savepoint, restore and dispose."""
 
 import logging
 import os
@@ -25,15 +25,17 @@ from statelib_airflow.runtime.steps import state_asset
 from statelib_airflow.source_ready import SourceReadyOperator
 
 SPARK_STARTS_AND_ENDS = timedelta(minutes=5)
-"""What Airflow allows beyond ``checkpoint.timeout_s``: the job ends itself in time, and says why, if it can."""
+"""The time that Airflow allows the Spark job beyond ``checkpoint.timeout_s``, so that the job can end itself and log
+the reason."""
 ANSWER_WITHIN = timedelta(hours=23)
-"""Less than a planned restore holds its checkpoint (``statelib.flows.restore.steps.HOLD_MS``)."""
+"""The time to approve a plan. It is shorter than a planned restore holds its checkpoint
+(``statelib.flows.restore.steps.HOLD_MS``)."""
 
 log = logging.getLogger(__name__)
 
 
 class BrokenPipelineError(AirflowException):
-    """Names each pipeline file that does not load, the field and what is wrong with it."""
+    """An error that names each pipeline file that does not load, with the field and the fault."""
 
 
 def pipeline_dags(
@@ -61,7 +63,7 @@ def pipeline_dags(
     chosen = DagSettings(**settings)
     made = [
         _KINDS[kind](pipeline, str(Path(pipeline.path).resolve()), chosen)
-        for pipeline in filter(_wanted, pipelines)
+        for pipeline in filter(_is_needed, pipelines)
         for kind in dags
     ]
     return {dag.dag_id: dag for dag in made}
@@ -75,14 +77,14 @@ def check_pipeline_dags(directory: str | os.PathLike[str] | None = None) -> None
         raise BrokenPipelineError("\n".join(error.message for error in errors))
 
 
-def _wanted(pipeline: Pipeline) -> bool:
-    """While a task runs, Airflow needs one DAG only."""
+def _is_needed(pipeline: Pipeline) -> bool:
+    """Return whether Airflow needs the DAGs of the pipeline now. While a task runs, it needs one DAG only."""
     dag_id = get_parsing_context().dag_id
     return dag_id is None or dag_id.rpartition(".")[0] == pipeline.name
 
 
 def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
-    """Scheduled: one run applies one data interval and checkpoints the state."""
+    """Return the scheduled DAG: each run applies one data interval and takes a checkpoint."""
     schedule = pipeline.schedule
     dag = DAG(
         f"{pipeline.name}.checkpoint",
@@ -103,7 +105,7 @@ def _checkpoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG
 
 
 def _savepoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
-    """By hand: the present state, written once more to where its user wants it."""
+    """Return the DAG, started by hand, that writes a savepoint of the present state."""
     about = _document(pipeline, "writes a savepoint of the present state.", _SAVEPOINT_DOC)
     params = forms.savepoint_form()
     dag = DAG(f"{pipeline.name}.savepoint", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
@@ -113,13 +115,13 @@ def _savepoint_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
 
 
 def _restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
-    """By hand: put the state back to a checkpoint or savepoint, also with another parallelism."""
+    """Return the DAG, started by hand, that restores a checkpoint or savepoint, also with another parallelism."""
     about = _document(pipeline, "makes another checkpoint the state that the next run builds on.", _RESTORE_DOC)
     params = forms.restore_form(pipeline.max_parallelism)
     dag = DAG(f"{pipeline.name}.restore", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
     with dag:
         checkpoint_dag_id = f"{pipeline.name}.checkpoint"
-        with _group("decision", "what would happen, and whether it shall: nothing is changed yet"):
+        with _group("decision", "the plan and its approval: nothing is changed yet"):
             planned: Any = restore_tasks.plan(file, checkpoint_dag_id)
             approve = restore_tasks.ApprovePlanOperator(
                 task_id="approve",
@@ -128,9 +130,9 @@ def _restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
                 response_timeout=ANSWER_WITHIN,
                 retries=0,
             )
-        with _group("restore", "proven to restore, then made the state that the next run builds on"):
+        with _group("restore", "proves that the checkpoint restores, then makes it the head"):
             rehearse = _spark_job("rehearse", pipeline, settings, "rehearse_restore.py", planned["arguments"])
-            rehearse.trigger_rule = TriggerRule.NONE_FAILED  # an approval that nobody asked for is skipped
+            rehearse.trigger_rule = TriggerRule.NONE_FAILED  # approve is skipped unless the run asks for it
             switched = restore_tasks.switch(file, planned["plan"])
         replay = restore_tasks.ReplayOperator(
             task_id="replay",
@@ -143,7 +145,7 @@ def _restore_dag(pipeline: Pipeline, file: str, settings: DagSettings) -> DAG:
 
 
 def _dispose_dag(pipeline: Pipeline, _file: str, settings: DagSettings) -> DAG:
-    """By hand: delete a savepoint, once somebody has confirmed it."""
+    """Return the DAG, started by hand, that deletes a savepoint if the run confirms it."""
     about = _document(pipeline, "deletes a savepoint for good.", _DISPOSE_DOC)
     params = forms.dispose_form()
     dag = DAG(f"{pipeline.name}.dispose", schedule=None, params=params, doc_md=about, **_common(pipeline, settings))
@@ -155,8 +157,9 @@ def _dispose_dag(pipeline: Pipeline, _file: str, settings: DagSettings) -> DAG:
 def _snapshot_chain(
     what: str, pipeline: Pipeline, file: str, settings: DagSettings, *, begun: Any, outlets: list[Asset]
 ) -> None:
-    """begin -> [snapshot -> check_completeness -> register], and abort as a teardown: it runs however
-    the others end, and does not count when Airflow decides whether the run succeeded."""
+    """Add the tasks begin -> [snapshot -> check_completeness -> register] to the DAG, and abort as their teardown.
+
+    A teardown runs whether the others succeed or fail, and does not decide whether the run succeeded."""
     arguments = ["--pipeline", file, "--checkpoint-id", checkpoint_tasks.CHECKPOINT_ID_TEMPLATE]
     longest = timedelta(seconds=pipeline.checkpoint.timeout_s) + SPARK_STARTS_AND_ENDS
     with _group(what, f"the {what}: written by Spark, proven complete, registered"):
@@ -170,7 +173,7 @@ def _snapshot_chain(
 
 
 def _group(group_id: str, tooltip: str) -> TaskGroup:
-    """Tasks that the graph shows as one, and that may be cleared as one. Their ids stay as they are."""
+    """Return a group of tasks that the graph shows as one, and that can be cleared as one. Task ids get no prefix."""
     return TaskGroup(group_id, prefix_group_id=False, tooltip=tooltip)
 
 
@@ -183,7 +186,7 @@ def _spark_job(
     *,
     longest: timedelta | None = None,
 ) -> StatelibSparkOperator:
-    """Master, deploy mode and resources come from the connection of Spark and its own configuration."""
+    """Return the task of a Spark job. The Spark connection and Spark's configuration give master and resources."""
     return StatelibSparkOperator(
         execution_timeout=longest,
         task_id=task_id,
@@ -196,24 +199,26 @@ def _spark_job(
 
 
 def _common(pipeline: Pipeline, settings: DagSettings) -> dict[str, Any]:
-    """One run of each DAG at a time; between the DAGs of a pipeline, the catalog's epoch decides."""
+    """Return the arguments that all DAGs of a pipeline have. Each DAG has one run at a time; between the DAGs of a
+    pipeline, the epoch of the catalog decides."""
     retries = pipeline.retries
     own_defaults = {
         "retries": retries.count,
         "retry_delay": timedelta(seconds=retries.delay_s),
-        "on_failure_callback": [StatelibNotifier(**who) for who in _notifiers(pipeline)],
+        "on_failure_callback": [StatelibNotifier(**arguments) for arguments in _notifiers(pipeline)],
     }
     return {"max_active_runs": 1, **settings.arguments(["statelib", pipeline.name], own_defaults)}
 
 
 def _notifiers(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """Arguments of the notifiers of ``alerts.notify``; the log, if there are none."""
+    """Return the arguments of a StatelibNotifier per entry of ``alerts.notify``; without entries, of one that logs."""
     chosen = [{"notifier": n.notifier, "arguments": dict(n.arguments)} for n in pipeline.alerts.notify]
-    return [{"pipeline": pipeline.name, **who} for who in chosen or [{}]]
+    return [{"pipeline": pipeline.name, **notifier} for notifier in chosen or [{}]]
 
 
 def _deadline(pipeline: Pipeline) -> list[Any] | None:
-    """Counted from when the run was queued: intervals of a backfill lie in the past."""
+    """Return the deadline of a run, counted from when it was queued, because intervals of a backfill lie in the
+    past."""
     if pipeline.alerts.deadline is None:
         return None
     longest = timedelta(milliseconds=milliseconds(pipeline.alerts.deadline))
@@ -235,8 +240,8 @@ A checkpoint that is not complete within `checkpoint.timeout_s` is aborted; afte
 `checkpoint.tolerable_failures` in a row, `begin` refuses until `statelib pipelines resume`.
 `wait_for_source`, if the file has `source.ready`, waits until the interval's events are complete; mark it as a success
 to go on without. `begin` allocates the checkpoint, `snapshot` is the Spark job, `check_completeness` proves the
-result from storage, `register` is the commit point. `abort` gives an unfinished checkpoint up and is skipped otherwise.
-Clearing a run is safe: an interval that the state holds already is not applied again. A backfill is applied in
+result from storage, `register` is the commit point. `abort` aborts an unfinished checkpoint, and is skipped otherwise.
+Clearing a run is safe: an interval that the state has already is not applied again. A backfill is applied in
 order: `begin` waits while a run before it is under way, and refuses if the one before it has failed.
 """
 _SAVEPOINT_DOC = """\
@@ -244,13 +249,13 @@ It applies no events and does not change what the next checkpoint builds on. It 
 it, the `dispose` DAG does.
 """
 _RESTORE_DOC = """\
-`plan` says what would happen and changes nothing; `approve` waits for a person, if `approval` is on; `rehearse` proves
-with Spark that the checkpoint restores; `switch` makes it the head; `replay`, if on, runs the intervals after it
+`plan` shows what would happen, and changes nothing; `approve` waits for a person, if `approval` is on; `rehearse`
+proves with Spark that the checkpoint restores; `switch` makes it the head; `replay`, if on, runs the intervals after it
 again, oldest first. Nothing is changed in the group `decision`. Without it, clear their runs from the oldest on.
 """
 _DISPOSE_DOC = """\
-`preview` says what would go. `dispose` deletes it if `confirm` is on, and is skipped otherwise. Files that another
-checkpoint needs stay, and a savepoint that the present state was restored from is refused.
+`preview` lists what would be deleted. `dispose` deletes it if `confirm` is on, and is skipped otherwise. Files that
+another checkpoint needs stay, and a savepoint that the present state was restored from is refused.
 """
 
 _KINDS = {"checkpoint": _checkpoint_dag, "savepoint": _savepoint_dag, "restore": _restore_dag, "dispose": _dispose_dag}

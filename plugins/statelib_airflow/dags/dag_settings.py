@@ -1,4 +1,4 @@
-"""Settings that every DAG made for an Airflow takes: connections, pool, queue, owner, tags, default arguments."""
+"""The settings of generated DAGs: connections, pool, queue, owner, tags and default arguments."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ class Settings(TypedDict, total=False):
     """Keyword arguments of the functions that make DAGs.
 
     ``statelib_conn_id`` names the Airflow connection of the deployment, ``spark_conn_id`` that of Spark.
-    ``default_args`` override what the pipeline file says of retries; their ``on_failure_callback`` is called beside its
-    notifiers. ``tags`` are added to those that every DAG has.
+    ``default_args`` override the retries of the pipeline file; their ``on_failure_callback`` is called in addition to
+    the file's notifiers. ``tags`` are added to those that every DAG has.
     """
 
     statelib_conn_id: str | None
@@ -57,7 +57,7 @@ def _listed(defaults: Mapping[str, Any]) -> list[Any]:
 
 
 def pipelines_directory(directory: str | os.PathLike[str] | None, dag_file: str) -> Path:
-    """Return the directory of the pipeline files: ``directory``, relative to the DAG file; None stands for the variable
-    ``STATELIB_PIPELINES``, and without it for the directory ``pipelines`` beside the DAG file."""
+    """Return the directory of the pipeline files, relative to the DAG file. None stands for the directory in the
+    variable ``STATELIB_PIPELINES`` or, without the variable, for ``pipelines`` beside the DAG file."""
     chosen = directory if directory is not None else os.environ.get("STATELIB_PIPELINES") or "pipelines"
     return (Path(dag_file).parent / chosen).resolve()

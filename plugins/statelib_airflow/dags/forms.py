@@ -1,4 +1,4 @@
-"""The trigger forms of the DAGs that people start by hand: JSON schema, which Airflow checks before a run exists."""
+"""The trigger forms of the DAGs that people start by hand. Airflow checks them before it makes a run."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,11 @@ CHECKPOINT_ID_OR_PATH = rf"^([1-9][0-9]{{0,18}}|{PLACE})$"
 ABSOLUTE_PATH = rf"^{PLACE}$"
 CHECKPOINT_ID = r"^[1-9][0-9]{0,18}$"
 SUBSET = r"^((?!0+(\.0+)?%)([0-9]{1,2}(\.[0-9]{1,6})?|100)%|[1-9][0-9]{0,5}/[1-9][0-9]{0,5})$"
-"""As ``statelib verify --read-data-subset`` takes it."""
+"""The pattern of the values of ``statelib verify --read-data-subset``."""
 
 
 def savepoint_form() -> dict[str, Param]:
+    """Return the form of a savepoint DAG."""
     labels = {"canonical": "canonical: every backend and Flink read it", "native": "native: the backend's own form"}
     stops = {
         "no": "no: the pipeline goes on",
@@ -57,7 +58,8 @@ def savepoint_form() -> dict[str, Param]:
 
 
 def restore_form(max_parallelism: int) -> dict[str, Param]:
-    modes = {"NO_CLAIM": "NO_CLAIM: its files stay its owner's", "CLAIM": "CLAIM: statelib may delete them in time"}
+    """Return the form of a restore DAG."""
+    modes = {"NO_CLAIM": "NO_CLAIM: its files stay its owner's", "CLAIM": "CLAIM: statelib may delete its files"}
     return {
         "checkpoint": Param(
             type="string",
@@ -90,7 +92,7 @@ def restore_form(max_parallelism: int) -> dict[str, Param]:
             False,
             type="boolean",
             title="Allow non-restored state",
-            description="leave out states that the pipeline has no more; the pipeline file must say so too",
+            description="leave out states that the pipeline no longer has; the pipeline file must allow it too",
         ),
         "approval": Param(
             False,
@@ -108,6 +110,7 @@ def restore_form(max_parallelism: int) -> dict[str, Param]:
 
 
 def dispose_form() -> dict[str, Param]:
+    """Return the form of a dispose DAG."""
     return {
         "savepoint": Param(
             type="string", pattern=CHECKPOINT_ID, examples=["7"], title="Savepoint", description="id of a savepoint"
@@ -116,12 +119,13 @@ def dispose_form() -> dict[str, Param]:
             False,
             type="boolean",
             title="Yes, delete it for good",
-            description="off: only say what would be deleted",
+            description="off: only list what would be deleted",
         ),
     }
 
 
 def cleanup_form() -> dict[str, Param]:
+    """Return the form of the DAG ``state_cleanup``."""
     return {
         "dry_run": Param(
             True, type="boolean", title="Only report orphans", description="off: delete the orphans that are found"
@@ -131,13 +135,13 @@ def cleanup_form() -> dict[str, Param]:
             type="integer",
             minimum=24,
             title="Grace period in hours",
-            description="how old a file must be that the catalog knows nothing of",
+            description="minimum age of files that the catalog has no record of",
         ),
     }
 
 
 def verify_form(pipelines: Sequence[str]) -> dict[str, Param]:
-    """``pipelines``: names to choose from; another one that the catalog knows may be entered."""
+    """Return the form of the DAG ``state_verify``. ``pipelines``: the names that it suggests; others may be entered."""
     return {
         "read_data_subset": Param(
             "10%",

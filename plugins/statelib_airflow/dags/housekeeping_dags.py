@@ -1,4 +1,4 @@
-"""The DAGs that look after the storage of all pipelines: ``state_cleanup`` and ``state_verify``."""
+"""The DAGs ``state_cleanup`` and ``state_verify``, which clean up and verify the storage of all pipelines."""
 
 import os
 import sys
@@ -14,24 +14,24 @@ from statelib_airflow.operators import VerifyOperator
 _DEFAULTS = {"retries": 2, "retry_delay": timedelta(minutes=1)}
 _CLEANUP = """\
 ### state_cleanup
-Keeps the checkpoint storage at what its checkpoints need.
+Deletes the files that no checkpoint needs.
 
-- `retention` lets go of the checkpoints that `checkpoint.retain` of their pipeline file does not keep, by count and
+- `retention` retires the checkpoints that `checkpoint.retain` of their pipeline file does not keep, by count and
   by age. Heads, savepoints, and what a restore is reading or a run builds on are never touched.
-- `gc` deletes what only those checkpoints needed: first condemned in a transaction, then `_metadata`, then data.
+- `gc` deletes the files that only retired checkpoints needed: `_metadata` first, then data.
 - `orphans` looks for files that aborted or crashed attempts left behind. It only reports them, unless the DAG is
   triggered with `dry_run` off.
 
 Each pipeline is cleaned up by itself. One that is in trouble (a damaged row of the catalog, storage that cannot be
 read) is left out and named in the log; the others are done, and then the run fails. A pipeline whose file is gone is
-left alone: the log of `retention` says what is stored of it, and how to delete that.
+left alone: the log of `retention` lists its checkpoints, and the command that deletes them.
 
 Every task may be cleared and run again: it continues where it stopped. The same by hand: `statelib gc --dry-run`,
 `statelib orphans`, `statelib why FILE`.
 """
 _VERIFY = """\
 ### state_verify
-Looks after every completed checkpoint and savepoint of every pipeline: `_metadata` parses, every file is there with its
+Verifies every completed checkpoint and savepoint of every pipeline: `_metadata` parses, every file is there with its
 size, and the checksums of some of the files hold: `read_data_subset` is what `statelib verify --read-data-subset`
 takes, 10% unless the run says otherwise, and each run reads others. With 100% every file is read, and every entry is
 counted and compared with the digests in the manifest.

@@ -1,4 +1,4 @@
-"""Tasks of the restore DAG: plan, ask, (rehearse), switch, replay."""
+"""The tasks of the restore DAG: plan, approve, switch and replay. The task rehearse is a Spark job."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @task(task_id="plan", multiple_outputs=True)
 def plan(pipeline_file: str, checkpoint_dag: str) -> dict[str, Any]:
-    """Dry run of the restore that the params ask for; returns the plan and the rehearsal's arguments."""
+    """Plan the restore of the run's params. Return the plan and the arguments of the rehearsal."""
     context = get_current_context()
     params = context["params"]
     if params["replay"] and airflow_internals.is_paused(checkpoint_dag):
@@ -44,12 +44,13 @@ def plan(pipeline_file: str, checkpoint_dag: str) -> dict[str, Any]:
 
 
 class ApprovePlanOperator(ApprovalOperator):
-    """Shows the plan and waits for a person, if the param ``approval`` is on; else it is skipped. A plan that is
-    rejected, or not answered in time, changes nothing."""
+    """The task that shows the plan and waits for a person. It is skipped unless the param ``approval`` is on.
+
+    A plan that is rejected, or not answered in time, changes nothing."""
 
     def execute(self, context: "Context") -> Any:
         if not context["params"]["approval"]:
-            raise AirflowSkipException("nobody asked for an approval")
+            raise AirflowSkipException("the param approval is off")
         return super().execute(context)
 
     def execute_complete(self, context: "Context", event: dict[str, Any]) -> Any:
@@ -61,18 +62,19 @@ class ApprovePlanOperator(ApprovalOperator):
 
 @task(task_id="switch")
 def switch(pipeline_file: str, plan_json: str) -> dict[str, int | None]:
-    """Make the planned checkpoint the pipeline's head; returns the head."""
+    """Make the planned checkpoint the head of the pipeline. Return the head."""
     from statelib.flows.restore.plan import RestorePlan
 
     return steps.switch(hook_of_run(), pipeline_file, RestorePlan.from_json(plan_json), get_current_context())
 
 
 class ReplayOperator(BaseSensorOperator):
-    """Run the DAG runs of the intervals after the restored one again, oldest first, each once the one before it is
-    registered; if the param ``replay`` is on, else it is skipped.
+    """The task that runs the DAG runs of the intervals after the restored one again, oldest first. Each begins after
+    the one before it is registered. The task is skipped unless the param ``replay`` is on.
 
-    What is done is asked of the catalog, what is under way of Airflow; nothing is remembered. So it may die anywhere,
-    and clearing it goes on with the first interval that the state does not hold. In between it needs no worker."""
+    It keeps no state of its own: the catalog has the applied intervals, and Airflow the runs under way. If it fails, it
+    can be cleared, and continues with the first interval that the state does not have. It needs no worker while it
+    waits."""
 
     template_fields: Sequence[str] = ("checkpoint_dag",)
 
@@ -87,12 +89,12 @@ class ReplayOperator(BaseSensorOperator):
         start_ms = _plan(context).replay_from_ms
         for run in reversed(list(self._runs(start_ms or 0))):
             if not self._is_applied(run):
-                self._go_on(run, since)
+                self._run_again(run, since)
                 return False
         return True
 
     def _runs(self, start_ms: int) -> Iterator[PastRun]:
-        """Those of intervals from there on, newest first."""
+        """Yield the runs of intervals that start at ``start_ms`` or later, newest first."""
         for run in airflow_internals.runs_newest_first(self.checkpoint_dag):
             if run.data_interval_start is None or run.data_interval_end is None:
                 continue
@@ -109,8 +111,9 @@ class ReplayOperator(BaseSensorOperator):
         interval = DataInterval(epoch_ms(run.data_interval_start), epoch_ms(run.data_interval_end))
         return hook_of_run().deployment().catalog().applied(PipelineName(self.pipeline), interval) is not None
 
-    def _go_on(self, run: PastRun, since: datetime) -> None:
-        """Let the oldest run that is not applied run again, unless it is about to, or has failed to."""
+    def _run_again(self, run: PastRun, since: datetime) -> None:
+        """Run the oldest run that is not applied again, unless it is under way. Fail if it ended without being
+        applied."""
         if run.state not in airflow_internals.ENDED:
             log.info("waiting for %s, which is %s (of a cancelled backfill it never runs)", run.run_id, run.state)
         elif run.start_date is not None and run.start_date >= since:

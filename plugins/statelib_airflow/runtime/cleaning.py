@@ -1,4 +1,4 @@
-"""Keeping the storage: retention, gc, orphans and verification, one flow each, and what it did as plain values."""
+"""Retention, garbage collection, the orphan sweep and verification as steps of tasks. Each returns plain values."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -18,8 +18,9 @@ log = logging.getLogger(__name__)
 
 
 def retention(hook: StatelibHook, pipeline: str | None = None) -> dict[str, list[int]]:
-    """Let go of what the pipeline files do not keep; returns the ids of each pipeline. What is stored of a pipeline
-    whose file is gone is logged, with how to delete it."""
+    """Retire the checkpoints that the pipeline files do not keep. Return their ids per pipeline.
+
+    If the file of a pipeline is gone, its checkpoints stay, and the log names the command that deletes them."""
     from statelib.flows.cleanup.each_pipeline import Troubles
     from statelib.flows.cleanup.retention import retire
     from statelib.flows.cleanup.without_file import without_file
@@ -29,10 +30,10 @@ def retention(hook: StatelibHook, pipeline: str | None = None) -> dict[str, list
         retired = retire(hook.deployment(), pipeline, troubles=troubles)
         offered = without_file(hook.deployment(), pipeline, troubles)
     for each in retired:
-        what = "has no valid pipeline file: nothing done" if each.policy is None else f"let go of {each.checkpoints}"
+        what = "has no valid pipeline file: nothing done" if each.policy is None else f"retired {each.checkpoints}"
         log.info("%s %s", each.pipeline, what)
-        for kept in each.kept:
-            log.info("%s/%s stays: %s", each.pipeline, kept.checkpoint_id, kept.because)
+        for checkpoint in each.kept:
+            log.info("%s/%s stays: %s", each.pipeline, checkpoint.checkpoint_id, checkpoint.because)
     for offer in offered:
         log.warning(
             "%s has no pipeline file: %d checkpoints, %d files, %d bytes stay; %s",
@@ -44,7 +45,7 @@ def retention(hook: StatelibHook, pipeline: str | None = None) -> dict[str, list
 
 
 def gc(hook: StatelibHook, pipeline: str | None = None) -> dict[str, dict[str, int]]:
-    """Delete what nothing needs any more; returns files and bytes of each pipeline."""
+    """Delete the files that nothing needs any more. Return the deleted files and bytes per pipeline."""
     from statelib.flows.cleanup.each_pipeline import Troubles
     from statelib.flows.cleanup.garbage import collect_garbage
 
@@ -63,7 +64,7 @@ def gc(hook: StatelibHook, pipeline: str | None = None) -> dict[str, dict[str, i
 def orphans(
     hook: StatelibHook, pipeline: str | None = None, *, grace_hours: int, dry_run: bool
 ) -> dict[str, dict[str, Any]]:
-    """Report orphans, and delete them unless ``dry_run``; returns how many and whether they are gone."""
+    """Report orphans, and delete them unless ``dry_run``. Return their number and bytes per pipeline."""
     from statelib.flows.cleanup.each_pipeline import Troubles
     from statelib.flows.cleanup.orphans import HOUR_MS
     from statelib.flows.cleanup.orphans import orphans as sweep
@@ -71,22 +72,23 @@ def orphans(
     troubles = Troubles()
     grace_ms = grace_hours * HOUR_MS
     with failing_fast():
-        found = sweep(hook.deployment(), pipeline, grace_ms=grace_ms, dry_run=dry_run, troubles=troubles)
-    observing.orphans(found)
-    for each in found:
+        results = sweep(hook.deployment(), pipeline, grace_ms=grace_ms, dry_run=dry_run, troubles=troubles)
+    observing.orphans(results)
+    for each in results:
         for uri in each.files:
             log.info("%s: orphan %s", each.pipeline, uri)
     _end_in_trouble(troubles)
     return {
-        each.pipeline: {"files": len(each.files), "bytes": each.size_bytes, "deleted": each.deleted} for each in found
+        each.pipeline: {"files": len(each.files), "bytes": each.size_bytes, "deleted": each.deleted} for each in results
     }
 
 
 def one_after_another(
     steps: Mapping[str, Callable[[StatelibHook, str | None], Any]], hook: StatelibHook, pipeline: str | None
 ) -> dict[str, Any]:
-    """Take all steps, the later ones also where one before failed, and return what each did. Raises what failed then,
-    first of all what a retry can help."""
+    """Run all steps, also after one has failed, and return their results by name.
+
+    At the end, raise the first error that a retry can help, else the first error."""
     results: dict[str, Any] = {}
     failed: list[Exception] = []
     for name, step in steps.items():
@@ -101,7 +103,7 @@ def one_after_another(
 
 
 def _end_in_trouble(troubles: "Troubles") -> None:
-    """Fail the task, once all other pipelines are done, with the name of every pipeline that was left out."""
+    """Fail the task if a pipeline was left out, with an error that names every such pipeline."""
     for trouble in troubles.found():
         log.error("%s (%s)", trouble.message, trouble.hint)
     with failing_fast():
@@ -109,7 +111,7 @@ def _end_in_trouble(troubles: "Troubles") -> None:
 
 
 def dispose(hook: StatelibHook, pipeline: str, savepoint: str, *, dry_run: bool) -> dict[str, Any]:
-    """Delete a savepoint and all that only it needs, or tell what that would be."""
+    """Delete a savepoint and the files that only it needs; with ``dry_run``, only return what would be deleted."""
     from statelib.flows.cleanup.garbage import dispose as delete
     from statelib.model.ids import CheckpointId, PipelineName
 
@@ -123,33 +125,43 @@ def dispose(hook: StatelibHook, pipeline: str, savepoint: str, *, dry_run: bool)
 
 
 def pipelines(hook: StatelibHook, pipeline: str | None = None) -> list[str]:
-    """The pipelines that ever began a checkpoint; or that one, AirflowFailException (``no-pipeline``) if unknown."""
+    """Return the pipelines that ever began a checkpoint, or the given one alone.
+
+    Raise AirflowFailException (``no-pipeline``) if the given one never began a checkpoint."""
     from statelib.flows.views.inspection import check_pipeline
 
     with failing_fast():
-        here = hook.deployment()
-        return [check_pipeline(here, pipeline)] if pipeline else list(here.catalog().pipelines())
+        deployment = hook.deployment()
+        return [check_pipeline(deployment, pipeline)] if pipeline else list(deployment.catalog().pipelines())
 
 
 def verify(hook: StatelibHook, pipeline: str, subset: str, seed: str) -> dict[str, Any]:
-    """Verify the completed checkpoints of a pipeline; ``problems`` is empty where all is whole. ``seed``: what a
-    percentage is chosen by; parts, such as ``3/20``, need none."""
+    """Verify the completed checkpoints of a pipeline. ``problems`` of the result is empty if all are whole.
+
+    ``seed`` chooses the files of a percentage; a part, such as ``3/20``, needs no seed."""
     from statelib.flows.views.verification import verify_pipeline
     from statelib.savepoints.sampling import seed_of
 
     with failing_fast():
-        found = verify_pipeline(hook.deployment(), pipeline, subset=subset, seed=seed_of(subset, seed))
-    observing.verified(found)
+        result = verify_pipeline(hook.deployment(), pipeline, subset=subset, seed=seed_of(subset, seed))
+    observing.verified(result)
     log.info(
         "%s: %d checkpoints, %d files, %d of them read (%d bytes), %d problems",
-        *(found.pipeline, found.checkpoints, found.files, found.files_read, found.bytes_read, len(found.problems)),
+        *(
+            result.pipeline,
+            result.checkpoints,
+            result.files,
+            result.files_read,
+            result.bytes_read,
+            len(result.problems),
+        ),
     )
-    for problem in found.problems:
+    for problem in result.problems:
         log.error("%s", problem)
     return {
-        "checkpoints": found.checkpoints,
-        "files": found.files,
-        "files_read": found.files_read,
-        "bytes_read": found.bytes_read,
-        "problems": list(found.problems),
+        "checkpoints": result.checkpoints,
+        "files": result.files,
+        "files_read": result.files_read,
+        "bytes_read": result.bytes_read,
+        "problems": list(result.problems),
     }

@@ -1,4 +1,4 @@
-"""Where the operators find the Spark jobs."""
+"""The paths of the Spark jobs that operators submit."""
 
 from importlib.resources import files
 

@@ -1,8 +1,8 @@
-"""Lineage of a registered checkpoint as OpenLineage's facets, sent for the task that runs; nothing where the provider
-is not installed, or has nowhere to send to.
+"""The lineage of a registered checkpoint as facets of OpenLineage, sent for the task that runs.
 
-A task says it itself, as a RUNNING event of its own run: that works of TaskFlow functions, operators and sensors alike,
-while methods on operators work of operators only, and outlets carry no facets.
+Nothing is sent if the OpenLineage provider is not installed, or has no receiver. The lineage is a RUNNING event of the
+task's own run. This works in functions, operators and sensors; the provider's methods work in operators only, and
+outlets have no facets.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def is_active() -> bool:
-    """Whether anybody listens."""
+    """Return whether the OpenLineage provider is installed and has a receiver."""
     try:
         from airflow.providers.openlineage.api import is_openlineage_active
     except ImportError:
@@ -26,7 +26,8 @@ def is_active() -> bool:
 
 
 def send(deployment: "Deployment", pipeline: "Pipeline", record: "CheckpointRecord") -> None:
-    """Raises what reading the checkpoint raises; what sending raises is the provider's, which logs it."""
+    """Send the lineage of a checkpoint. Raise what reading the checkpoint raises; the provider logs errors of
+    sending."""
     if not is_active():
         return
     from airflow.providers.openlineage.api import emit_dataset_lineage
@@ -60,7 +61,7 @@ def _output_of(dataset: "LineageDataset") -> "OutputDataset":
 
 
 def facets(dataset: "LineageDataset") -> dict[str, Any]:
-    """``schema``, ``version`` and ``dataQualityMetrics``: those of which something is known."""
+    """Return the facets ``schema``, ``version`` and ``dataQualityMetrics``. A facet without content is left out."""
     from openlineage.client.facet_v2 import data_quality_metrics_dataset, dataset_version_dataset, schema_dataset
 
     made: dict[str, Any] = {}

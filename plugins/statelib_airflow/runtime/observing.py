@@ -1,7 +1,7 @@
-"""What tasks tell of their checkpoint: one line each, which never fails the task that says it.
+"""Metrics, lineage and log fields that a task emits about its checkpoint. A failure to emit never fails the task.
 
-Metrics go where Airflow's own go (``[metrics]`` in its configuration), lineage to where its OpenLineage provider sends,
-log lines to the task's log, with the checkpoint in each.
+Metrics go where Airflow's own metrics go (``[metrics]`` in its configuration), lineage goes where the OpenLineage
+provider sends it, and log lines go to the task's log, each with the checkpoint's id.
 """
 
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class AirflowTelemetry:
-    """A :class:`~statelib.telemetry.metrics.Telemetry` over Airflow's metrics, which do nothing when they are off."""
+    """A :class:`~statelib.telemetry.metrics.Telemetry` that emits through Airflow's metrics. They may be off."""
 
     def emit(self, metric: "Metric", value: float, tags: "Tags") -> None:
 
@@ -48,7 +48,7 @@ class AirflowTelemetry:
 
 
 def in_log(pipeline: str, checkpoint_id: int, attempt: str | None = None) -> None:
-    """From here on every line of the task's log is of this checkpoint, and shows no password of the deployment."""
+    """Add the checkpoint to every following line of the task's log, and mask the passwords of the deployment in it."""
     with _harmless("log fields"):
         from statelib.telemetry.secrets import secrets
 
@@ -59,7 +59,7 @@ def in_log(pipeline: str, checkpoint_id: int, attempt: str | None = None) -> Non
 
 
 def job_in_log(context: "Context") -> None:
-    """As :func:`in_log`, before the Spark job of the run's checkpoint: an operator's ``pre_execute``."""
+    """Call :func:`in_log` for the checkpoint of the run. It is the ``pre_execute`` of the Spark job's operator."""
     with _harmless("log fields"):
         pulled = context["ti"].xcom_pull(task_ids="begin", key="checkpoint_id")
         if pulled is not None:
@@ -67,7 +67,7 @@ def job_in_log(context: "Context") -> None:
 
 
 def registered(record: "CheckpointRecord", hook: StatelibHook, pipeline: "Pipeline") -> None:
-    """Metrics and lineage of a checkpoint or savepoint that has just been committed."""
+    """Emit metrics and lineage of a checkpoint or savepoint that has just been committed."""
     with _harmless("metrics"):
         from statelib.flows.views.metrics import checkpoint_completed
 
@@ -78,7 +78,7 @@ def registered(record: "CheckpointRecord", hook: StatelibHook, pipeline: "Pipeli
 
 
 def aborted(hook: StatelibHook, pipeline: str) -> AbstractContextManager[None]:
-    """Metrics of what is aborted within the block, by whom ever."""
+    """Return a context manager that emits metrics of the pipeline's checkpoints that are aborted within its block."""
     with _harmless("metrics"):
         from statelib.flows.views.metrics import counting_aborted
 
@@ -93,32 +93,32 @@ def judged(pipeline: str, results: "Sequence[QualityResult]") -> None:
         gate_judged(_telemetry(), pipeline, results)
 
 
-def verified(found: "VerifiedPipeline") -> None:
+def verified(result: "VerifiedPipeline") -> None:
     with _harmless("metrics"):
-        from statelib.flows.views.metrics import verified as told
+        from statelib.flows.views.metrics import verified as emit_verified
 
-        told(_telemetry(), found)
+        emit_verified(_telemetry(), result)
 
 
 def restored(pipeline: str) -> None:
     with _harmless("metrics"):
-        from statelib.flows.views.metrics import restored as told
+        from statelib.flows.views.metrics import restored as emit_restored
 
-        told(_telemetry(), pipeline)
+        emit_restored(_telemetry(), pipeline)
 
 
-def collected(found: "Sequence[CollectedGarbage]") -> None:
+def collected(results: "Sequence[CollectedGarbage]") -> None:
     with _harmless("metrics"):
         from statelib.flows.views.metrics import garbage_collected
 
-        garbage_collected(_telemetry(), found)
+        garbage_collected(_telemetry(), results)
 
 
-def orphans(found: "Sequence[Orphans]") -> None:
+def orphans(results: "Sequence[Orphans]") -> None:
     with _harmless("metrics"):
         from statelib.flows.views.metrics import orphans_found
 
-        orphans_found(_telemetry(), found)
+        orphans_found(_telemetry(), results)
 
 
 def _telemetry() -> "Telemetry":
@@ -129,8 +129,8 @@ def _telemetry() -> "Telemetry":
 
 @contextmanager
 def _harmless(what: str) -> Iterator[None]:
-    """The checkpoint is committed, or given up: nothing that is told of it may change that."""
+    """Log an exception of the block, and raise nothing: the checkpoint is committed or aborted already."""
     try:
         yield
     except Exception:
-        log.warning("%s of this checkpoint could not be told", what, exc_info=True)
+        log.warning("%s of this checkpoint could not be emitted", what, exc_info=True)

@@ -1,4 +1,4 @@
-"""What a task reads of the run it is part of."""
+"""Properties of the DAG run that a task belongs to."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def data_interval(context: "Context") -> "DataInterval":
-    """The run's data interval; AirflowFailException where the run has none."""
+    """Return the run's data interval. Raise AirflowFailException if the run has none."""
     from statelib.model.checkpoint import DataInterval
 
     run = context["dag_run"]
@@ -27,27 +27,32 @@ def data_interval(context: "Context") -> "DataInterval":
 
 
 def run_id(context: "Context") -> str:
+    """Return the id of the run."""
     return context["dag_run"].run_id
 
 
 def owner(context: "Context") -> str:
-    """Who holds the pipeline, as the catalog writes it down."""
+    """Return the name of this try of the task, under which it holds the pipeline in the catalog."""
     instance = context["ti"]
     return f"{instance.dag_id}/{instance.run_id}/{instance.task_id}/{instance.try_number}"
 
 
 def failed_tasks(context: "Context") -> list[str]:
+    """Return the ids of the run's tasks that have failed."""
     instance = context["ti"]
     states = instance.get_task_states(dag_id=instance.dag_id, run_ids=[instance.run_id]).get(instance.run_id, {})
     return sorted(name for name, state in states.items() if state == "failed")
 
 
 def is_last_try(context: "Context") -> bool:
+    """Return whether Airflow does not retry the task any more."""
     instance = context["ti"]
     return instance.try_number > instance.max_tries
 
 
 def earlier_is_running(context: "Context") -> bool:
-    """Whether any run of the same DAG before this one, by logical date, is under way right now. The one just before it
-    may be over, and an earlier one not: runs by hand lie between those of the schedule."""
+    """Return whether an earlier run of the DAG, by logical date, is running now.
+
+    The run just before this one may have ended while an earlier one still runs, because manual runs lie between the
+    scheduled ones."""
     return context["ti"].get_previous_dagrun("running") is not None

@@ -32,20 +32,21 @@ SCHEME = "statelib://"
 
 
 def state_asset(pipeline: str) -> Asset:
-    """What every completed checkpoint updates: ``schedule=[state_asset("aircraft_activity")]`` runs a DAG after each.
-    The event's extra has ``id``, ``bytes``, ``keys`` (None where they are not known),
-    ``entries`` and ``duration_ms``."""
+    """Return the asset that every completed checkpoint of a pipeline updates.
+
+    ``schedule=[state_asset("aircraft_activity")]`` runs a DAG after each checkpoint. The event's extra has ``id``,
+    ``bytes``, ``keys`` (None if unknown), ``entries`` and ``duration_ms``."""
     return Asset(name=f"{pipeline}.state", uri=f"{SCHEME}{pipeline}/state")
 
 
 def begin_checkpoint(
     hook: StatelibHook, pipeline: str, context: "Context", *, assume_ready: bool = False
 ) -> "Begun | None":
-    """Allocate the checkpoint of the run's data interval, or find the one that holds it already. ``assume_ready``: a
-    task before this one has waited for the interval's events.
+    """Allocate the checkpoint of the run's data interval, or find the completed one of this interval.
 
-    None: not yet, a run before this one is under way. Two that begin at once would supersede each other, or the
-    later one would find the events of the earlier one missing."""
+    Return None while an earlier run is under way: two runs that begin at once would supersede each other, or the later
+    one would find the events of the earlier one missing. ``assume_ready``: an earlier task has waited for the
+    interval's events."""
     from statelib.flows.checkpoint.steps import begin
 
     loaded, interval = hook.pipeline(pipeline), runs.data_interval(context)
@@ -76,7 +77,7 @@ def begin_savepoint(hook: StatelibHook, pipeline: str, request: Mapping[str, Any
 
 
 def check(hook: StatelibHook, pipeline: str, checkpoint_id: "CheckpointId") -> str:
-    """Prove the checkpoint complete from storage; returns the URI of the report."""
+    """Prove from the storage that the checkpoint is complete. Return the URI of the report."""
     from statelib.flows.checkpoint.steps import check as prove
 
     loaded = hook.pipeline(pipeline)
@@ -92,7 +93,7 @@ def check(hook: StatelibHook, pipeline: str, checkpoint_id: "CheckpointId") -> s
 def register(
     hook: StatelibHook, pipeline: str, checkpoint_id: "CheckpointId", report_uri: str, context: "Context"
 ) -> dict[str, int | None]:
-    """The commit point; returns what :func:`_announce` does."""
+    """Commit the checkpoint. Return its id, bytes, keys, entries and duration."""
     from statelib.flows.checkpoint.steps import register as commit
 
     loaded = hook.pipeline(pipeline)
@@ -106,7 +107,7 @@ def register(
 def announce_again(
     hook: StatelibHook, name: str, checkpoint_id: "CheckpointId", context: "Context"
 ) -> dict[str, int | None]:
-    """As :func:`_announce`, of a checkpoint that an earlier run completed."""
+    """Send the asset events of a checkpoint that an earlier run completed. Return the same as :func:`register`."""
     from statelib.model.ids import PipelineName
 
     with failing_fast():
@@ -114,7 +115,7 @@ def announce_again(
 
 
 def _announce(record: "CheckpointRecord", context: "Context") -> dict[str, int | None]:
-    """Id, bytes, keys, entries and duration of a completed checkpoint; sent along with the task's asset events."""
+    """Add the id, bytes, keys, entries and duration of a checkpoint to the task's asset events, and return them."""
     from statelib.model.amounts import keys_and_entries
 
     duration_ms = (record.completed_at_ms or record.created_at_ms) - record.created_at_ms
@@ -131,7 +132,7 @@ def _announce(record: "CheckpointRecord", context: "Context") -> dict[str, int |
 
 
 def contents_of(record: "CheckpointRecord") -> dict[str, int | None]:
-    """Id, bytes, distinct keys (None where they are not known) and entries of a completed checkpoint."""
+    """Return the id, bytes, distinct keys (None if unknown) and entries of a completed checkpoint."""
     return {
         "id": int(record.checkpoint_id),
         "bytes": record.size_bytes or 0,
@@ -143,7 +144,7 @@ def contents_of(record: "CheckpointRecord") -> dict[str, int | None]:
 def abort(
     hook: StatelibHook, name: str, checkpoint_id: "CheckpointId", failed: list[str], context: "Context"
 ) -> "CheckpointRecord":
-    """Give a pending checkpoint up because the tasks ``failed``; a completed one stays completed."""
+    """Abort a pending checkpoint because the tasks ``failed``. A completed checkpoint stays completed."""
     from statelib.flows.checkpoint.steps import abort as give_up
 
     text = f"{', '.join(failed)} failed" if failed else "ended before it was registered"
@@ -154,7 +155,7 @@ def abort(
 
 
 def failure_of(failed: list[str]) -> "CheckpointFailureReason":
-    """The reason code of a run whose tasks ``failed``; none did: somebody ended the run."""
+    """Return the failure reason for a run whose tasks ``failed``. If no task failed, somebody ended the run."""
     from statelib.model.failure import CheckpointFailureReason
 
     if not failed:
@@ -166,7 +167,8 @@ def failure_of(failed: list[str]) -> "CheckpointFailureReason":
 
 @dataclass(frozen=True)
 class RestoreRequest:
-    """What to restore: ``checkpoint`` is an id or an absolute path; ``parallelism`` None leaves it as it is."""
+    """A wish to restore a checkpoint. ``checkpoint``: an id or an absolute path; ``parallelism``: None keeps the
+    present one."""
 
     checkpoint: str
     claim_mode: str = "NO_CLAIM"
@@ -174,14 +176,14 @@ class RestoreRequest:
     allow_non_restored_state: bool = False
 
     def rehearsal(self, pipeline_file: str, parallelism: int) -> list[str]:
-        """Arguments of ``statelib_jobs/rehearse_restore.py``."""
+        """Return the arguments of the Spark job ``rehearse_restore.py``."""
         allowed = ["--allow-non-restored-state"] if self.allow_non_restored_state else []
         wanted = ["--checkpoint", self.checkpoint, "--parallelism", str(parallelism)]
         return ["--pipeline", pipeline_file, *wanted, *allowed]
 
 
 def plan_restore(hook: StatelibHook, pipeline: str, request: RestoreRequest, context: "Context") -> "RestorePlan":
-    """Dry run of the restore. The run holds the checkpoint from here on, so that retention leaves it alone."""
+    """Return the plan of a restore, and hold its checkpoint in the name of the run, so that retention keeps it."""
     from statelib.flows.restore.holding import hold_source
     from statelib.flows.restore.steps import plan_restore as plan
     from statelib.model.record import ClaimMode
@@ -190,15 +192,15 @@ def plan_restore(hook: StatelibHook, pipeline: str, request: RestoreRequest, con
     if request.allow_non_restored_state:
         loaded = loaded.allowing_non_restored_state()
     with failing_fast():
-        here = hook.deployment()
-        planned = plan(here, loaded, request.checkpoint, request.parallelism, ClaimMode(request.claim_mode))
-        hold_source(here, planned, runs.run_id(context))
+        deployment = hook.deployment()
+        planned = plan(deployment, loaded, request.checkpoint, request.parallelism, ClaimMode(request.claim_mode))
+        hold_source(deployment, planned, runs.run_id(context))
     log.info("%s", planned.describe())
     return planned
 
 
 def release(hook: StatelibHook, plan: "RestorePlan", context: "Context") -> None:
-    """The restore is over, or will not happen: retention may have its checkpoint."""
+    """End the hold on the checkpoint of a plan, so that retention may delete it."""
     from statelib.flows.restore.holding import release_source
 
     with failing_fast():
@@ -206,7 +208,7 @@ def release(hook: StatelibHook, plan: "RestorePlan", context: "Context") -> None
 
 
 def switch(hook: StatelibHook, pipeline: str, plan: "RestorePlan", context: "Context") -> dict[str, int | None]:
-    """Make the planned checkpoint the pipeline's head; returns the head."""
+    """Make the planned checkpoint the head of the pipeline. Return the head."""
     from statelib.flows.restore.steps import apply_restore
 
     loaded = hook.pipeline(pipeline)
