@@ -33,4 +33,6 @@ class Cell:
 
 CELLS = tuple(Cell(airflow, pyspark) for airflow, pyspark in product(AIRFLOWS, PYSPARKS))
 LOWEST = CELLS[0]
+LOWEST_SPARK_PROVIDER = "6.3.0"
+"""Version of Airflow's provider for Spark in the lowest cell: the lower end of its range. The others get the newest."""
 HIGHEST = CELLS[-1]

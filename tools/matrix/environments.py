@@ -14,7 +14,7 @@ from pathlib import Path
 from zlib import crc32
 
 from demo.places import CHECKOUT
-from tools.matrix.cells import AIRFLOWS, AS_OF, Cell
+from tools.matrix.cells import AIRFLOWS, AS_OF, LOWEST, LOWEST_SPARK_PROVIDER, Cell
 
 MATRIX = CHECKOUT / ".work" / "matrix"
 UNPINNED = ("apache-airflow-providers-", "googleapis-common-protos", "grpcio", "protobuf")
@@ -39,7 +39,7 @@ def environment_of(cell: Cell, wheel: Path) -> Path:
     directory = MATRIX / str(cell)
     python = str(directory / "bin" / "python")
     ready = directory / ".ready"
-    wanted = f"{_requirements(wheel)} {AS_OF} {AIRFLOWS[cell.airflow]} {sys.version}"
+    wanted = f"{_requirements(wheel)} {AS_OF} {AIRFLOWS[cell.airflow]} {LOWEST_SPARK_PROVIDER} {sys.version}"
     if not (ready.exists() and ready.read_text() == wanted):
         _make(cell, wheel, directory)
         ready.write_text(wanted)
@@ -56,6 +56,7 @@ def _make(cell: Cell, wheel: Path, directory: Path) -> None:
         "pip", "install", "--quiet", "--python", str(directory / "bin" / "python"), "--constraint", str(constraints),
         *_not_after(AS_OF), f"statelib[all] @ {wheel.as_uri()}", f"apache-airflow=={cell.airflow}",
         f"pyspark=={cell.pyspark}", f"pyspark-client=={cell.pyspark}",
+        *([f"apache-airflow-providers-apache-spark=={LOWEST_SPARK_PROVIDER}"] if cell == LOWEST else []),
     )  # fmt: skip
 
 

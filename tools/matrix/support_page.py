@@ -18,11 +18,12 @@ INTRODUCTION = """\
 # Supported versions
 
 Written by `make matrix`; do not edit. Each cell is an environment of its own, into which the wheel is installed with
-`pip install "statelib[all]"`, one version of Airflow and one of PySpark. Packages that Airflow itself needs are as old
-as that Airflow, as its published constraints have them; providers and all else are as new as possible. In a cell an
-Airflow with its own `plugins/`, `jobs/` and `dags/` loads and serializes the DAGs, lists the page and the connection
-type, and answers for the page; one checkpoint (whose first try fails), one savepoint and one restore are run by Airflow
-through `spark-submit`, and the checkpoint is exported. `make test` runs the first and the last cell.
+`pip install "statelib[all]"`, one version of Airflow and one of PySpark. Packages that Airflow itself needs are as
+old as that Airflow, as its published constraints have them; all else is as new as possible, except that the first
+cell gets the oldest supported provider for Spark. In a cell an Airflow with `plugins/`, `jobs/` and `dags/` of its
+own loads and serializes the DAGs, lists the page and the connection type, and answers for the page; one checkpoint
+(whose first try fails), one savepoint and one restore are run by Airflow through `spark-submit`, and the checkpoint
+is exported. `make test` runs the first and the last cell.
 """
 NOTES = """\
 Python 3.11, 3.12 and 3.13 are admitted. PySpark and `pyspark-client`, which Airflow's provider for Spark requires,
@@ -32,8 +33,8 @@ you choose an older PySpark, choose the same client: `pip install "statelib[all]
 Airflow 3.1.0 is left out, because its API accepts no session cookie, so that nobody could see the page **State**, and
 3.1.1, because it does not start with a structlog that was released on the same day. In Airflow 3.1 a restore cannot
 find out whether the DAG to be replayed is paused, and clears its runs all the same; they wait until you unpause it.
-There, `CronDataIntervalTimetable` is imported from `airflow.timetables.interval`, and the callbacks of
-`alerts.deadline` run in the triggerer.
+There, `CronDataIntervalTimetable` is imported from `airflow.timetables.interval`, and the approval of a restore and
+the callbacks of `alerts.deadline` need a triggerer.
 """
 
 
