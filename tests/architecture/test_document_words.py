@@ -1,0 +1,64 @@
+"""The documents are written in plain words: a list of expressions that only their author would understand is held back.
+
+Whether a sentence can be understood, a reader decides; this only finds the worst.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.repository import ROOT
+from tests.architecture.test_language import ELLIPTICAL
+
+EXEMPT = (ROOT / "docs" / "decisions", ROOT / "docs" / "reference", ROOT / "docs" / "spec" / "requirements.md")
+"""Decisions keep the words of their time. The reference is generated from the code, whose language has its own test."""
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PLAIN = [path for path in DOCUMENTS if not any(path.is_relative_to(place) for place in EXEMPT)]
+PRIVATE = re.compile(
+    r"\b(?:st(?:ands?|ood) on|let(?:s|ting)? go of|(?:is|are|was|were) told|(?:is|are) said (?:in|by)"
+    r"|has its say|of those of|what is told|comes about)\b"
+)
+"""Expressions of statelib's authors: "a pipeline stands on a checkpoint", "retention lets go of it"."""
+
+ARTICLE = re.compile(r"\b(?:without|that|means) a ")
+"""Words before an "a" that is an article."""
+
+
+def prose(text: str) -> str:
+    """Return the text of a page with its code left out. A paragraph becomes one line."""
+    text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"(?<!\n)\n(?![\n|#\-])", " ", re.sub(r"`[^`\n]*`", "code", text))
+
+
+def private_words(text: str) -> list[str]:
+    """Return the expressions of a page that a stranger would not understand."""
+    words = [match.group() for pattern in (PRIVATE, ELLIPTICAL) for match in pattern.finditer(prose(text))]
+    return [word for word in words if not ARTICLE.search(word)]
+
+
+@pytest.mark.parametrize("document", PLAIN, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_document_speaks_plainly(document: Path) -> None:
+    assert private_words(document.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "The pipeline stands on its newest checkpoint.",
+        "Retention lets\ngo of it.",
+        "The notifier is told about it.",
+        "The manifest holds two counts a key group.",
+    ],
+)
+def test_private_words_are_found(sentence: str) -> None:
+    assert len(private_words(sentence)) == 1
+
+
+def test_code_and_plain_sentences_pass() -> None:
+    assert (
+        private_words(
+            "Counts per key group, events without a key.\n\n```text\ncustomers stands on customers/4\n```\n`is told`\n"
+        )
+        == []
+    )
