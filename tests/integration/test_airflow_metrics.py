@@ -41,7 +41,7 @@ from statelib.flows.checkpoint.steps import abort, begin
 from statelib.model.quality import QualityResult, Severity
 from statelib.model.checkpoint import DataInterval
 from statelib.flows.wiring import deployment
-from statelib.flows.cleanup.retention import collect_garbage
+from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
 from statelib.model.ids import CheckpointId, PipelineName
 here = deployment()
