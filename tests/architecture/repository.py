@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def files() -> list[Path]:
-    """Everything that is or would be committed: tracked, or untracked and not ignored."""
+    """Return every file that is or would be committed: tracked files, and untracked files that are not ignored."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
     paths = [ROOT / name for name in listed.decode().split("\0") if name]
@@ -18,7 +18,7 @@ def files() -> list[Path]:
 
 
 def modules(*rooms: str) -> Iterator[tuple[str, str, ast.Module]]:
-    """(path, text, syntax tree) of every Python file below the given directories."""
+    """Yield (path, text, syntax tree) of every Python file below the given directories."""
     found = [path for path in files() if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in rooms]
     assert found, f"no Python file below {rooms}"
     for path in sorted(found):
@@ -33,7 +33,7 @@ def anchors(document: Path) -> set[str]:
 
 
 def dotted_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """(line, full name) of all that a module imports or reaches through an import, aliases resolved."""
+    """Yield (line, full name) for each name that a module imports or uses through an import. Aliases are resolved."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -48,7 +48,7 @@ def dotted_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _imported(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """(local name, full name) of what one statement imports."""
+    """Yield (local name, full name) for each name that one statement imports."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.asname:

@@ -1,4 +1,4 @@
-"""Rules for code that no linter holds: loggers are used, helpers are private, and the licence is Apache's."""
+"""Rules for code that no linter checks: loggers are used, helpers are private, and the licence is Apache's."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ from tests.architecture.repository import ROOT, files, modules
 
 
 def logger_names(tree: ast.Module) -> set[str]:
-    """Names of the module's variables that hold a logger."""
+    """Return the names of the module's variables that hold a logger."""
     return {
         target.id
         for node in tree.body
@@ -20,21 +20,22 @@ def logger_names(tree: ast.Module) -> set[str]:
 
 
 def unused_loggers(text: str) -> set[str]:
-    """Loggers that a module makes and does not use."""
+    """Return the loggers that a module makes and does not use."""
     tree = ast.parse(text)
     used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     return logger_names(tree) - used
 
 
 def test_every_logger_is_used() -> None:
-    """Requirement R171."""
+    """Requirement R171: a logger that a module makes is used."""
     assert {path for path, text, _ in modules("statelib", "plugins", "jobs") if unused_loggers(text)} == set()
     assert unused_loggers("log = logging.getLogger(__name__)\nlog.info('x')\n") == set()
     assert unused_loggers("log = logging.getLogger(__name__)\n") == {"log"}
 
 
 def public_functions(tree: ast.Module) -> set[str]:
-    """Functions of a module that others may call; a decorator registers its function somewhere."""
+    """Return the functions of a module that others may call. Decorated functions are left out: a decorator registers
+    its function somewhere."""
     return {
         node.name
         for node in tree.body

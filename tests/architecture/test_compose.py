@@ -1,4 +1,4 @@
-"""docker/: what can be known of it without a container engine. That it runs is said, and not said, in its README."""
+"""The files in docker/ are consistent with each other and with the code. No container engine is needed."""
 
 import json
 import os

@@ -45,7 +45,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def functions(tree: ast.Module) -> Iterator[Function]:
-    """Outermost functions and methods: what is inside one of them belongs to it."""
+    """Return the outermost functions and methods; inner functions belong to them."""
     for node in tree.body:
         for inner in node.body if isinstance(node, ast.ClassDef) else [node]:
             if isinstance(inner, Function):
@@ -63,7 +63,7 @@ def names_of(call: ast.Call) -> set[str]:
 
 
 def unlabelled(path: str, tree: ast.Module) -> list[str]:
-    """``path:function`` of those that change something and have no point."""
+    """Return ``path:function`` of the functions that change something and have no crash point."""
     found = []
     for function in functions(tree):
         made = calls(function)
@@ -74,14 +74,14 @@ def unlabelled(path: str, tree: ast.Module) -> list[str]:
 
 
 def points_in(tree: ast.Module) -> Iterator[str]:
-    """Names given to ``crash_point``, and to the ``at`` of the cleanup story."""
+    """Return the names passed to ``crash_point`` and to ``at`` in the cleanup flow."""
     for call in calls(tree):
         if ast.unparse(call.func) in ("crash_point", "at") and isinstance(call.args[0], ast.Constant):
             yield call.args[0].value
 
 
 def writes(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """(line, what it writes) of each transaction that is not read-only; '' where that is not said."""
+    """Return (line, what it writes) of each transaction that is not read-only; '' if the transaction has no name."""
     for call in calls(tree):
         method = ast.unparse(call.func).rpartition(".")[2]
         if method not in ("transaction", "_transaction") or any(k.arg == "read_only" for k in call.keywords):

@@ -39,7 +39,7 @@ EFFECTS = (
 
 
 def effects(tree: ast.Module) -> list[tuple[int, str]]:
-    """(line, name) of each forbidden effect, once."""
+    """Return (line, name) of each forbidden effect, once."""
     hits = {(line, effect) for line, name in dotted_names(tree) for effect in EFFECTS if reaches(name, effect)}
     return sorted(hits)
 

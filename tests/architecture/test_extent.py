@@ -1,4 +1,4 @@
-"""The sample that stands for a matrix has every value in it, is small, and is the same one in every process."""
+"""The sample of a matrix contains every value, is small, and is the same in every process."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Workflows, hooks and templates are valid, and call verbs and tools that there are."""
+"""Workflows, hooks and templates are valid, and the verbs and tools that they call exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The reference is what the code says, and every command that a document shows exists, with its options."""
+"""The generated pages match the code, and every command in a document exists with its options."""
 
 import re
 import shlex
@@ -55,7 +55,7 @@ def test_every_key_of_a_pipeline_file_is_described() -> None:
 
 
 def shown_commands(document: Path) -> Iterator[list[str]]:
-    """The words behind each ``statelib`` in code of a document, up to what ends a command in a shell."""
+    """Yield the words after each ``statelib`` in the code of a document, up to the end of the shell command."""
     text = document.read_text(encoding="utf-8").replace("\\\n", " ")
     blocks = re.findall(r"^```(?:bash|sh|console)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     inline = re.findall(r"`(statelib [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
@@ -68,7 +68,7 @@ def shown_commands(document: Path) -> Iterator[list[str]]:
 
 
 def problem(words: list[str]) -> str:
-    """Why a command would be refused by its form alone; '' if it would not."""
+    """Return why the form of a command is wrong; '' if it is right."""
     command: Any = typer.main.get_command(app)
     while hasattr(command, "commands"):
         if not words or words[0].startswith("-"):

@@ -20,14 +20,14 @@ DECISION = re.compile(r"\[decision (\d+)\]\(([^)]+)\)")
 
 
 def rows(text: str) -> list[dict[str, str]]:
-    """The rows of all tables of the page; a row with another number of cells has those that it has."""
+    """Return the rows of all tables of the page. A row with another number of cells has only some of the keys."""
     lines = [line for line in text.splitlines() if re.match(r"\| *R\d", line)]
     return [dict(zip(CELLS, (cell.strip() for cell in line[1:].split("|")), strict=False)) for line in lines]
 
 
 @cache
 def definitions(path: Path) -> frozenset[str]:
-    """Qualified names of all functions, classes and constants that a module defines."""
+    """Return the qualified names of all functions, classes and constants that a module defines."""
     return frozenset(_defined(ast.parse(path.read_text()), ""))
 
 
@@ -59,7 +59,7 @@ def test_decisions_are_numbered_and_in_the_index() -> None:
 
 
 def problems(text: str) -> list[str]:
-    """What is wrong with the page; nothing if it answers every row and each of its links leads somewhere."""
+    """Return the problems of the page; an empty list if every row has an answer and each link leads somewhere."""
     answered = rows(text)
     found = [f"row {number} is not there once" for number in _miscounted(answered)]
     for row in answered:
@@ -110,7 +110,7 @@ def _lost_names(cell: str, *, tests: bool) -> Iterator[str]:
 
 
 def _tests(path: Path) -> set[str]:
-    """Tests and classes of tests; those of a class by their own name."""
+    """Return the names of tests and of classes of tests. A test in a class is named without the class."""
     last = {name.rpartition(".")[2] for name in definitions(path)}
     return {name for name in last if name.startswith(("test_", "Test"))}
 

@@ -10,7 +10,7 @@ MAX_FUNCTION_LINES = 50
 
 
 def long_functions(tree: ast.Module) -> list[tuple[str, int]]:
-    """(name, lines) of the functions that are too long, decorators not counted."""
+    """Return (name, lines) of the functions that are too long. Decorators are not counted."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     sizes = [(node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions]
     return [(name, size) for name, size in sizes if size > MAX_FUNCTION_LINES]

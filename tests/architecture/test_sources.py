@@ -21,7 +21,7 @@ REQUIREMENTS = frozenset(re.findall(r"^\| (R\d+) \|", (ROOT / "docs/spec/require
 
 
 def dead_links(source: str) -> list[str]:
-    """Return what is wrong with the text behind one ``Source:``; nothing if each of its links leads somewhere."""
+    """Return the problems of the text after one ``Source:``; an empty list if each of its links leads somewhere."""
     pages = list(PAGE.finditer(source))
     if not pages:
         return [f"no page of docs/spec in {source.strip()!r}"]

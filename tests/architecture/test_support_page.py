@@ -1,4 +1,4 @@
-"""``docs/support.md`` speaks of the cells that there are, and all of them passed."""
+"""``docs/support.md`` lists the existing cells, and all of them passed."""
 
 import re
 

@@ -16,7 +16,7 @@ INDEX = re.compile(r"\bindex[-_]url\b")
 
 
 def words(text: str) -> list[str]:
-    """The places, hosts and index settings that a text names, in order of kind."""
+    """Return the places, hosts and index settings that a text names, in order of kind."""
     return [match.group() for pattern in (PLACES, HOSTS, INDEX) for match in pattern.finditer(text)]
 
 

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md, from the commands themselves."""
+"""The text of docs/reference/cli.md, made from the commands."""
 
 import inspect
 from collections.abc import Iterator
@@ -29,6 +29,7 @@ With `--json` a command prints one document; its keys are only ever added to. Wh
 
 
 def page() -> str:
+    """Return the text of the page."""
     # Any: Typer carries its own parser, whose classes are private.
     root: Any = typer.main.get_command(app)
     parts = [NOTICE.format(source="statelib/cli"), INTRODUCTION + ", ".join(map(code, ERROR.keys)) + ".\n"]
@@ -39,7 +40,7 @@ def page() -> str:
 
 
 def commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Every command with its words, in the order of ``--help``."""
+    """Yield (words, command) for every command, in the order of ``--help``."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield " ".join(words), command

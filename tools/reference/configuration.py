@@ -1,4 +1,4 @@
-"""docs/reference/configuration.md, from the variables that the wiring and the storages read."""
+"""The text of docs/reference/configuration.md, made from the variables that the wiring and the storages read."""
 
 from statelib.flows.wiring import LOGGING, NETWORK, OPTIONAL, VARIABLES
 from statelib.storage.objects.uris import SCHEMES
@@ -15,6 +15,7 @@ the environment, never in a URI of storage: such a URI is refused.
 
 
 def page() -> str:
+    """Return the text of the page."""
     rows = [(code(name), "yes", meaning) for name, meaning in VARIABLES.items()]
     rows += [(code(name), "no", meaning) for name, meaning in (OPTIONAL | LOGGING | NETWORK).items()]
     storages = [(code(scheme.example), scheme.settings) for scheme in SCHEMES.values()]

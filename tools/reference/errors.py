@@ -1,4 +1,4 @@
-"""docs/reference/errors.md, from every place in the code that raises an error of statelib's."""
+"""The text of docs/reference/errors.md, made from every place in the code that raises an error of statelib."""
 
 import ast
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ is raised in several places, one of its messages is shown.
 
 @dataclass(frozen=True)
 class Kind:
-    """``rooms``: the parts of the code that raise it."""
+    """One kind of error. ``rooms``: the parts of the code that raise it."""
 
     name: str
     error: str
@@ -41,6 +41,7 @@ class Kind:
 
 
 def page() -> str:
+    """Return the text of the page."""
     found = kinds()
     parts = [NOTICE.format(source="the code that raises them"), INTRODUCTION]
     for name, reaction in CLASSES.items():
@@ -58,7 +59,7 @@ def _words(text: str) -> str:
 
 
 def kinds() -> list[Kind]:
-    """Each kind once for each class that it is raised as, in order."""
+    """Return each kind once per class that it is raised as, in order."""
     raised: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
     for path in sorted((ROOT / "statelib").rglob("*.py")):
         if "testing" in path.parts:
@@ -73,7 +74,7 @@ def kinds() -> list[Kind]:
 
 
 def _raised(tree: ast.Module) -> Iterator[tuple[str, str, str, str]]:
-    """(class, kind, message, hint) of each place; a kind that is a parameter is known by its default."""
+    """Yield (class, kind, message, hint) for each place. If a kind is a parameter, its default is used."""
     for scope in ast.walk(tree):
         if isinstance(scope, ast.FunctionDef):
             defaults = _defaults(scope)
@@ -108,7 +109,7 @@ def _literals(node: ast.expr | None, defaults: dict[str, str]) -> Iterator[str]:
 
 
 def _template(node: ast.expr | None) -> str:
-    """Text as it is written, with braces where something is filled in."""
+    """Return the text as it is written, with braces in place of inserted values."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):

@@ -1,4 +1,4 @@
-"""docs/reference/pipeline-yaml.md, from the model of a pipeline file."""
+"""The text of docs/reference/pipeline-yaml.md, made from the model of a pipeline file."""
 
 from statelib.definition.reference import DescribedKey, keys
 from tools.reference.markdown import NOTICE, code, table
@@ -17,6 +17,7 @@ A whole file is in the [tutorial](../tutorial.md); the demo's are in `dags/pipel
 
 
 def page() -> str:
+    """Return the text of the page."""
     found = list(keys())
     sections = [INTRODUCTION, "## Top level\n", _table([key for key in found if "." not in key.path])]
     for name in dict.fromkeys(key.path.split(".")[0] for key in found if "." in key.path):
