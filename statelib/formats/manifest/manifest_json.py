@@ -33,8 +33,10 @@ _Json = dict[str, object]
 
 
 def manifest_to_json(manifest: CheckpointManifest) -> _Json:
-    """Return the manifest as a dictionary that ``json`` can write; inverse of :func:`manifest_from_json`."""
-    return {
+    """Return the manifest as a dictionary that ``json`` can write; inverse of :func:`manifest_from_json`.
+
+    ``side_data`` is there only if a function keeps some, so that other manifests are as they were before."""
+    content: _Json = {
         "pipeline": manifest.pipeline,
         "checkpoint_id": manifest.checkpoint_id,
         "kind": manifest.kind.value,
@@ -65,8 +67,10 @@ def manifest_to_json(manifest: CheckpointManifest) -> _Json:
         "keys_changed": manifest.keys_changed,
         "drained": manifest.drained,
         "keys": None if manifest.keys is None else key_counts_text(manifest.keys),
-        "side_data": list(map(_side_data_to_json, manifest.side_data)),
     }
+    if manifest.side_data:
+        content["side_data"] = list(map(_side_data_to_json, manifest.side_data))
+    return content
 
 
 def manifest_from_json(content: object) -> CheckpointManifest:

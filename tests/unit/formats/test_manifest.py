@@ -269,8 +269,16 @@ def test_a_file_of_flink_has_no_manifest() -> None:
         (b'"key_groups":[0,1]', b'"key_groups":[1,-1]', "key-group range"),
         (b'"end_ms":10', b'"end_ms":null', "go together"),
         (b'"statistics":[', b'"statistics":[],"s":[', "0 statistics for 2 states"),
-        (b'"side_data":[]', b'"side_data":[{"name":"m","key_groups":[0,1],"path":"x"}]', "its file x is not among the"),
-        (b'"side_data":[]', b'"side_data":[{"name":"m","key_groups":[0,1],"data":"!"}]', "not what statelib writes"),
+        (
+            b'"strategy":',
+            b'"side_data":[{"name":"m","key_groups":[0,1],"path":"x"}],"strategy":',
+            "its file x is not among the",
+        ),
+        (
+            b'"strategy":',
+            b'"side_data":[{"name":"m","key_groups":[0,1],"data":"!"}],"strategy":',
+            "not what statelib writes",
+        ),
         (b'"by":["day","hour"]', b'"by":["day",1]', r"states\[0\].meanings\[0\].by: expected texts"),
         (b'"bounds":[0.5,1e+300]', b'"bounds":[true]', r"states\[0\].meanings\[0\].bounds: expected numbers"),
     ],
