@@ -10,7 +10,8 @@ from statelib.errors import InvalidRequestError, UnsupportedError
 
 REVISION = "0007"
 """The newest migration; a test holds it equal to the newest file in ``migrations/versions``."""
-_REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", REVISION)
+_REVISIONS = (REVISION,)
+"""All released revisions, oldest first."""
 _LOCK = 0x57A7E11B
 _HAS_VERSION = text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'alembic_version'")
 _ONE_THREAD = threading.Lock()
@@ -81,5 +82,6 @@ def _refuse_unknown(engine: Engine, revision: str | None) -> None:
         raise UnsupportedError(
             f"catalog {where}: expected schema {REVISION} or older, found {revision}",
             kind="catalog-schema-unknown",
-            hint="use the statelib version that migrated it, or a newer one",
+            hint="use the statelib version that migrated it, or a newer one; what was made before the first release is "
+            "made anew from the storage: statelib catalog rebuild",
         )

@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, text
 
 import statelib
 from statelib.catalog.catalog import Catalog
-from statelib.errors import InvalidRequestError
+from statelib.errors import UnsupportedError
 from tests.contract.catalog_kit import postgresql, url
 
 __all__ = ["postgresql", "url"]
@@ -34,8 +34,9 @@ def test_an_older_catalog_is_not_touched(url: str) -> None:
     create(url)
     with create_engine(url).begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
-    with pytest.raises(InvalidRequestError) as refusal:
+    with pytest.raises(UnsupportedError) as refusal:
         create(url)
-    assert (refusal.value.kind, refusal.value.hint) == ("catalog-not-migrated", "statelib catalog migrate")
+    assert refusal.value.kind == "catalog-schema-unknown"
+    assert "statelib catalog rebuild" in refusal.value.hint
     with create_engine(url).connect() as connection:
         assert connection.execute(text("SELECT version_num FROM alembic_version")).scalar() == "0001"

@@ -6,7 +6,6 @@ from pathlib import Path
 from traceback import format_exception
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -52,77 +51,14 @@ def test_a_catalog_that_was_never_migrated_is_refused_by_name(tmp_path: Path):
     assert catalog.list() == []
 
 
-def test_a_catalog_of_the_first_revision_keeps_what_it_holds(tmp_path: Path):
-    """Revision 1 with a checkpoint, its file and a reference; then the present one."""
-    url, catalog = made(tmp_path)
-    engine = create_engine(url)
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        for statement in FIRST_REVISION.split(";"):
-            connection.execute(text(statement))
-    with pytest.raises(InvalidRequestError, match="expected schema 0007, found 0001"):
-        catalog.list()
-    catalog.migrate()
-    (record,) = catalog.list(PIPE)
-    assert (record.checkpoint_id, record.state, record.entries) == (1, "COMPLETED", 7)
-    assert catalog.cleanup.referenced(PIPE) == {"file:///state/p/chk-1/a"}
-    assert catalog.cleanup.condemn(PIPE, "run") == 0
-    with engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
-
-
-FIRST_REVISION = """
-INSERT INTO lease (pipeline, epoch, next_id, generation, head, owner, heartbeat_at_ms)
-VALUES ('p', 1, 2, 0, 1, 'o', 5);
-INSERT INTO checkpoint (pipeline, checkpoint_id, kind, state, owner, epoch, idempotency_key, generation, strategy,
-  parallelism, directory, created_at_ms, note, reason, report, completed_at_ms, entries, attempt)
-VALUES ('p', 1, 'CHECKPOINT', 'COMPLETED', 'SYSTEM', 1, 'k', 0, 'full', 2, 'file\\:///state/p/chk-1', 5, '', '', '', 6,
-  7, 'a');
-INSERT INTO file (file_id, pipeline, size_bytes, crc32c, created_by, state, owner)
-VALUES ('file\\:///state/p/chk-1/a', 'p', 3, 4, 1, 'LIVE', 'SYSTEM');
-INSERT INTO ref (pipeline, checkpoint_id, file_id) VALUES ('p', 1, 'file\\:///state/p/chk-1/a')
-"""
-
-
-ABORTED_BEFORE_REASONS = """
-INSERT INTO lease (pipeline, epoch, next_id, generation, owner, heartbeat_at_ms) VALUES ('p', 3, 4, 0, 'o', 5);
-INSERT INTO checkpoint (pipeline, checkpoint_id, kind, state, owner, epoch, idempotency_key, generation, strategy,
-  parallelism, directory, created_at_ms, note, reason, report)
-VALUES
-  ('p', 1, 'CHECKPOINT', 'ABORTED', 'SYSTEM', 1, 'k', 0, 'full', 2, 'd', 5, '', 'superseded by checkpoint 2 of o', ''),
-  ('p', 2, 'CHECKPOINT', 'ABORTED', 'SYSTEM', 2, 'k', 0, 'full', 2, 'd', 5, '', 'superseded by the restore of 1', ''),
-  ('p', 3, 'CHECKPOINT', 'ABORTED', 'SYSTEM', 3, 'k', 0, 'full', 2, 'd', 5, '', 'run r: snapshot failed', '')
-"""
-
-
-def test_what_was_aborted_before_there_were_reasons_gets_one_and_counts_for_nothing(tmp_path: Path):
-    url, catalog = made(tmp_path)
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with create_engine(url).begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0002")
-        for statement in ABORTED_BEFORE_REASONS.split(";"):
-            connection.execute(text(statement))
-    catalog.migrate()
-    assert [r.failure for r in reversed(catalog.list(PIPE))] == [
-        "CHECKPOINT_SUBSUMED",
-        "CHECKPOINT_COORDINATOR_SUSPEND",
-        "TASK_FAILURE",
-    ]
-    assert catalog.suspension.failures(PIPE) == 0
-
-
-def test_a_catalog_of_a_newer_statelib_is_left_alone(tmp_path: Path):
+@pytest.mark.parametrize("revision", ["9999", "0006"], ids=["newer", "before the first release"])
+def test_a_catalog_of_another_statelib_is_left_alone(tmp_path: Path, revision: str):
     url, catalog = made(tmp_path)
     catalog.migrate()
     with create_engine(url).begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+        connection.execute(text(f"UPDATE alembic_version SET version_num = '{revision}'"))
     for call in (Catalog(url, lambda: 0).list, Catalog(url, lambda: 0).migrate):
-        with pytest.raises(UnsupportedError, match="found 9999") as refusal:
+        with pytest.raises(UnsupportedError, match=f"found {revision}") as refusal:
             call()
         assert refusal.value.kind == "catalog-schema-unknown"
 
