@@ -95,8 +95,10 @@ def descriptors() -> list[str]:
 
 
 def own_threads(kind: str = "", patience_s: float = 10.0) -> list[str]:
-    """Threads of the project that do not end; one that has handed its result over may still be about to."""
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith(f"statelib-{kind}")]
+    """Return the names of the project's threads that do not end. One that has handed its result over may still be
+    about to. A thread whose start a signal interrupted stays in Python's list of threads and never runs: it has no
+    ``ident``, and is left out."""
+    threads = [t for t in threading.enumerate() if t.name.startswith(f"statelib-{kind}") and t.ident is not None]
     for thread in threads:
         thread.join(patience_s)
     return [thread.name for thread in threads if thread.is_alive()]
