@@ -14,7 +14,7 @@ _UTC = "UTC, ISO 8601 to the millisecond, as text: sorts as time does"
 
 CHECKPOINT_HISTORY = {
     "pipeline": "name of the pipeline",
-    "checkpoint_id": "number of the checkpoint within its pipeline; never given out twice",
+    "checkpoint_id": "number of the checkpoint within its pipeline; never used twice",
     "kind": "CHECKPOINT or SAVEPOINT",
     "state": "PENDING, COMPLETED, QUARANTINED, ABORTED, DELETING or DELETED",
     "owner": "SYSTEM: retention and gc may delete it; USER: only its user may",
