@@ -12,7 +12,14 @@ import pytest
 
 from statelib.catalog import engine
 from statelib.catalog.migration import REVISION
-from statelib.errors import ConflictError, CorruptStateError, InvalidRequestError, RetryableError, StatelibError
+from statelib.errors import (
+    ConflictError,
+    CorruptStateError,
+    InvalidRequestError,
+    RetryableError,
+    StatelibError,
+    UnsupportedError,
+)
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.cleanup.garbage import collect_garbage, dispose
 from statelib.flows.cleanup.orphans import orphans
@@ -224,7 +231,7 @@ def test_a_replaced_catalog_is_noticed_by_a_process_that_lives_on(here: Deployme
     other.close()
     (tmp_path / "other.db").replace(file)
     for catalog in (lambda: kept.head(NAME), here.catalog):
-        with pytest.raises(InvalidRequestError, match=f"expected schema {REVISION}, found 0001"):
+        with pytest.raises(UnsupportedError, match=f"expected schema {REVISION} or older, found 0001"):
             catalog()
     (tmp_path / "backup.db").replace(file)
     assert here.catalog().head(NAME).head == kept.head(NAME).head == 2
