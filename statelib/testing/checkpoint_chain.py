@@ -1,4 +1,4 @@
-"""Checkpoints of one subtask, one after the other in one directory, for tests of strategies that share files."""
+"""Successive checkpoints of one subtask in one directory, for tests of strategies whose checkpoints share files."""
 
 import itertools
 from pathlib import Path
@@ -38,7 +38,8 @@ Entries = dict[str, dict[bytes, bytes]]
 
 
 class CheckpointChain:
-    """Real storage of a pipeline below ``root``, which is new. Every stream factory is another attempt's."""
+    """The real file-system storage of one pipeline below ``root``, which must not hold a ``chain`` directory yet.
+    Each stream factory belongs to a new attempt."""
 
     def __init__(self, root: Path, inline_threshold_bytes: int = 0, merging: FileMergingSettings | None = None) -> None:
         self._storage = FileSystemCheckpointStorage(str(root), PipelineName("chain"), inline_threshold_bytes)
@@ -51,7 +52,7 @@ class CheckpointChain:
         (root / "chain").mkdir(parents=True)
 
     def streams(self, number: int, subtask: int = 0) -> CheckpointStreamFactory:
-        """For a new attempt at checkpoint ``number``."""
+        """Return the stream factory of a new attempt at checkpoint ``number``."""
         checkpoint_id = CheckpointId(number)
         if number not in self._references:
             self._references[number] = self._storage.initialize_location(checkpoint_id)
@@ -61,27 +62,28 @@ class CheckpointChain:
         )
 
     def source(self, number: int, result: SnapshotResult, backend: KeyedStateBackend) -> RestoreSource:
-        """What a restore of checkpoint ``number`` reads, checked against what was written for it, or before."""
+        """Return the source for a restore of checkpoint ``number``. Its reader compares each file with the checksum in
+        ``result``, also if an earlier checkpoint wrote the file."""
         assert result.keyed is not None
         files = file_records((*result.streams, *result.reused), 0, backend.key_group_range)
-        checksums = {key: known for file in files for key, known in file.checksums().items()}
+        checksums = {key: checksum for file in files for key, checksum in file.checksums().items()}
         reader = DirectoryReader(self._references[number].directory, checksums, allowed_root=self.directory)
         return RestoreSource(result.keyed, reader, backend.schema, backend.statistics(), checksummed=True)
 
     def files(self) -> set[str]:
-        """URIs of all that lies in the directory."""
+        """Return the URIs of all files in the directory."""
         return {f"{self.directory}/{file.path}" for file in list_files(self.directory)}
 
 
 def files_of(source: RestoreSource) -> set[str]:
-    """URIs of the files that a source refers to."""
+    """Return the URIs of the files that a source refers to."""
     assert isinstance(source.reader, DirectoryReader)
     handles = [h for h in stream_handles(source.handle) if not isinstance(h, ByteStreamStateHandle)]
     return {absolute_uri(source.reader.directory_uri, handle) for handle in handles}
 
 
 def previous_of(source: RestoreSource) -> PreviousSnapshot:
-    """What a snapshot of a backend restored in place from the source may refer to."""
+    """Return the files to which a snapshot may refer, if its backend was restored in place from the source."""
     assert isinstance(source.reader, DirectoryReader)
     (handle,) = materialized_parts(source.handle)
     assert isinstance(handle, IncrementalRemoteKeyedStateHandle)
@@ -89,20 +91,20 @@ def previous_of(source: RestoreSource) -> PreviousSnapshot:
 
 
 def changelog_of(source: RestoreSource) -> PreviousChangelog | None:
-    """The snapshot that a backend restored from the source alone may continue."""
+    """Return the changelog snapshot that a backend may continue, if it was restored from this source alone."""
     assert isinstance(source.reader, DirectoryReader)
     assert isinstance(source.handle, ChangelogStateBackendHandleImpl)
     return previous_changelog(source.handle, _identities(source.reader))
 
 
 def _identities(reader: DirectoryReader) -> Identities:
-    """As of what was written before XXH3 was kept."""
-    return {key: (*known, None) for key, known in (reader.checksums or {}).items()}
+    """Return the size and CRC-32C of each file, and None for its XXH3, as if its writer had recorded none."""
+    return {key: (*checksum, None) for key, checksum in (reader.checksums or {}).items()}
 
 
 def entries_of(source: RestoreSource, scratch: Path) -> Entries:
-    """Every entry as bytes, by state, read back from storage."""
-    found: Entries = {d.name: {} for d in source.schema.states}
+    """Return all entries as bytes, by the name of their state, read back from storage."""
+    entries: Entries = {d.name: {} for d in source.schema.states}
     for state, rows in iter_entries(source, None, str(scratch)):
-        found[source.schema.states[state].name] |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
-    return found
+        entries[source.schema.states[state].name] |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
+    return entries

@@ -1,4 +1,4 @@
-"""A reader that counts: tests say with it what is read, and that nothing is."""
+"""A reader that counts bytes, for tests of how much is read from storage."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from statelib.storage.filesystem.reader import DirectoryReader
 
 @dataclass(frozen=True)
 class CountingReader(DirectoryReader):
-    """A DirectoryReader; ``read_bytes`` counts the bytes asked for, by path or by the name of inline state."""
+    """A DirectoryReader that counts the requested bytes in ``read_bytes``, by path or by the name of inline state."""
 
     read_bytes: Counter[str] = field(default_factory=Counter)
 
@@ -32,7 +32,7 @@ class CountingReader(DirectoryReader):
 
 @dataclass(frozen=True)
 class CountingCheckpoint(Checkpoint):
-    """A Checkpoint whose readers all count into ``read_bytes``."""
+    """A Checkpoint whose readers all add to the same ``read_bytes``."""
 
     read_bytes: Counter[str] = field(default_factory=Counter)
 
@@ -43,7 +43,7 @@ class CountingCheckpoint(Checkpoint):
 
 
 def counting(opened: Checkpoint) -> CountingCheckpoint:
-    """The same checkpoint, counting what is read of it from now on."""
+    """Return a copy of the opened checkpoint that counts the bytes read from it, starting at 0."""
     return CountingCheckpoint(
         opened.directory,
         opened.metadata,

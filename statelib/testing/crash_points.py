@@ -1,4 +1,5 @@
-"""Arms crash points: tells of each one that is reached, ends the process at one of them, or pretends to."""
+"""Functions that arm crash points: to record the points that are reached, or to end the process at one of them, really
+or by an exception."""
 
 import os
 import signal
@@ -12,22 +13,23 @@ from statelib import crash_points
 
 
 class Crash(BaseException):
-    """Raised at a crash point instead of a kill: nobody catches it, but what cleans up on the way does."""
+    """An exception that stands for the end of the process. ``except Exception`` does not catch it, but cleanup code
+    runs, which a killed process would not run."""
 
 
 def crash(name: str) -> None:
-    """Pretend."""
+    """Raise :class:`Crash` instead of ending the process."""
     raise Crash(name)
 
 
 def kill(_name: str) -> None:
-    """End this process, as nothing can prevent."""
+    """End this process by SIGKILL, which no handler can prevent."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @dataclass(frozen=True)
 class Place:
-    """The ``nth`` time, from 0, that a point is reached."""
+    """One passage through a crash point: the ``nth`` time, counted from 0, that ``point`` is reached."""
 
     point: str
     nth: int = 0
@@ -35,15 +37,15 @@ class Place:
 
 @contextmanager
 def recorded() -> Iterator[list[Place]]:
-    """The points that are reached, in order."""
+    """Yield the list of the places reached so far, in order. It grows while the block runs."""
     reached: list[Place] = []
-    seen: Counter[str] = Counter()
+    times_reached: Counter[str] = Counter()
     lock = threading.Lock()
 
     def note(name: str) -> None:
         with lock:
-            reached.append(Place(name, seen[name]))
-            seen[name] += 1
+            reached.append(Place(name, times_reached[name]))
+            times_reached[name] += 1
 
     with _armed(note):
         yield reached
@@ -51,14 +53,14 @@ def recorded() -> Iterator[list[Place]]:
 
 @contextmanager
 def ends_at(place: Place, end: Callable[[str], None]) -> Iterator[None]:
-    """``end`` is called at that place, once: :func:`kill` or :func:`crash`."""
-    seen: Counter[str] = Counter()
+    """Call ``end`` once, when ``place`` is reached. ``end`` is :func:`kill` or :func:`crash`."""
+    times_reached: Counter[str] = Counter()
     lock = threading.Lock()
 
     def reached(name: str) -> None:
         with lock:
-            number = seen[name]
-            seen[name] += 1
+            number = times_reached[name]
+            times_reached[name] += 1
         if (name, number) == (place.point, place.nth):
             end(name)
 

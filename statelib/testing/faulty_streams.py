@@ -1,4 +1,4 @@
-"""Checkpoint streams that do something of the test's choice before each operation: fail, wait, count."""
+"""Checkpoint streams that call a hook before each operation. The hook may raise, wait or count."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -13,13 +13,14 @@ from statelib.storage.views import (
 )
 
 Hook = Callable[[int], None]
-"""Called with the number of an operation, from 0, before it happens."""
+"""A function that is called with the number of an operation, counted from 0, before the operation."""
 
 
 class FaultyStreams:
     """A :class:`~statelib.storage.views.CheckpointStreamFactory` around a real one. Thread-safe.
 
-    ``operations``: what was asked for so far, in order: ``create``, ``write``, ``finish``, ``duplicate``, ``flush``."""
+    ``operations``: the operations so far, in order: ``create``, ``write``, ``finish``, ``duplicate``, ``flush``.
+    ``scopes``: the scopes of the streams created so far, in order."""
 
     def __init__(self, streams: CheckpointStreamFactory, before: Hook) -> None:
         self._streams = streams
@@ -75,4 +76,4 @@ class _FaultyStream:
 
 
 def undisturbed(_number: int) -> None:
-    """The hook that does nothing."""
+    """Do nothing: the hook of an undisturbed snapshot."""

@@ -1,4 +1,4 @@
-"""What ends code between two of its steps: a thread that cannot start, and a signal."""
+"""Interruptions of code between two of its steps: a thread that cannot start, and a signal."""
 
 import sys
 import threading
@@ -9,17 +9,17 @@ from typing import Any, Protocol
 
 
 class Counted(Protocol):
-    """``count``: how many of the places passed by so far."""
+    """A counter. ``count``: the number of thread starts or steps so far."""
 
     count: int
 
 
 @contextmanager
 def no_thread_starts(at: int | None) -> Iterator[Counted]:
-    """Let the start of the thread number ``at`` (from 0; None: of no thread) fail, and of every later one, as where a
-    host has no room for more."""
+    """Let the start of thread number ``at``, counted from 0, and of every later thread fail, like on a host that cannot
+    run more threads. If ``at`` is None, all threads start. The yielded object counts the attempted starts."""
     starts = _Count(at)
-    real = threading._start_new_thread  # type: ignore[attr-defined]  # what the class Thread calls, and nothing else
+    real = threading._start_new_thread  # type: ignore[attr-defined]  # only threading.Thread calls it
 
     def start(*arguments: Any) -> Any:
         if starts.reached():
@@ -35,11 +35,12 @@ def no_thread_starts(at: int | None) -> Iterator[Counted]:
 
 @contextmanager
 def signal_arrives(at: int | None) -> Iterator[Counted]:
-    """Let this thread raise SystemExit at its step number ``at`` (from 0; None: at no step), once, as the handler of a
-    signal may. Steps are where Python runs handlers: when a function is entered, and when one of C's has returned.
+    """Raise SystemExit once in this thread, at its step number ``at``, counted from 0, like the handler of a signal
+    may. If ``at`` is None, nothing is raised. The yielded object counts the steps.
 
-    Steps of the module ``logging`` do not count. An exception between two of them can leave the lock of a handler held
-    in this process, which goes on here, and then each later thread that logs would wait for ever."""
+    The steps are moments at which Python runs signal handlers: the entry of a Python function and the return of a
+    function written in C. Steps within the module ``logging`` do not count: the exception could leave the lock of a
+    log handler held, and this process, which continues, would then block each later thread that logs."""
     steps = _Count(at)
 
     def step(frame: FrameType, event: str, _argument: Any) -> None:
@@ -63,7 +64,7 @@ class _Count:
         self._lock = threading.Lock()
 
     def reached(self, *, once: bool = False) -> bool:
-        """Count one more; whether it is the one that is waited for, or a later one."""
+        """Count one more. Return whether its number is ``at`` or, unless ``once``, a later number."""
         with self._lock:
             number, self.count = self.count, self.count + 1
         return self._at is not None and (number == self._at if once else number >= self._at)

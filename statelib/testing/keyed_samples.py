@@ -1,4 +1,4 @@
-"""A small keyed state with every shape that matters, and plain ways to fill and read a backend."""
+"""A small schema with one state of each common kind, and functions that fill and read a backend."""
 
 from collections.abc import Sequence
 
@@ -20,14 +20,14 @@ PER_PLACE = StateDescriptor("per_place", StateKind.MAP, LONG, STRING)
 
 
 def sample_schema(max_parallelism: int = 128) -> KeyedStateSchema:
-    """String keys; a value, a reducing, a list and a map state."""
+    """Return a schema with string keys and four states: a value, a reducing, a list and a map state."""
     return KeyedStateSchema(STRING, max_parallelism, (TOTALS, MEANS, VISITS, PER_PLACE))
 
 
 def serialized(
     schema: KeyedStateSchema, state: str, keys: Sequence[str], user_keys: Sequence[str] | None = None
 ) -> Ragged:
-    """Composite keys of a sample state."""
+    """Return the serialized composite keys of a sample state, one per key."""
     column = pa.array(keys, pa.string())
     groups = key_groups(schema, column)
     users = None if user_keys is None else pa.array(user_keys, pa.string())
@@ -35,7 +35,7 @@ def serialized(
 
 
 def owned(schema: KeyedStateSchema, keys: Sequence[str], key_group_range: KeyGroupRange) -> list[str]:
-    """Those of the keys that lie in the range."""
+    """Return the keys that lie in the key-group range."""
     groups = key_groups(schema, pa.array(keys, pa.string()))
     return [key for key, group in zip(keys, groups.tolist(), strict=True) if group in key_group_range]
 
@@ -47,7 +47,7 @@ def put(
     values: Sequence[object],
     user_keys: Sequence[str] | None = None,
 ) -> None:
-    """Read, then write ``values[i]`` for ``keys[i]``; None removes the key."""
+    """Read the entries of the keys, then write ``values[i]`` for ``keys[i]``. The value None removes the key."""
     rows = serialized(backend.schema, state, keys, user_keys)
     column = pa.array(values, value_arrow_type(backend.schema.state(state)))
     backend.write(backend.read(state, rows), state, column, column.is_null())
@@ -56,14 +56,14 @@ def put(
 def got(
     backend: KeyedStateBackend, state: str, keys: Sequence[str], user_keys: Sequence[str] | None = None
 ) -> list[object]:
-    """What the state holds for the keys, None where it holds nothing."""
+    """Return one value per key, None for a key without an entry."""
     values = backend.read(state, serialized(backend.schema, state, keys, user_keys))
     assert values.values.is_valid().to_pylist() == values.present.to_pylist() or state == PER_PLACE.name
     return list(values.values.to_pylist())
 
 
 def fill(backend: KeyedStateBackend, count: int = 300) -> None:
-    """Entries in every state, for those of ``count`` keys that the backend owns."""
+    """Write entries into every state. Of ``count`` keys, only those that the backend owns are written."""
     keys = owned(backend.schema, [f"key-{i}" for i in range(count)], backend.key_group_range)
     put(backend, "totals", keys, [{"count": i, "last": f"at {i}" if i % 3 else None} for i in range(len(keys))])
     put(backend, "means", keys, [i / 7 for i in range(len(keys))])
@@ -73,7 +73,7 @@ def fill(backend: KeyedStateBackend, count: int = 300) -> None:
 
 
 def entries(backend: KeyedStateBackend, state: str) -> dict[bytes, bytes]:
-    """All entries of a state as bytes, by a scan; asserts that no key comes twice."""
+    """Return all entries of a state as bytes, read by a scan, and assert that no key occurs twice."""
     rows = scanned(backend, state)
     keys = rows.keys.to_list()
     assert len(set(keys)) == len(keys)
@@ -85,6 +85,6 @@ def all_entries(backend: KeyedStateBackend) -> dict[str, dict[bytes, bytes]]:
 
 
 def scanned(backend: KeyedStateBackend, state: str) -> StateRows:
-    """A whole scan as one batch."""
+    """Return all rows of a scan as one batch."""
     batches = list(backend.scan(state))
     return StateRows(concat([b.keys for b in batches]), concat([b.values for b in batches]))

@@ -1,4 +1,5 @@
-"""A pipeline without Spark, storage and Airflow: give it events, look at its state. For tests of pipelines."""
+"""A run of a pipeline in one process, without Spark, storage or Airflow, for tests of pipelines: a test applies events
+and compares the state."""
 
 import pyarrow as pa
 
@@ -20,28 +21,28 @@ from statelib.serializers.entries.values import decode_values
 
 
 class LocalRun:
-    """One subtask that owns every key group, its state in memory unless a ``backend`` is given.
+    """One subtask that owns every key group. Its state is in memory unless a ``backend`` is given.
 
-    ``watermark_ms``: what the intervals applied so far have reached. ``late``: by state
-    with windows, how many events came too late for them. Hooks are called as in a pipeline's first run, that of the
-    snapshot at the end of each interval."""
+    ``watermark_ms``: the watermark after the intervals applied so far. ``late``: the number of events that came too
+    late for their windows, per state with windows. The hooks are called like in the first run of a pipeline; the hook
+    of the snapshot is called at the end of each interval."""
 
     def __init__(
         self, pipeline: Pipeline, backend: KeyedStateBackend | None = None, watermark_ms: int = -(2**63)
     ) -> None:
-        everything = all_key_groups(pipeline.max_parallelism)
+        key_group_range = all_key_groups(pipeline.max_parallelism)
         self.pipeline = pipeline
         side_data = map(SideData, pipeline.side_data)
         self.operator = OperatorStateBackend(pipeline.operator_descriptors(), side_data)
-        self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), everything)
+        self.backend = backend or HeapKeyedStateBackend(pipeline.schema(), key_group_range)
         self.watermark_ms = watermark_ms
         self.late: dict[str, int] = {}
         self._checkpoints = 0
         self._call_hook("initialize_state", pipeline.hooks.initialize_state)
 
     def apply(self, events: pa.Table, end_ms: int | None = None, *, draining: bool = False) -> int:
-        """Apply the events of one interval that ends at ``end_ms`` (None: no time passes); returns how
-        many were dropped for want of a key. ``draining``: as in :class:`Progress`.
+        """Apply the events of one interval that ends at ``end_ms``, and return the number of events that were dropped
+        because they have no key. If ``end_ms`` is None, the watermark stays. ``draining``: see :class:`Progress`.
 
         ``events`` has the declared columns, in any order and with types that can be cast safely."""
         schema = event_schema(self.pipeline)
@@ -54,8 +55,8 @@ class LocalRun:
         late = apply_interval(
             self.pipeline.functions(), states, keyed, keys, groups, progress=progress, operator=self.operator
         )
-        for state, missed in late:
-            self.late[state] = self.late.get(state, 0) + missed
+        for state, late_events in late:
+            self.late[state] = self.late.get(state, 0) + late_events
         self.watermark_ms = after_ms
         self._checkpoints += 1
         self._call_hook("snapshot_state", self.pipeline.hooks.snapshot_state)
@@ -66,11 +67,12 @@ class LocalRun:
         call_hook(name, reference, context, self.operator)
 
     def state(self, name: str) -> dict[object, object]:
-        """What a state holds, as Python values by key; for a map state a dict by user key within.
-        A key of several columns is a tuple; in windows, it is (key, start, end) in epoch ms. Timers:
-        by (key[, start, end], epoch ms), each True."""
+        """Return the content of a state as Python values by key. The value of a map state is a dict by user key.
+
+        A key of several columns is a tuple. The key of a state with windows is (key, start, end), with times in epoch
+        milliseconds. The key of a timer is (key[, start, end], epoch milliseconds), and its value is True."""
         descriptor = self.backend.schema.state(name)
-        found: dict[object, object] = {}
+        values_by_key: dict[object, object] = {}
         for rows in self.backend.scan(name):
             decoded = decode_keys(self.backend.schema, descriptor, rows.keys)
             keys: list[object] = [tuple(k.values()) if isinstance(k, dict) else k for k in decoded.keys.to_pylist()]
@@ -83,10 +85,10 @@ class LocalRun:
                 keys = [(*(k if isinstance(k, tuple) else (k,)), at) for k, at in zip(keys, moments, strict=True)]
                 values = [True] * len(keys)
             if descriptor.kind is not StateKind.MAP or decoded.user_keys is None:
-                found.update(zip(keys, values, strict=True))
+                values_by_key.update(zip(keys, values, strict=True))
                 continue
             for key, user_key, value in zip(keys, decoded.user_keys.to_pylist(), values, strict=True):
-                inner = found.setdefault(key, {})
-                assert isinstance(inner, dict)
-                inner[user_key] = value
-        return found
+                map_entries = values_by_key.setdefault(key, {})
+                assert isinstance(map_entries, dict)
+                map_entries[user_key] = value
+        return values_by_key

@@ -1,4 +1,4 @@
-"""Checkpoint storage in the memory of one process: for tests (R97).
+"""Checkpoint storage in the memory of one process, for tests (R97).
 
 Streams become inline handles, so all state of a checkpoint travels inside its metadata. Source:
 docs/spec/requirements.md R84 to R101; MemoryBackendCheckpointStorageAccess, MemCheckpointStreamFactory.
@@ -30,7 +30,8 @@ DEFAULT_MAX_STATE_BYTES = 5 * 1024 * 1024
 
 
 class MemoryCheckpointStorage:
-    """Both views in one process: metadata lives as long as this object. Thread-safe, not picklable."""
+    """Both views of a checkpoint storage within one process. Published metadata lives as long as this object.
+    Thread-safe, not picklable."""
 
     def __init__(self, pipeline: PipelineName, max_state_bytes: int = DEFAULT_MAX_STATE_BYTES) -> None:
         self._pipeline = pipeline_name(pipeline)
@@ -42,7 +43,7 @@ class MemoryCheckpointStorage:
         return self._claim(self.default_location(checkpoint_id).directory)
 
     def initialize_savepoint_location(self, checkpoint_id: CheckpointId, target: str | None) -> StorageReference:
-        """``target`` is only a name here."""
+        """Return a new location. ``target`` is only the beginning of its name: no directory is made."""
         return self._claim(f"{target or 'memory:/savepoints'}/savepoint-{self._pipeline}-{checkpoint_id}")
 
     def publish_metadata(self, reference: StorageReference, data: bytes) -> bytes:
@@ -80,7 +81,7 @@ class MemoryCheckpointStorage:
         self,
         settings: FileMergingSettings,  # noqa: ARG002 - the port's signature
     ) -> CheckpointStorageWorkerView:
-        """Itself: nothing of it lies in files."""
+        """Return this storage itself, because it has no files to merge."""
         return self
 
     def _claim(self, directory: str) -> StorageReference:
@@ -97,7 +98,7 @@ class MemoryCheckpointStorage:
 
 
 class MemoryStreamFactory:
-    """Streams that stay inline, up to a limit."""
+    """A factory of streams that stay inline. A stream larger than the limit is refused."""
 
     def __init__(self, prefix: str, max_state_bytes: int) -> None:
         self._prefix = prefix
@@ -105,12 +106,12 @@ class MemoryStreamFactory:
         self._numbers = itertools.count()
 
     def create_stream(self, scope: CheckpointedStateScope) -> CheckpointStream:
-        """Both scopes: inline bytes belong to whoever holds the handle."""
+        """Return a new stream. Both scopes are alike, because inline bytes belong to the holder of the handle."""
         name = f"{scope.lower()}-{self._prefix}{next(self._numbers)}"
         return CheckpointStream(name, self._max_state_bytes, _refuse(self._max_state_bytes))
 
     def discard(self, handle: StreamStateHandle) -> None:
-        """Nothing lies anywhere but in the handle."""
+        """Do nothing: the bytes are only in the handle."""
 
     def flush(self) -> Mapping[str, PhysicalFile]:
         return {}
@@ -123,12 +124,12 @@ class MemoryStreamFactory:
         original: StreamStateHandle,  # noqa: ARG002 - the port's signature
         scope: CheckpointedStateScope,  # noqa: ARG002
     ) -> StreamStateHandle | None:
-        """Nothing can be copied where there are no files."""
+        """Return None: without files, nothing can be copied."""
         return None
 
 
 class MemoryTaskOwned:
-    """Task-owned streams, whose bytes belong to whoever holds the handle; nothing to duplicate or remove."""
+    """Task-owned streams whose bytes belong to the holder of the handle, so that none is duplicated or removed."""
 
     def __init__(self, name: Callable[[], str], max_state_bytes: int) -> None:
         self._name = name
@@ -144,13 +145,13 @@ class MemoryTaskOwned:
         return tuple(duplicable(handle, False) for handle in handles)
 
     def discard(self, handle: StreamStateHandle) -> None:
-        """Nothing lies anywhere but in the handle."""
+        """Do nothing: the bytes are only in the handle."""
 
 
 def _refuse(max_state_bytes: int) -> Callable[[int], SpilledFile]:
     def refuse(size_bytes: int) -> SpilledFile:
         raise InvalidRequestError(
-            f"state of at least {size_bytes} bytes: memory storage takes at most {max_state_bytes} a stream",
+            f"state of at least {size_bytes} bytes: memory storage takes at most {max_state_bytes} per stream",
             kind="state-too-large",
             hint="use file-system storage",
         )
@@ -159,7 +160,7 @@ def _refuse(max_state_bytes: int) -> Callable[[int], SpilledFile]:
 
 
 class MemoryReader:
-    """Reads inline handles; a handle of a file is UnsupportedError (``not-in-memory``)."""
+    """A reader of inline handles. Raises UnsupportedError (``not-in-memory``) for the handle of a file."""
 
     def read(self, handle: StreamStateHandle) -> memoryview:
         return memoryview(_inline(handle).data)
@@ -170,7 +171,7 @@ class MemoryReader:
         return memoryview(inline.data)[start:stop]
 
     def check_crc(self, handle: StreamStateHandle, crc: int) -> None:
-        """Nothing recorded one."""
+        """Do nothing: memory storage records no checksums."""
 
     def locate(self, handle: FilePart) -> object:
         return _inline(handle)

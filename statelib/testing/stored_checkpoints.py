@@ -1,4 +1,4 @@
-"""Whole checkpoints, ``_metadata`` and all, of any content, backend, strategy and parallelism."""
+"""Whole checkpoints including their ``_metadata``, with any content, backend, strategy and parallelism."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,9 +47,12 @@ ATTEMPT = AttemptId("0" * 32)
 
 @dataclass(frozen=True)
 class Way:
-    """How a checkpoint is made. ``manifest``: without, it looks like one of Flink's own. Strategy ``changelog``
-    (with a manifest only): the state was materialised, then written once more, which is in the log. ``compressed``:
-    canonical and heap streams."""
+    """The way in which a checkpoint is made.
+
+    ``manifest``: whether ``_metadata`` has a manifest; without it, the checkpoint looks like one that Flink wrote.
+    ``strategy``: with ``changelog``, which needs a manifest, the state is filled and materialized, then filled once
+    more, so that the changelog holds the second filling. ``compressed``: whether canonical and heap streams are
+    compressed."""
 
     backend: str = "heap"
     strategy: str = "canonical"
@@ -62,7 +65,8 @@ class Way:
 def store_checkpoint(
     root: Path, schema: KeyedStateSchema, way: Way, fill: Callable[[KeyedStateBackend], None]
 ) -> Checkpoint:
-    """A checkpoint below ``root`` (which must not exist) of what ``fill`` puts into the backend of each subtask."""
+    """Store a checkpoint below ``root``, which must not exist yet, and open it. ``fill`` is called with the backend of
+    each subtask and writes the content."""
     storage = FileSystemCheckpointStorage(str(root), NAME, way.inline_threshold_bytes)
     reference = storage.initialize_location(ID)
     reports = []
@@ -77,8 +81,9 @@ def store_checkpoint(
             fill(backend)
         result = take_snapshot(strategy, ID, streams, CloseableRegistry())
         files = file_records((*result.streams, *result.reused), subtask, key_groups)
-        none = EventCounts(0, 0, 0)
-        reports.append(SubtaskReport(subtask, key_groups, result.keyed, files, backend.statistics(), none, "", 0, 0))
+        no_events = EventCounts(0, 0, 0)
+        statistics = backend.statistics()
+        reports.append(SubtaskReport(subtask, key_groups, result.keyed, files, statistics, no_events, "", 0, 0))
         strategy.close()
         backend.close()
     metadata = encode_metadata(_metadata(schema, way, reports))
@@ -88,12 +93,12 @@ def store_checkpoint(
 
 
 def _backend(way: Way, schema: KeyedStateSchema, key_groups: KeyGroupRange, directory: str) -> KeyedStateBackend:
-    made: KeyedStateBackend
+    backend: KeyedStateBackend
     if way.backend == "heap":
-        made = HeapKeyedStateBackend(schema, key_groups)
+        backend = HeapKeyedStateBackend(schema, key_groups)
     else:
-        made = RocksDBKeyedStateBackend(schema, key_groups, directory, UID)
-    return ChangelogKeyedStateBackend(made, LIMITS.size_bytes) if way.strategy == "changelog" else made
+        backend = RocksDBKeyedStateBackend(schema, key_groups, directory, UID)
+    return ChangelogKeyedStateBackend(backend, LIMITS.size_bytes) if way.strategy == "changelog" else backend
 
 
 def _strategy(way: Way, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
@@ -120,7 +125,7 @@ def _metadata(schema: KeyedStateSchema, way: Way, reports: list[SubtaskReport]) 
 
 
 def _manifest(schema: KeyedStateSchema, way: Way, reports: list[SubtaskReport]) -> CheckpointManifest:
-    whole = all_key_groups(schema.max_parallelism)
+    key_groups = all_key_groups(schema.max_parallelism)
     return CheckpointManifest(
         pipeline=NAME,
         checkpoint_id=ID,
@@ -136,6 +141,6 @@ def _manifest(schema: KeyedStateSchema, way: Way, reports: list[SubtaskReport]) 
         schema=schema,
         files=tuple(f for r in reports for f in r.files),
         statistics=tuple(
-            merge_statistics(whole, [r.statistics[i] for r in reports]) for i in range(len(schema.states))
+            merge_statistics(key_groups, [r.statistics[i] for r in reports]) for i in range(len(schema.states))
         ),
     )

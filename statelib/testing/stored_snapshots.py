@@ -1,4 +1,4 @@
-"""Snapshots of a small state in plain files, for tests that read them back or damage them first."""
+"""Snapshots of a small state in local files, for tests that restore them, some after damaging a file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,20 +32,22 @@ KEY_GROUPS = KeyGroupRange(0, 127)
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored snapshot: ``source`` reads it without checksums, so that only the restore can notice damage."""
+    """A stored snapshot. ``source`` reads it without checksums, so that only the restore itself can notice damage.
+    ``entries``: the entries of the backend as bytes, by the name of their state."""
 
     source: RestoreSource
     directory: Path
     entries: dict[str, dict[bytes, bytes]]
 
     def path(self, prefix: str) -> Path:
-        """The stored file of RocksDB's file whose name begins so; '' of any other snapshot: its only file."""
+        """Return the path of the one stored file whose name in RocksDB begins with ``prefix``. Other snapshots
+        have only one file, whose path is returned for any ``prefix``."""
         handle = self.source.handle
         if not isinstance(handle, IncrementalRemoteKeyedStateHandle):
             (stream,) = stream_handles(handle)
             return self.directory / _relative(stream)
-        (found,) = [stream for name, stream in handle.private if name.startswith(prefix)]
-        return self.directory / _relative(found)
+        (matching,) = [stream for name, stream in handle.private if name.startswith(prefix)]
+        return self.directory / _relative(matching)
 
 
 def _relative(stream: StreamStateHandle) -> str:
@@ -61,21 +63,21 @@ def _streams(root: Path) -> tuple[Path, CheckpointStreamFactory]:
 
 
 def stored_canonical(root: Path, compressed: bool) -> Stored:
-    """A canonical snapshot of the sample state, made with the heap backend."""
+    """Store a canonical snapshot of the sample state, taken of a heap backend."""
     backend = HeapKeyedStateBackend(sample_schema(), KEY_GROUPS)
     fill(backend, 60)
     return _store(backend, CanonicalSnapshotStrategy(backend, compressed), root)
 
 
 def stored_heap(root: Path, compressed: bool) -> Stored:
-    """A native snapshot of the sample state in the heap backend."""
+    """Store a native snapshot of the sample state, taken of a heap backend."""
     backend = HeapKeyedStateBackend(sample_schema(), KEY_GROUPS)
     fill(backend, 60)
     return _store(backend, HeapNativeSnapshotStrategy(backend, UID, compressed), root)
 
 
 def stored_rocksdb(root: Path, working_directory: Path) -> Stored:
-    """A full RocksDB snapshot of the sample state; the working directory is gone afterwards."""
+    """Store a full RocksDB snapshot of the sample state. The working directory is removed at the end."""
     backend = RocksDBKeyedStateBackend(sample_schema(), KEY_GROUPS, str(working_directory), UID)
     fill(backend, 60)
     return _store(backend, RocksDBFullSnapshotStrategy(backend, UID), root)

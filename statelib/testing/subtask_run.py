@@ -1,6 +1,6 @@
-"""A pipeline in several subtasks that is checkpointed and restored as it goes: for tests of time and rescaling.
+"""A run of a pipeline in several subtasks with checkpoints and restores, for tests of time and rescaling.
 
-As ``local_run``, without Spark, Airflow and the catalog, but with real storage, strategies and restores.
+Like ``local_run`` it needs no Spark, no Airflow and no catalog, but it uses real storage, strategies and restores.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,8 @@ UID = "5a7b0000-0000-0000-0000-000000000000"
 
 
 class SubtaskRun:
-    """``backend`` and ``strategy`` as in a pipeline file; they may change with every restore."""
+    """The subtasks of a pipeline, whose backend and parallelism may change at each checkpoint. ``backend`` and
+    ``strategy`` have the values of a pipeline file. ``late``: late events per state, complete after :meth:`close`."""
 
     def __init__(self, pipeline: Pipeline, root: Path, backend: str = "heap", parallelism: int = 1) -> None:
         self.pipeline = pipeline
@@ -45,17 +46,17 @@ class SubtaskRun:
         self._subtasks = self._restored((), backend, parallelism)
 
     def apply(self, events: pa.Table, end_ms: int) -> None:
-        """The events of one interval, each applied by the subtask that owns its key."""
+        """Apply the events of one interval. Each event is applied by the subtask that owns its key."""
         schema = self._subtasks[0].backend.schema
         groups = key_groups(schema, key_array(self.pipeline, events))
         for subtask in self._subtasks:
             owned = subtask.backend.key_group_range
-            mine = np.flatnonzero((groups >= owned.start) & (groups <= owned.end))
-            subtask.apply(events.take(pa.array(mine)), end_ms)
+            rows = np.flatnonzero((groups >= owned.start) & (groups <= owned.end))
+            subtask.apply(events.take(pa.array(rows)), end_ms)
             self._watermark_ms = subtask.watermark_ms
 
     def checkpoint(self, strategy: str, backend: str, parallelism: int) -> None:
-        """Take a checkpoint, forget everything, and restore it."""
+        """Take a checkpoint, close all backends, and restore the checkpoint into new ones."""
         self._number += 1
         sources = []
         for number, subtask in enumerate(self._subtasks):
@@ -65,13 +66,13 @@ class SubtaskRun:
         self._subtasks = self._restored(sources, backend, parallelism)
 
     def state(self, name: str) -> dict[object, object]:
-        """As :meth:`LocalRun.state`, of all subtasks."""
-        found: dict[object, object] = {}
+        """Return the content of a state in all subtasks, in the form of :meth:`LocalRun.state`."""
+        values_by_key: dict[object, object] = {}
         for subtask in self._subtasks:
-            part = subtask.state(name)
-            assert not found.keys() & part.keys()
-            found |= part
-        return found
+            subtask_values = subtask.state(name)
+            assert not values_by_key.keys() & subtask_values.keys()
+            values_by_key |= subtask_values
+        return values_by_key
 
     def close(self) -> None:
         for subtask in self._subtasks:
@@ -96,12 +97,12 @@ class SubtaskRun:
         handles = [(source.handle.key_group_range, source) for source in sources]
         assigned = assign(handles, parallelism, self.pipeline.max_parallelism) if handles else ((),) * parallelism
         runs = []
-        for subtask, (owned, mine) in enumerate(zip(ranges, assigned, strict=True)):
+        for subtask, (owned, assigned_sources) in enumerate(zip(ranges, assigned, strict=True)):
             directory = str(self._root / f"live-{self._number}-{subtask}")
             live: KeyedStateBackend = (
-                restore_heap(schema, owned, mine, directory)
+                restore_heap(schema, owned, assigned_sources, directory)
                 if backend == "heap"
-                else restore_rocksdb(schema, owned, mine, directory, UID)
+                else restore_rocksdb(schema, owned, assigned_sources, directory, UID)
             )
             runs.append(LocalRun(self.pipeline, live, self._watermark_ms))
         return runs

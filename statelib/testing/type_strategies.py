@@ -1,4 +1,4 @@
-"""Hypothesis strategies: state types, and plain values of a type (see ``reference_codecs``)."""
+"""Hypothesis strategies of state types, and of the plain values of a type (see ``reference.codecs``)."""
 
 from hypothesis import strategies as st
 
@@ -39,7 +39,7 @@ _VALUES: dict[str, st.SearchStrategy[Plain]] = {
 
 
 def state_types(*, keyable: bool = False) -> st.SearchStrategy[StateType]:
-    """Any type; with ``keyable`` only those that Flink takes as a key."""
+    """Return a strategy of state types. If ``keyable``, only types that Flink accepts for keys are drawn."""
     scalars = [t for t in SCALARS.values() if not (keyable and t in _UNKEYABLE)]
     leaves: st.SearchStrategy[StateType] = st.sampled_from(scalars)
     if not keyable:
@@ -60,7 +60,8 @@ def _composites(parts: st.SearchStrategy[StateType]) -> st.SearchStrategy[StateT
 
 
 def plain_values(type_: StateType) -> st.SearchStrategy[Plain]:
-    """Values of a type; fields of rows and values of maps are None at times. No NaN, as it equals nothing."""
+    """Return a strategy of the values of a type. Fields of rows and values of maps may be None. NaN is never drawn,
+    because it equals no value."""
     match type_:
         case Tuple(fields):
             return st.tuples(*map(plain_values, fields)).map(list)
@@ -73,7 +74,7 @@ def plain_values(type_: StateType) -> st.SearchStrategy[Plain]:
         case MapOf(key, value):
             return st.lists(st.tuples(plain_values(key), _nullable(value)), max_size=3)
         case _:
-            assert isinstance(type_, Scalar), f"no strategy of {type_}"
+            assert isinstance(type_, Scalar), f"no strategy for {type_}"
             return _VALUES[type_.name]
 
 

@@ -32,6 +32,7 @@ PLAIN: tuple[str, ...] = (
     "statelib/savepoints",
     "statelib/serializers",
     "statelib/spark",
+    "statelib/testing",
     "statelib/wire/",
 )
 """The rooms whose language has been gone through. The others follow, one by one, until none is left."""

@@ -1,6 +1,6 @@
-"""The canonical stream's key groups, encoded and decoded one entry at a time.
+"""A reference codec of the key groups of a canonical stream, one entry at a time.
 
-Slow and obvious on purpose: property tests hold the vectorised codec equal to it. Source:
+It is slow and simple on purpose: property tests compare the vectorised codec with it. Source:
 docs/spec/formats.md#canonical-stream.
 """
 
@@ -9,12 +9,12 @@ from statelib.wire.reader import Reader
 from statelib.wire.writer import Writer
 
 Entry = tuple[bytes, bytes]
-"""(key with its key-group prefix, value)."""
+"""A pair of a serialized key, with its key-group prefix, and a serialized value."""
 _END = 0xFFFF
 
 
 def encode_key_group(states: dict[int, list[Entry]], compressed: bool) -> bytes:
-    """``states``: entries by state id; b'' when there is none."""
+    """Return the bytes of a key group, b'' if it has no entries. ``states``: entries by state id."""
     used = [(state_id, entries) for state_id, entries in sorted(states.items()) if entries]
     if not used:
         return b""
@@ -35,7 +35,8 @@ def encode_key_group(states: dict[int, list[Entry]], compressed: bool) -> bytes:
 
 
 def decode_key_group(data: bytes, compressed: bool) -> dict[int, list[Entry]]:
-    """The inverse; ``data`` holds this key group and nothing else."""
+    """Return the entries of a key group by state id, the inverse of :func:`encode_key_group`. ``data`` holds this key
+    group and nothing else."""
     content = snappy_framing.decompress(memoryview(data), "key group")[0].tobytes() if compressed else data
     reader = Reader(content, "key group")
     states: dict[int, list[Entry]] = {}

@@ -1,10 +1,10 @@
-"""The slow, obvious serializers: one value at a time, written from the format's description.
+"""Slow and simple serializers, which encode one value at a time and are written from the description of the format.
 
-The vectorised codecs of ``statelib.serializers`` are held equal to these by property tests.
+Property tests compare the vectorised codecs of ``statelib.serializers`` with them.
 
-Values are *plain*: int, float, bool, str, bytes, None; a list for arrays, lists, tuples and rows;
-a list of (key, value) pairs for maps. Times are the integers that Arrow holds: days for ``date``,
-nanoseconds of the day for ``time``, nanoseconds since 1970 for ``datetime`` and ``instant``.
+Values are *plain*: int, float, bool, str, bytes or None; a list for an array, list, tuple or row; a list of
+(key, value) pairs for a map. Times are integers like in Arrow: days for ``date``, nanoseconds of the day for ``time``,
+nanoseconds since 1970 for ``datetime`` and ``instant``.
 
 Source: docs/spec/formats.md#key-groups, #composite-keys, #serializer-snapshots.
 """
@@ -27,8 +27,8 @@ _SECOND, _DAY = 10**9, 86_400 * 10**9
 _LAYOUTS = {"boolean": ">?", "byte": ">b", "short": ">h", "int": ">i", "long": ">q", "float": ">f", "double": ">d"}
 
 
-def encode(type_: StateType, value: Plain) -> bytes:  # noqa: PLR0911 - one case a type
-    """``ser(value)``; only a field of a Row and a value of a map may be None."""
+def encode(type_: StateType, value: Plain) -> bytes:  # noqa: PLR0911 - one case per type
+    """Return the serialized value. Only a field of a Row and a value of a map may be None."""
     if isinstance(type_, Tuple):
         return b"".join(encode(field, v) for field, v in zip(type_.fields, _items(value), strict=True))
     if isinstance(type_, Row):
@@ -48,19 +48,20 @@ def encode(type_: StateType, value: Plain) -> bytes:  # noqa: PLR0911 - one case
 
 
 def _scalar(type_: StateType) -> str:
-    assert isinstance(type_, Scalar), f"no slow codec of {type_}"
+    assert isinstance(type_, Scalar), f"no reference codec for {type_}"
     return type_.name
 
 
 def flagged(type_: StateType, value: Plain) -> bytes:
-    """The value of a map entry."""
+    """Return the serialized value of a map entry: a byte that is 1 for null, then the value if it is not null."""
     return b"\x01" if value is None else b"\x00" + encode(type_, value)
 
 
 def encode_key(
     schema: KeyedStateSchema, state: StateDescriptor, group: int, parts: tuple[Plain, Plain, Plain]
 ) -> bytes:
-    """Composite key of ``parts`` = key, namespace, user key (None where there is none)."""
+    """Return the serialized composite key. ``parts``: key, namespace and user key, which is None if the state has no
+    user keys."""
     key, namespace, user_key = parts
     result = group.to_bytes(1 if schema.max_parallelism <= 128 else 2, "big")
     ambiguous = codec_of(schema.key_type).reported_length < 0 and codec_of(state.namespace_type).reported_length < 0
@@ -79,12 +80,12 @@ def encode_value(state: StateDescriptor, value: Plain) -> bytes:
 
 
 def java_hash(type_: StateType, value: Plain) -> int:
-    """``hashCode()`` of a key, signed; nulls hash to 0."""
+    """Return Java's ``hashCode()`` of a key as a signed number. The hash of null is 0."""
     return _signed(_hash(type_, value))
 
 
 def key_group(hash_code: int, max_parallelism: int) -> int:
-    """``MathUtils.murmurHash`` and the remainder."""
+    """Return the key group of a hash code: the remainder of ``MathUtils.murmurHash`` by the maximum parallelism."""
     c = hash_code * 0xCC9E2D51 & 0xFFFFFFFF
     c = _rotate(c, 15) * 0x1B873593 & 0xFFFFFFFF
     c = (_rotate(c, 13) * 5 + 0xE6546B64 & 0xFFFFFFFF) ^ 4
@@ -95,7 +96,7 @@ def key_group(hash_code: int, max_parallelism: int) -> int:
 
 
 def arrow(type_: StateType, values: list[Plain]) -> pa.Array:
-    """Plain values as the Arrow column that the codec of ``type_`` takes."""
+    """Return plain values as an Arrow column of the type that the codec of ``type_`` accepts."""
     target = codec_of(type_).arrow_type
     if isinstance(type_, Tuple | Row | Ttl):
         types = _parts(type_)
@@ -170,7 +171,9 @@ def _bytes(value: Plain) -> bytes:
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """The calendar repeats every 400 years, which are 146097 days; 0001-01-01 is day -719162."""
+    """Return (year, month, day) of a number of days since 1970-01-01.
+
+    The calendar repeats every 400 years, which are 146097 days; 0001-01-01 is day -719162."""
     cycle, rest = divmod(days + 719_162, 146_097)
     date = datetime.date.fromordinal(rest + 1)
     return date.year + 400 * cycle, date.month, date.day
@@ -227,7 +230,7 @@ def _hash(type_: StateType, value: Plain) -> int:
 
 
 def _deep(type_: StateType, value: Plain) -> int:
-    """What a field adds to the hash of its Row."""
+    """Return the hash of a field as it enters the hash of its Row."""
     if value is None:
         return 0
     if isinstance(type_, ListOf):

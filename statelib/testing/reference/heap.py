@@ -1,7 +1,7 @@
-"""The heap stream's key groups, encoded and decoded one value at a time.
+"""A reference encoder of the key groups of a heap stream, one value at a time.
 
-Slow and obvious on purpose: property tests hold the vectorised codec equal to it. Values are the plain ones of
-``reference_codecs``: (key, namespace, value), with a whole list or map as value. Source:
+It is slow and simple on purpose: property tests compare the vectorised codec with it. An entry is (key, namespace,
+value) in plain values of ``reference.codecs``; the value of a list or map state is the whole list or map. Source:
 docs/spec/formats.md#heap-stream.
 """
 
@@ -18,7 +18,8 @@ Entry = tuple[Plain, Plain, Plain]
 def encode_key_group(
     key_group: int, key_type: StateType, states: list[tuple[StateDescriptor, list[Entry]]], compressed: bool
 ) -> bytes:
-    """``states``: in the order of their ids, also those without entries."""
+    """Return the bytes of a key group. ``states``: all states in the order of their ids, also states without
+    entries."""
     result = struct.pack(">i", key_group)
     for state_id, (descriptor, entries) in enumerate(states):
         block = struct.pack(">Hi", state_id, len(entries))

@@ -1,6 +1,6 @@
-"""The contract of a keyed state backend as tests: subclass it, say how one is made, and run pytest.
+"""The contract of a keyed state backend as tests.
 
-A test class of an implementation needs nothing but :meth:`KeyedStateBackendSuite.make`.
+The test class of an implementation subclasses :class:`KeyedStateBackendSuite` and overrides ``make``, nothing else.
 """
 
 from collections.abc import Iterator
@@ -31,10 +31,10 @@ from statelib.wire.ragged import concat, from_list
 
 
 class KeyedStateBackendSuite:
-    """What every implementation of :class:`~statelib.backends.keyed.KeyedStateBackend` does."""
+    """The tests that every implementation of :class:`~statelib.backends.keyed.KeyedStateBackend` passes."""
 
     def make(self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path) -> KeyedStateBackend:
-        """A new, empty backend; ``directory`` does not exist yet and is the backend's own."""
+        """Return a new, empty backend. ``directory`` does not exist yet, and only this backend uses it."""
         raise NotImplementedError
 
     @pytest.fixture
@@ -52,8 +52,8 @@ class KeyedStateBackendSuite:
 
     def test_values_come_back_in_the_order_asked_for(self, backend: KeyedStateBackend) -> None:
         put(backend, "totals", ["b", "a", "c"], [{"count": i, "last": str(i)} for i in (2, 1, 3)])
-        wanted = [{"count": 3, "last": "3"}, None, {"count": 1, "last": "1"}, {"count": 2, "last": "2"}]
-        assert got(backend, "totals", ["c", "x", "a", "b"]) == wanted
+        expected = [{"count": 3, "last": "3"}, None, {"count": 1, "last": "1"}, {"count": 2, "last": "2"}]
+        assert got(backend, "totals", ["c", "x", "a", "b"]) == expected
 
     def test_a_write_replaces_inserts_and_removes_in_one_call(self, backend: KeyedStateBackend) -> None:
         put(backend, "means", ["a", "b", "c"], [1.0, 2.0, 3.0])
@@ -155,8 +155,8 @@ class KeyedStateBackendSuite:
         put(backend, "totals", ["key-1"], [None])
         for name, scan in scans.items():
             batches = list(scan)
-            seen = concat([b.keys for b in batches]).to_list(), concat([b.values for b in batches]).to_list()
-            assert dict(zip(*seen, strict=True)) == before[name]
+            columns = concat([b.keys for b in batches]).to_list(), concat([b.values for b in batches]).to_list()
+            assert dict(zip(*columns, strict=True)) == before[name]
         assert entries(backend, "means") != before["means"]
 
     def test_a_scan_can_be_closed_before_its_end_and_twice(self, backend: KeyedStateBackend) -> None:

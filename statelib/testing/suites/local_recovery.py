@@ -1,6 +1,7 @@
-"""The contract of a snapshot strategy with local recovery as tests: what it keeps locally is enough to restore.
+"""The contract of a snapshot strategy with local recovery as tests: local copies alone are enough for a restore.
 
-Subclass it, say how a backend, a strategy with ``local=self.directories`` and a restored backend are made.
+Subclass it and override ``new_backend``, ``restore``, and ``make_strategy``, which passes ``local=self.directories`` to
+the strategy.
 """
 
 from collections.abc import Callable
@@ -27,13 +28,13 @@ Files = dict[str, tuple[int, int]]
 def files_of(result: SnapshotResult) -> Files:
     files = {}
     for written in (*result.streams, *result.reused):
-        assert not hasattr(written.handle, "data"), "nothing is inline here"
+        assert not hasattr(written.handle, "data"), "the suite expects no inline streams"
         files[written.handle.path] = (written.size_bytes, written.crc32c)
     return files
 
 
 class LocalRecoverySuite(SnapshotStrategySuite):
-    """The contract of strategies, with a local directory beside the storage."""
+    """The suite of snapshot strategies with a local directory beside the storage, and tests of the local copies."""
 
     store: LocalStateStore
     directories: LocalSnapshotDirectories
@@ -59,7 +60,7 @@ class LocalRecoverySuite(SnapshotStrategySuite):
         return result, files_of(result)
 
     def reader(self, stage: Stage, files: Files) -> tuple[CountingReader, LocalFirstReader]:
-        """The remote one, which counts, and the one over it."""
+        """Return the remote reader, which counts bytes, and the reader that tries local copies before it."""
         remote = CountingReader(stage.directory, files, allowed_root=stage.directory.rpartition("/")[0])
         return remote, LocalFirstReader(remote, self.store.find(_FIRST, files))
 
@@ -89,19 +90,19 @@ class LocalRecoverySuite(SnapshotStrategySuite):
     ) -> None:
         result, files = self.taken(stage)
         for number, victim in enumerate(sorted(files)):
-            found = self.store.find(_FIRST, files)[victim]
-            path = Path(found.directory) / found.copy.name
-            before = path.read_bytes()
+            local_copy = self.store.find(_FIRST, files)[victim]
+            path = Path(local_copy.directory) / local_copy.copy.name
+            undamaged = path.read_bytes()
             _damage(path, damage)
             remote, reader = self.reader(stage, files)
             restored = self.restore(self.source(stage, result, reader), tmp_path / f"again-{number}")
             assert all_entries(restored) == all_entries(stage.backend)
             restored.close()
-            needed = not path.name.startswith("OPTIONS-")  # written anew when a backend opens the database
+            needed = not path.name.startswith("OPTIONS-")  # RocksDB writes OPTIONS anew whenever it opens the database
             assert set(remote.read_bytes) == ({victim} if needed else set())
             assert ("remote" in reader.origins, "local" in reader.origins) == (needed, len(files) > 1)
             path.rmdir() if damage == "directory" else path.unlink(missing_ok=True)
-            path.write_bytes(before)
+            path.write_bytes(undamaged)
 
     def test_without_state_no_local_directory_is_made(self, stage_of: Callable[[KeyedStateSchema], Stage]) -> None:
         stage = stage_of(KeyedStateSchema(sample_schema().key_type, 128, ()))
@@ -125,7 +126,7 @@ class LocalRecoverySuite(SnapshotStrategySuite):
 
 def _damage(path: Path, damage: str) -> None:
     data = bytearray(path.read_bytes())
-    path.unlink()  # first: a linked file is also somebody else's
+    path.unlink()  # before writing, because a hard link may share the file's bytes
     match damage:
         case "flip":
             data[len(data) // 2] ^= 4

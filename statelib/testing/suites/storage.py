@@ -1,6 +1,6 @@
-"""What every checkpoint storage does: subclass :class:`StorageSuite` and get the tests.
+"""The contract of a checkpoint storage as tests, which a subclass of :class:`StorageSuite` inherits.
 
-Each test says one sentence of the ports in ``statelib.storage.views``.
+Each test checks one sentence of the ports in ``statelib.storage.views``.
 """
 
 import pickle
@@ -36,7 +36,8 @@ from statelib.testing.suites.task_owned import TaskOwnedSuite
 
 
 class StorageSuite(TaskOwnedSuite):
-    """Override the three methods of :class:`~statelib.testing.suites.storage_case.StorageCase`."""
+    """The tests that every checkpoint storage passes. A subclass overrides the three methods of
+    :class:`~statelib.testing.suites.storage_case.StorageCase`."""
 
     # streams
 
@@ -92,7 +93,7 @@ class StorageSuite(TaskOwnedSuite):
                     handles.add(stream.close_and_get_handle().handle)
         assert len(handles) == 2 * 3 * 4
 
-    # copies of what is stored
+    # duplicates of stored streams
 
     @pytest.mark.parametrize("scope", CheckpointedStateScope)
     def test_a_duplicate_has_the_bytes_and_outlives_its_original(
@@ -102,7 +103,7 @@ class StorageSuite(TaskOwnedSuite):
         earlier = worker.resolve_checkpoint_storage_location(ID, reference, ATTEMPT, 0)
         later = worker.resolve_checkpoint_storage_location(ID, reference, OTHER_ATTEMPT, 0)
         stream = earlier.create_stream(CheckpointedStateScope.SHARED)
-        stream.write(content(5_000_000))  # more than is merged
+        stream.write(content(5_000_000))  # too large to be merged
         original = stream.close_and_get_handle().handle
         copy = later.duplicate(original, scope)
         if copy is None:
@@ -115,7 +116,7 @@ class StorageSuite(TaskOwnedSuite):
             later.duplicate(original, scope)
         assert caught.value.kind == "missing-file"
         later.discard(copy)
-        assert self.stored_names(reference) == set(), "nothing is left of a duplicate that failed"
+        assert self.stored_names(reference) == set(), "the failed duplicate left a file"
 
     def test_inline_bytes_are_not_duplicated(self, streams: CheckpointStreamFactory) -> None:
         assert streams.duplicate(ByteStreamStateHandle("small", b"123"), CheckpointedStateScope.EXCLUSIVE) is None
@@ -305,7 +306,7 @@ class StorageSuite(TaskOwnedSuite):
             self.worker(storage).resolve_checkpoint_storage_location(ID, missing, ATTEMPT, 0)
         assert caught.value.kind == "no-location"
 
-    # one checkpoint after the other
+    # segments, and streams of earlier checkpoints
 
     def test_flushing_may_be_repeated_and_names_the_files_that_hold_segments(
         self, streams: CheckpointStreamFactory

@@ -1,4 +1,4 @@
-"""What suites of tests need to know of the storage under test."""
+"""The base of the storage suites: the methods that describe the storage under test, and the fixtures made of them."""
 
 from pathlib import Path
 from typing import Protocol
@@ -20,39 +20,40 @@ ATTEMPT = AttemptId("0123456789abcdef" * 2)
 OTHER_ATTEMPT = AttemptId("f" * 32)
 ID = CheckpointId(7)
 SIZES = (0, 1, 99, 100, 101, 4095, 4096, 4097, 300_000)
-"""Stream sizes around the inline threshold of 100 bytes that the suite asks for."""
+"""Stream sizes in bytes, some of them around the inline threshold of 100 bytes that the suite requires."""
 
 
 class Storage(CheckpointStorageWorkerView, CheckpointStorageCoordinatorView, Protocol):
-    """Both views in one object."""
+    """A storage that has both views, the worker's and the coordinator's."""
 
 
 def content(size: int) -> bytes:
-    """Bytes in which a shift or a swapped block shows."""
+    """Return ascending numbers of 4 bytes each, in which a test notices shifted bytes and exchanged blocks."""
     return b"".join(number.to_bytes(4, "big") for number in range(size // 4 + 1))[:size]
 
 
 class StorageCase:
-    """Override the three methods; storage may inline streams of up to 100 bytes, or all of them.
+    """The base of a suite of storage tests. A subclass overrides the three methods that raise NotImplementedError.
 
-    ``scope``: of the streams that are written; run the suite for both."""
+    The storage may inline all streams, or streams of up to 100 bytes. ``scope``: the scope of the streams that the
+    tests write; run the suite once per scope."""
 
     scope = CheckpointedStateScope.EXCLUSIVE
 
     def make_storage(self, directory: Path) -> Storage:
-        """A new storage that may write below ``directory``."""
+        """Return a new storage that may write below ``directory``."""
         raise NotImplementedError
 
     def make_reader(self, reference: StorageReference) -> StateReader:
-        """Reads what was written under ``reference``."""
+        """Return a reader of the streams that were written under ``reference``."""
         raise NotImplementedError
 
     def stored_names(self, reference: StorageReference) -> set[str]:
-        """Everything that lies under ``reference`` outside of handles, temporary files included."""
+        """Return the names of all files under ``reference``, temporary files included. Inline bytes have no name."""
         raise NotImplementedError
 
     def worker(self, storage: Storage) -> CheckpointStorageWorkerView:
-        """What workers are given of ``storage``."""
+        """Return the worker view of ``storage``. Override it if workers use another object."""
         return storage
 
     @pytest.fixture

@@ -1,6 +1,7 @@
-"""The contract of a snapshot strategy as tests: subclass it, say how one is made, and run pytest.
+"""The contract of a snapshot strategy as tests.
 
-The storage under it is a real one, by default a local directory, made to fail and to wait where needed.
+The test class of a strategy subclasses :class:`SnapshotStrategySuite` and overrides ``make_backend`` and
+``make_strategy``. The storage is real, by default a local directory; hooks make its operations fail or wait.
 """
 
 import threading
@@ -44,10 +45,12 @@ Entries = dict[str, dict[bytes, bytes]]
 
 
 MEMORY = "memory:"
+"""The storage root that selects :class:`MemoryCheckpointStorage`."""
 
 
 class Stage:
-    """One checkpoint's storage, a strategy and its backend. ``root``: of the storage, or :data:`MEMORY`."""
+    """A strategy with its backend and the storage of one checkpoint. ``root``: the root of the storage, or
+    :data:`MEMORY`."""
 
     def __init__(
         self,
@@ -72,17 +75,17 @@ class Stage:
         self.registry = CloseableRegistry()
         self.operations: list[str] = []
         self._root = root
-        self._marks = set(self._listed())
+        self._initial_files = set(self._listed())
 
     def reader(self) -> StateReader:
-        """As our own checkpoints are read: files that several share included."""
+        """Return a reader of the checkpoint, which may also read the files that several checkpoints share."""
         if self._root == MEMORY:
             return MemoryReader()
         return PLACES.kind(self._root).reader(self.directory, None, self.directory.rpartition("/")[0])
 
     def files(self) -> dict[str, int]:
-        """Every file that was written since the location was made, with its size."""
-        return {path: size for path, size in self._listed().items() if path not in self._marks}
+        """Return the size of each file that was written since the location was made, by path."""
+        return {path: size for path, size in self._listed().items() if path not in self._initial_files}
 
     def _listed(self) -> dict[str, int]:
         if self._root == MEMORY:
@@ -90,39 +93,39 @@ class Stage:
         return {file.path: file.size_bytes for file in PLACES.kind(self._root).list_files(self._root)}
 
     def take(self, before: Hook = undisturbed, registry: CloseableRegistry | None = None) -> SnapshotResult:
-        """A whole snapshot; :attr:`operations` says what it asked of the storage."""
+        """Take a whole snapshot. :attr:`operations` then lists its operations on the storage."""
         streams = FaultyStreams(self.streams, before)
         self.operations = streams.operations
         return take_snapshot(self.strategy, _FIRST, streams, registry or self.registry)
 
     def rehearse(self) -> tuple[list[str], dict[str, int]]:
-        """The operations of an undisturbed snapshot, and what lies in the storage after it."""
+        """Take an undisturbed snapshot. Return its operations, and the files in the storage after it."""
         self.take()
         return self.operations, self.files()
 
     def read(self, result: SnapshotResult, scratch: Path) -> Entries:
-        """What a snapshot holds, read back from storage."""
+        """Return the entries of a snapshot by the name of their state, read back from storage."""
         assert result.keyed is not None
         schema = self.backend.schema
-        found: Entries = {d.name: {} for d in schema.states}
+        entries: Entries = {d.name: {} for d in schema.states}
         source = RestoreSource(result.keyed, self.reader(), schema, None)
         for state, rows in iter_entries(source, None, str(scratch)):
-            found[schema.states[state].name] |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
-        return found
+            entries[schema.states[state].name] |= zip(rows.keys.to_list(), rows.values.to_list(), strict=True)
+        return entries
 
 
 class SnapshotStrategySuite:
-    """What every implementation of :class:`~statelib.snapshots.strategy.SnapshotStrategy` does."""
+    """The tests that every implementation of :class:`~statelib.snapshots.strategy.SnapshotStrategy` passes."""
 
     handle_type: type[KeyedStateHandle]
     merging: FileMergingSettings | None = None
-    """Run the suite also on a storage that merges files."""
+    """The settings of a storage that merges files. If None, the suite runs on a storage that merges none."""
     scopes = frozenset({CheckpointedStateScope.EXCLUSIVE})
 
     def make_backend(
         self, schema: KeyedStateSchema, key_group_range: KeyGroupRange, directory: Path
     ) -> KeyedStateBackend:
-        """A new, empty backend; ``directory`` does not exist yet and is the backend's own."""
+        """Return a new, empty backend. ``directory`` does not exist yet, and only this backend uses it."""
         raise NotImplementedError
 
     def make_strategy(self, backend: KeyedStateBackend) -> SnapshotStrategy[Any]:
@@ -130,20 +133,20 @@ class SnapshotStrategySuite:
 
     @pytest.fixture
     def storage_root(self, tmp_path: Path) -> str:
-        """Override it to run the suite elsewhere: a directory, a URI, or :data:`MEMORY`."""
+        """Return the root of the storage: a directory, a URI, or :data:`MEMORY`. Override it to use other storage."""
         return str(tmp_path / "storage")
 
     @pytest.fixture
     def stage_of(self, tmp_path: Path, storage_root: str) -> Iterator[Callable[[KeyedStateSchema], Stage]]:
-        made: list[Stage] = []
+        stages: list[Stage] = []
 
         def make(schema: KeyedStateSchema) -> Stage:
             backend = self.make_backend(schema, _RANGE, tmp_path / "backend")
-            made.append(Stage(backend, self.make_strategy(backend), storage_root, self.merging))
-            return made[-1]
+            stages.append(Stage(backend, self.make_strategy(backend), storage_root, self.merging))
+            return stages[-1]
 
         yield make
-        for stage in made:
+        for stage in stages:
             stage.strategy.close()
             stage.backend.close()
         assert not (tmp_path / "backend").exists()
@@ -174,14 +177,14 @@ class SnapshotStrategySuite:
     def test_notifications_of_any_checkpoint_are_heard_and_change_no_snapshot(
         self, stage: Stage, tmp_path: Path
     ) -> None:
-        """Also of one that another process took, and more than once (R18)."""
-        strategy, strange = stage.strategy, CheckpointId(9)
-        hear = (strategy.notify_checkpoint_complete, strategy.notify_checkpoint_aborted)
-        for notify in hear * 2:
-            notify(strange)
+        """The checkpoint may be one that another process took, and a notification may be repeated (R18)."""
+        strategy, other_id = stage.strategy, CheckpointId(9)
+        notifications = (strategy.notify_checkpoint_complete, strategy.notify_checkpoint_aborted)
+        for notify in notifications * 2:
+            notify(other_id)
         result = stage.take()
         assert stage.read(result, tmp_path / "scratch") == all_entries(stage.backend)
-        for notify in reversed(hear):
+        for notify in reversed(notifications):
             notify(_FIRST)
 
     def test_without_registered_state_the_result_is_empty(self, stage_of: Callable[[KeyedStateSchema], Stage]) -> None:
@@ -244,7 +247,7 @@ class SnapshotStrategySuite:
                 assert 0 < started.count <= number
                 return
             assert stage.files() == {}, f"after the start of thread {number} failed"
-        raise AssertionError("more than 100 threads")
+        raise AssertionError("the snapshot starts more than 100 threads")
 
     def test_cancelling_from_another_thread_leaves_nothing(self, stage: Stage) -> None:
         operations, before = stage.rehearse()
@@ -253,7 +256,7 @@ class SnapshotStrategySuite:
             with pytest.raises(RetryableError) as caught:
                 stage.take(_cancel_at(at, registry), registry)
             assert caught.value.kind == "cancelled"
-            assert stage.files() == before, f"after a cancel before operation {at}, {operations[at]}"
+            assert stage.files() == before, f"after cancelling before operation {at}, {operations[at]}"
 
     def test_a_snapshot_that_was_cancelled_before_it_began_writes_nothing(self, stage: Stage) -> None:
         stage.registry.close()
@@ -268,9 +271,9 @@ class SnapshotStrategySuite:
         assert stage.read(result, tmp_path / "scratch") == all_entries(stage.backend)
 
     def test_statistics_are_those_of_the_stored_entries(self, stage: Stage, tmp_path: Path) -> None:
-        found = stage.read(stage.take(), tmp_path / "scratch")
-        assert [s.total_entries for s in stage.backend.statistics()] == [len(e) for e in found.values()]
-        groups = np.bincount([key[0] for key in found["means"]], minlength=128)[_RANGE.start : _RANGE.end + 1]
+        stored = stage.read(stage.take(), tmp_path / "scratch")
+        assert [s.total_entries for s in stage.backend.statistics()] == [len(e) for e in stored.values()]
+        groups = np.bincount([key[0] for key in stored["means"]], minlength=128)[_RANGE.start : _RANGE.end + 1]
         assert stage.backend.statistics()[1].entries.tolist() == groups.tolist()
 
 

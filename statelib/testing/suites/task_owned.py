@@ -1,4 +1,4 @@
-"""What every checkpoint storage does with state that tasks own, as tests; part of the suite of storages."""
+"""The part of the storage suite that tests task-owned state."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ from statelib.testing.suites.storage_case import ATTEMPT, OTHER_ATTEMPT, SIZES, 
 
 
 class TaskOwnedSuite(StorageCase):
-    """See :class:`~statelib.testing.suites.storage.StorageSuite`."""
+    """The tests of task-owned state, which :class:`~statelib.testing.suites.storage.StorageSuite` inherits."""
 
     @pytest.mark.parametrize("size", SIZES)
     def test_task_owned_data_outlives_discards_until_its_task_removes_it(
