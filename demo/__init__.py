@@ -1,1 +1,1 @@
-"""The demonstration: real flights, through a real Airflow, into real state, checked with another engine."""
+"""The demonstration: a real Airflow applies real flights to state, and polars computes the same result directly."""

@@ -28,6 +28,8 @@ class AirflowStartError(RuntimeError):
 
 @dataclass(frozen=True)
 class RunningAirflow:
+    """An Airflow that runs: a client for its API, its URL, its environment, and its processes by component."""
+
     client: AirflowClient
     url: str
     environment: dict[str, str]
@@ -35,7 +37,7 @@ class RunningAirflow:
 
 
 def free_ports() -> Ports:
-    """Three ports that nobody listens on right now."""
+    """Return three ports of 127.0.0.1 on which no process listens right now."""
     return Ports(*unused_ports(3))
 
 
@@ -45,15 +47,16 @@ def migrate(places: Places) -> None:
     env = environment(places, Ports())
     with (places.airflow / "migrate.log").open("wb") as log:
         for command in ([_airflow_binary(places), "db"], [sys.executable, "-m", "statelib", "catalog"]):
-            done = subprocess.run([*command, "migrate"], env=env, stdout=log, stderr=log, check=False)  # noqa: S603
-            if done.returncode:
+            result = subprocess.run([*command, "migrate"], env=env, stdout=log, stderr=log, check=False)  # noqa: S603
+            if result.returncode:
                 tail = Path(log.name).read_text(errors="replace")[-2000:]
-                raise AirflowStartError(f"{' '.join(command)} migrate ended with status {done.returncode}:\n{tail}")
+                raise AirflowStartError(f"{' '.join(command)} migrate ended with status {result.returncode}:\n{tail}")
 
 
 @contextmanager
 def exclusive(places: Places) -> Iterator[None]:
-    """Only one Airflow at a time may run over a work folder."""
+    """Hold the lock of a work folder while the block runs, so that only one Airflow at a time uses the folder. Raises
+    AirflowStartError if another process holds it."""
     places.airflow.mkdir(parents=True, exist_ok=True)
     with (places.work / "airflow.lock").open("w") as lock:
         try:
@@ -73,10 +76,11 @@ def airflow(
     patience_s: float = 120.0,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[RunningAirflow]:
-    """A migrated Airflow, healthy when this yields; every process is gone when the block ends. ``settings``: more
-    variables of its environment.
+    """Start the components of a migrated Airflow, and stop them when the block ends. ``settings``: further variables of
+    its environment.
 
-    Raises AirflowStartError. Logs of the components lie in ``<airflow>/<component>.log``.
+    The Airflow is healthy when this yields; every process is gone when the block has ended. The logs of the components
+    are in ``<airflow>/<component>.log``. Raises AirflowStartError.
     """
     env = environment(places, ports) | dict(settings or {})
     url = f"http://127.0.0.1:{ports.api}"
@@ -97,11 +101,13 @@ def _airflow_binary(places: Places) -> str:
 
 
 def log_file(places: Places, component: str) -> Path:
+    """Return the log file of a component."""
     return places.airflow / f"{component}.log"
 
 
 def _start(places: Places, component: str, env: dict[str, str]) -> subprocess.Popen[bytes]:
-    """In a session of its own, so that Ctrl-C reaches only us and we end the components in order."""
+    """Start a component in a session of its own: Ctrl-C reaches only this process, which then ends the components in
+    order."""
     log: IO[bytes]
     with log_file(places, component).open("ab") as log:
         return subprocess.Popen(  # noqa: S603
@@ -118,6 +124,7 @@ def _start(places: Places, component: str, env: dict[str, str]) -> subprocess.Po
 def _wait_until_healthy(
     places: Places, client: AirflowClient, processes: dict[str, subprocess.Popen[bytes]], patience_s: float
 ) -> None:
+    """Return once Airflow is healthy. Raises AirflowStartError if a component ends, or after ``patience_s``."""
     deadline = time.monotonic() + patience_s
     while not client.healthy():
         ended = [name for name, process in processes.items() if process.poll() is not None]
@@ -131,8 +138,9 @@ def _wait_until_healthy(
 
 
 class Supervisor:
-    """Looks after the components, as a service manager would: a scheduler that ended is started again, because on
-    SQLite it can meet rows of a write that was rolled back (ObjectDeletedError). Nothing else may end."""
+    """A small service manager for the components. A scheduler that has ended is started again, up to ``restarts``
+    times, because on SQLite it can meet rows of a write that was rolled back (ObjectDeletedError). Any other component
+    that ends is an error."""
 
     def __init__(
         self,
@@ -141,27 +149,29 @@ class Supervisor:
         log_of: Callable[[str], Path],
         restarts: int = 3,
     ) -> None:
-        self._processes, self._start, self._log_of, self._left = processes, start, log_of, restarts
+        self._processes, self._start, self._log_of, self._restarts_left = processes, start, log_of, restarts
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Raises AirflowStartError with the end of the log."""
+        """Start the scheduler again if it has ended. Raises AirflowStartError, with the end of the log, if a component
+        has ended that may not."""
         with self._lock:
             for name, process in list(self._processes.items()):
                 if process.poll() is None:
                     continue
-                if name != SCHEDULER or not self._left:
+                if name != SCHEDULER or not self._restarts_left:
                     tail = self._log_of(name).read_text(errors="replace")[-2000:]
                     raise AirflowStartError(f"Airflow: {name} ended; log {self._log_of(name)}:\n{tail}")
-                self._left -= 1
+                self._restarts_left -= 1
                 print(f"Airflow's {name} ended and is started again; log {self._log_of(name)}", flush=True)
                 self._processes[name] = self._start(name)
 
 
 def stop(processes: dict[str, subprocess.Popen[bytes]], patience_s: float = STOP_AFTER_S) -> None:
-    """SIGTERM to each process singly (a signal to the group hangs the scheduler); the API server goes
-    last, because tasks report to it. What has not ended after ``patience_s`` is killed with its children."""
-    known = {name: family(process.pid) for name, process in processes.items()}
+    """Stop all processes. Each gets a SIGTERM of its own, because a signal to the process group hangs the scheduler.
+    The API server is stopped last, because tasks report to it. After ``patience_s``, each process that is left is
+    killed with its children."""
+    families = {name: family(process.pid) for name, process in processes.items()}
     deadline = time.monotonic() + patience_s
     others = [name for name in processes if name != "api-server"]
     for batch in (others, [name for name in processes if name == "api-server"]):
@@ -171,8 +181,8 @@ def stop(processes: dict[str, subprocess.Popen[bytes]], patience_s: float = STOP
             try:
                 processes[name].wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                known[name] += family(processes[name].pid)
-    for member in itertools.chain.from_iterable(known.values()):
+                families[name] += family(processes[name].pid)
+    for member in itertools.chain.from_iterable(families.values()):
         kill(member)
     for process in processes.values():
         process.wait()

@@ -1,4 +1,5 @@
-"""``.work/venv/bin/statelib``: the command line, by default over the state of this checkout."""
+"""``.work/venv/bin/statelib``: the command line, by default for the deployment of the demonstration in this
+checkout."""
 
 import os
 
@@ -7,7 +8,8 @@ from statelib.cli.main import app
 
 
 def main() -> None:
-    """Settings are taken all from the environment or all from here: two deployments must not mix."""
+    """Run the command line. If any ``STATELIB_*`` variable is set, all settings come from the environment; if none is,
+    all are those of the demonstration. Settings of two deployments must not mix."""
     settings = statelib_settings(Places())
     if not any(name.startswith("STATELIB_") for name in os.environ):
         os.environ.update(settings)

@@ -1,4 +1,4 @@
-"""The end state of both pipelines, computed by polars over the raw flights, against the state on storage."""
+"""Comparison of the stored state of both pipelines with the same state computed by polars from the raw flights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,13 @@ from statelib.savepoints.opened import Checkpoint
 
 ROUTE = ["origin", "dest", "carrier"]
 BOUNDS = (-15, 0, 15, 30, 60, 120, 240)
-"""As in ``route_delays.yaml``: upper bounds, inclusive, of the histogram of arrival delays."""
+"""Upper bounds, inclusive, of the histogram of arrival delays; the same as in ``route_delays.yaml``."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """``keys``: how many there are in either; ``different``: how many of them differ in anything."""
+    """Result of one comparison. ``keys``: the number of keys in either table; ``different``: the number of keys that
+    are in only one of them or differ in any column."""
 
     what: str
     keys: int
@@ -26,51 +27,55 @@ class Comparison:
     examples: tuple[str, ...]
 
 
-def compare_all(flights: pl.DataFrame, end: datetime, found: Mapping[str, Checkpoint]) -> list[Comparison]:
-    """Compare both pipelines after every flight before ``end``. ``found``: checkpoint by pipeline."""
-    seen = flights.filter(pl.col("time_hour") < end)
-    aircraft, routes = found["aircraft_activity"], found["route_delays"]
+def compare_all(flights: pl.DataFrame, end: datetime, checkpoints: Mapping[str, Checkpoint]) -> list[Comparison]:
+    """Compare the checkpoint of each pipeline with what polars computes from the flights before ``end``.
+    ``checkpoints``: checkpoint by pipeline."""
+    applied = flights.filter(pl.col("time_hour") < end)
+    aircraft, routes = checkpoints["aircraft_activity"], checkpoints["route_delays"]
     return [
-        difference("aircraft_activity", aircraft_expected(seen), aircraft_found(aircraft), ["tailnum"]),
+        difference("aircraft_activity", aircraft_expected(applied), aircraft_found(aircraft), ["tailnum"]),
         difference(
             "aircraft_activity, flights per destination",
-            destinations_expected(seen),
+            destinations_expected(applied),
             destinations_found(aircraft),
             ["tailnum", "dest"],
         ),
-        difference("route_delays", routes_expected(seen), routes_found(routes), ROUTE),
+        difference("route_delays", routes_expected(applied), routes_found(routes), ROUTE),
     ]
 
 
-def difference(what: str, expected: pl.DataFrame, found: pl.DataFrame, keys: Sequence[str]) -> Comparison:
-    """Join both by key, and compare every column exactly; null equals null only."""
+def difference(what: str, expected: pl.DataFrame, actual: pl.DataFrame, keys: Sequence[str]) -> Comparison:
+    """Join both tables by key and compare every column exactly; null equals only null. Raises ValueError if their
+    columns differ."""
     columns = [name for name in expected.columns if name not in keys]
-    if sorted(found.columns) != sorted(expected.columns):
-        raise ValueError(f"{what}: expected columns {sorted(expected.columns)}, found {sorted(found.columns)}")
-    both = expected.with_columns(here=True).join(
-        found.with_columns(here=True), on=list(keys), how="full", coalesce=True, suffix="_found"
+    if sorted(actual.columns) != sorted(expected.columns):
+        raise ValueError(f"{what}: expected columns {sorted(expected.columns)}, found {sorted(actual.columns)}")
+    both = expected.with_columns(is_present=True).join(
+        actual.with_columns(is_present=True), on=list(keys), how="full", coalesce=True, suffix="_actual"
     )
-    unequal = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_found")) for name in [*columns, "here"])
+    unequal = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_actual")) for name in [*columns, "is_present"])
     wrong = both.filter(unequal)
     examples = tuple(_example(row, keys, columns) for row in wrong.head(5).iter_rows(named=True))
     return Comparison(what, both.height, wrong.height, examples)
 
 
 def _example(row: Mapping[str, Any], keys: Sequence[str], columns: Sequence[str]) -> str:
+    """Return a line that names a key and how its values differ."""
     key = ", ".join(str(row[name]) for name in keys)
-    if row["here"] is None or row["here_found"] is None:
-        return f"{key}: only in {'the state' if row['here'] is None else 'the direct computation'}"
+    if row["is_present"] is None or row["is_present_actual"] is None:
+        return f"{key}: only in {'the state' if row['is_present'] is None else 'the direct computation'}"
     parts = [
-        f"{name} is {row[f'{name}_found']}, expected {row[name]}"
+        f"{name} is {row[f'{name}_actual']}, expected {row[name]}"
         for name in columns
-        if row[name] != row[f"{name}_found"]
+        if row[name] != row[f"{name}_actual"]
     ]
     return f"{key}: {'; '.join(parts)}"
 
 
 def aircraft_expected(flights: pl.DataFrame) -> pl.DataFrame:
-    known = flights.filter(pl.col("tailnum").is_not_null()).sort("time_hour", "flight", "dest")
-    return known.group_by("tailnum").agg(
+    """Return a row per aircraft, computed from the flights. Flights without a tail number do not count."""
+    with_tailnum = flights.filter(pl.col("tailnum").is_not_null()).sort("time_hour", "flight", "dest")
+    return with_tailnum.group_by("tailnum").agg(
         flights=pl.len().cast(pl.Int64),
         distance=pl.col("distance").sum(),
         dep_delay=_sum("dep_delay"),
@@ -82,6 +87,7 @@ def aircraft_expected(flights: pl.DataFrame) -> pl.DataFrame:
 
 
 def aircraft_found(checkpoint: Checkpoint) -> pl.DataFrame:
+    """Return a row per aircraft, read from a checkpoint of ``aircraft_activity``."""
     table = _state(checkpoint, "activity")
     moments = [pl.col(name).cast(pl.Datetime("us", "UTC")) for name in ("first_seen", "last_seen")]
     last = pl.col("last_dest").struct.field("value").alias("last_dest")
@@ -89,16 +95,19 @@ def aircraft_found(checkpoint: Checkpoint) -> pl.DataFrame:
 
 
 def destinations_expected(flights: pl.DataFrame) -> pl.DataFrame:
-    known = flights.filter(pl.col("tailnum").is_not_null())
-    return known.group_by("tailnum", "dest").agg(flights=pl.len().cast(pl.Int64))
+    """Return the number of flights per aircraft and destination, computed from the flights."""
+    with_tailnum = flights.filter(pl.col("tailnum").is_not_null())
+    return with_tailnum.group_by("tailnum", "dest").agg(flights=pl.len().cast(pl.Int64))
 
 
 def destinations_found(checkpoint: Checkpoint) -> pl.DataFrame:
+    """Return the number of flights per aircraft and destination, read from a checkpoint of ``aircraft_activity``."""
     table = _state(checkpoint, "flights_per_dest")
     return table.rename({"key": "tailnum", "user_key": "dest", "value": "flights"})
 
 
 def routes_expected(flights: pl.DataFrame) -> pl.DataFrame:
+    """Return a row per route (origin, destination, carrier), computed from the flights."""
     averages = [
         expression
         for name in ("dep_delay", "arr_delay", "air_time")
@@ -116,6 +125,7 @@ def routes_expected(flights: pl.DataFrame) -> pl.DataFrame:
 
 
 def routes_found(checkpoint: Checkpoint) -> pl.DataFrame:
+    """Return a row per route, read from a checkpoint of ``route_delays``."""
     scalars = ("worst_arr_delay", "best_arr_delay", "minutes_flown")
     tables = [_route_state(checkpoint, name).rename({"value": name}) for name in scalars]
     delays = _route_state(checkpoint, "delays").unnest("value")
@@ -128,29 +138,33 @@ def routes_found(checkpoint: Checkpoint) -> pl.DataFrame:
 
 
 def _sum(name: str) -> pl.Expr:
-    """As in SQL: null where there is no value to add."""
+    """Return the sum of a column; null, as in SQL, where there is no value to add."""
     return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
 
 
 def _count(name: str) -> pl.Expr:
+    """Return the number of values of a column; null where there is none."""
     counted = pl.col(name).count().cast(pl.Int64)
     return pl.when(counted > 0).then(counted)
 
 
 def _histogram(name: str) -> list[pl.Expr]:
-    """Element i counts bounds[i-1] < value <= bounds[i]; null where there is no value at all."""
+    """Return a count per bar of the histogram. Bar i counts bounds[i-1] < value <= bounds[i]; every bar is null where
+    there is no value at all."""
     edges = pairwise([float("-inf"), *map(float, BOUNDS), float("inf")])
-    some = pl.col(name).count() > 0
+    has_values = pl.col(name).count() > 0
     bars = [pl.col(name).is_between(low, high, closed="right").sum().cast(pl.Int64) for low, high in edges]
-    return [pl.when(some).then(bar).alias(f"histogram_{i}") for i, bar in enumerate(bars)]
+    return [pl.when(has_values).then(bar).alias(f"histogram_{i}") for i, bar in enumerate(bars)]
 
 
 def _state(checkpoint: Checkpoint, state: str) -> pl.DataFrame:
+    """Return the entries of one state, without their key groups."""
     frame = pl.from_arrow(checkpoint.to_arrow(state))
     assert isinstance(frame, pl.DataFrame)
     return frame.drop("key_group")
 
 
 def _route_state(checkpoint: Checkpoint, state: str) -> pl.DataFrame:
+    """Return the entries of one state of ``route_delays``, with the fields of the key as columns."""
     fields = [pl.col("key").struct.field(f"f{i}").alias(name) for i, name in enumerate(ROUTE)]
     return _state(checkpoint, state).with_columns(fields).drop("key")

@@ -1,6 +1,8 @@
-"""What a job of statelib asks of Spark, in small: Parquet, a shuffle, Arrow batches through Python, SQL, a collect.
+"""A small Spark job that uses the same parts of Spark as a job of statelib does: Parquet, a shuffle, Arrow batches
+through Python, SQL, a collect.
 
-Submitted once, so that Java keeps the classes that it needs (``demo/spark_start.py``); argument: a directory.
+``demo/spark_start.py`` submits it once and lets Java archive the classes that it loads. Its argument is a
+directory to write to.
 """
 
 import sys
@@ -12,20 +14,22 @@ from statelib.spark.session.local_session import new_session
 
 
 def same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Yield the batches unchanged."""
     yield from batches
 
 
 def main(directory: str) -> None:
+    """Run the job, with its Parquet files in ``directory``."""
     spark = new_session("first job")
-    made = spark.range(1000).selectExpr("id % 7 AS key", "id AS amount", "cast(id AS string) AS text", "now() AS ts")
-    made.write.mode("overwrite").parquet(directory)
-    read = spark.read.parquet(directory).where("ts IS NOT NULL")
-    moved = (
-        read.selectExpr("*", "pmod(hash(key), 2) AS owner")
+    rows = spark.range(1000).selectExpr("id % 7 AS key", "id AS amount", "cast(id AS string) AS text", "now() AS ts")
+    rows.write.mode("overwrite").parquet(directory)
+    rows_read = spark.read.parquet(directory).where("ts IS NOT NULL")
+    shuffled = (
+        rows_read.selectExpr("*", "pmod(hash(key), 2) AS owner")
         .repartition(2, "owner")
         .mapInArrow(same, "key long, amount long, text string, ts timestamp, owner int")
     )
-    moved.groupBy("key").count().orderBy("key").toArrow()
+    shuffled.groupBy("key").count().orderBy("key").toArrow()
     spark.sparkContext.parallelize(range(2), 2).mapPartitions(list).collect()
     spark.stop()
 

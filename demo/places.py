@@ -1,4 +1,4 @@
-"""Where the demonstration keeps things, and the environment its processes run in: all under ``.work``."""
+"""The directories of the demonstration, all below ``.work``, and the environment of its processes."""
 
 import json
 import os
@@ -11,13 +11,13 @@ from demo import spark_start
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 FOREIGN = ("AIRFLOW", "AWS_", "SPARK_", "PYSPARK_", "STATELIB_", "PYTHON")
-"""Variables that start so are not passed on: another installation must not leak into this one."""
+"""Prefixes of variables that are not passed on, so that no other installation leaks into this one."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Directories of one deployment on this machine. ``pipelines`` may lie elsewhere in tests. ``settings`` are the
-    variables in which a cluster differs from a laptop, and nothing else does."""
+    """Directories of one deployment on this machine. Tests set ``pipelines`` to another directory. ``settings`` are the
+    variables, and the only thing, in which a cluster differs from a laptop."""
 
     work: Path = CHECKOUT / ".work"
     checkout: Path = CHECKOUT
@@ -55,7 +55,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Ports:
-    """TCP ports on 127.0.0.1: the API server, and Airflow's two log servers."""
+    """TCP ports on 127.0.0.1 of the API server and of Airflow's two log servers."""
 
     api: int = 8080
     worker_logs: int = 8793
@@ -63,12 +63,13 @@ class Ports:
 
 
 def environment(places: Places, ports: Ports, base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Everything that Airflow, Spark and statelib read from the environment."""
-    kept = {k: v for k, v in base.items() if not k.startswith(FOREIGN)}
+    """Return the environment of Airflow, Spark and statelib: ``base`` without the variables of other installations, and
+    the variables of this one."""
+    inherited = {name: value for name, value in base.items() if not name.startswith(FOREIGN)}
     binaries = str(Path(sys.executable).parent)
     return {
-        **kept,
-        "PATH": f"{binaries}{os.pathsep}{kept.get('PATH', os.defpath)}",
+        **inherited,
+        "PATH": f"{binaries}{os.pathsep}{inherited.get('PATH', os.defpath)}",
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(places.scratch),
         **statelib_settings(places),
@@ -79,7 +80,7 @@ def environment(places: Places, ports: Ports, base: Mapping[str, str] = os.envir
 
 
 def statelib_settings(places: Places) -> dict[str, str]:
-    """The deployment of a work folder, as ``statelib.flows.wiring.deployment`` reads it."""
+    """Return the variables from which ``statelib.flows.wiring.deployment`` makes the deployment of a work folder."""
     return {
         "STATELIB_CATALOG": f"sqlite:///{places.catalog}",
         "STATELIB_STORAGE": str(places.state),
@@ -92,6 +93,7 @@ def statelib_settings(places: Places) -> dict[str, str]:
 
 
 def _spark(places: Places) -> dict[str, str]:
+    """Return the variables that Spark reads."""
     return {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
@@ -102,6 +104,7 @@ def _spark(places: Places) -> dict[str, str]:
 
 
 def _airflow(places: Places, ports: Ports) -> dict[str, str]:
+    """Return the variables that Airflow reads."""
     url = f"http://127.0.0.1:{ports.api}"
     settings = {
         "CORE__DAGS_FOLDER": str(places.checkout / "dags"),
@@ -111,7 +114,8 @@ def _airflow(places: Places, ports: Ports) -> dict[str, str]:
         "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
         "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
-        # No longer wait for a lock than SQLite's own: the API server waits for itself at times, and stands still then.
+        # SQLite's default timeout for a lock: the API server sometimes waits for a lock of its own, and answers nothing
+        # while it waits, so that a longer timeout only prolongs that.
         "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{places.airflow / 'airflow.db'}",
         "API__HOST": "127.0.0.1",
         "API__PORT": str(ports.api),

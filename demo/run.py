@@ -1,4 +1,4 @@
-"""``make demo``: seven days of flights through Airflow, a savepoint, a restore, a replay, and the proof."""
+"""``make demo``: Airflow applies seven days of flights; then a savepoint, a restore, a replay, and a comparison."""
 
 import shutil
 import signal
@@ -18,12 +18,12 @@ from demo.telling import (
     DemoError,
     Say,
     Story,
-    compared,
-    here_of,
+    compare_heads,
+    deployment_of,
     print_comparisons,
     side_by_side,
     statelib,
-    teller,
+    timed_printer,
 )
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.record import CheckpointRecord, CheckpointState
@@ -34,9 +34,10 @@ END = datetime(2013, 1, 8, tzinfo=UTC)
 
 
 def main() -> int:
-    """Exit status 0: every key of both pipelines equals the direct computation."""
+    """Run the demonstration and return the exit status. 0: every key of both pipelines equals the direct
+    computation."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    say, places = teller(), Places()
+    say, places = timed_printer(), Places()
     try:
         with exclusive(places):
             _prepare(places, say)
@@ -54,7 +55,8 @@ def main() -> int:
 
 
 def _prepare(places: Places, say: Say) -> None:
-    """Start from nothing but the flights; Airflow's database is made meanwhile."""
+    """Delete everything that an earlier run left but the flights, write the flights if they are missing, and meanwhile
+    create the databases."""
     for path in (places.airflow, places.state, places.docs, places.scratch):
         shutil.rmtree(path, ignore_errors=True)
     for path in places.work.glob(f"{places.catalog.name}*"):
@@ -69,6 +71,7 @@ def _prepare(places: Places, say: Say) -> None:
 
 
 def _run_stories(client: AirflowClient, say: Say) -> None:
+    """Run the stories of both pipelines side by side."""
     with side_by_side(client) as pool:
         aircraft = pool.submit(_aircraft_story, Story(client, say, AIRCRAFT))
         routes = pool.submit(Story(client, say, ROUTES).days, FIRST, 7, LAST)
@@ -77,22 +80,25 @@ def _run_stories(client: AirflowClient, say: Say) -> None:
 
 
 def _aircraft_story(story: Story) -> None:
-    """Seven days, a savepoint, back to the fourth day on three subtasks, and the rest once more."""
+    """Run seven days, write a savepoint, restore the fourth day with three subtasks, and replay the days after it."""
     ids = story.days(FIRST, 7, LAST)
-    saved = story.triggered("savepoint", {"format": "canonical", "note": "before the restore"})
-    facts = story.client.xcom(saved, "register")
-    story.say(f"{AIRCRAFT}: savepoint {facts['id']} written in {saved.seconds:.1f} s")
-    goal = str(ids[RESTORED])
-    restored = story.triggered("restore", {"checkpoint": goal, "parallelism": 3})
-    story.say(f"{AIRCRAFT}: restored to checkpoint {goal} ({RESTORED}), 2 -> 3 subtasks, in {restored.seconds:.1f} s")
+    savepoint_run = story.triggered("savepoint", {"format": "canonical", "note": "before the restore"})
+    facts = story.client.xcom(savepoint_run, "register")
+    story.say(f"{AIRCRAFT}: savepoint {facts['id']} written in {savepoint_run.seconds:.1f} s")
+    target = str(ids[RESTORED])
+    restore_run = story.triggered("restore", {"checkpoint": target, "parallelism": 3})
+    story.say(
+        f"{AIRCRAFT}: restored to checkpoint {target} ({RESTORED}), 2 -> 3 subtasks, in {restore_run.seconds:.1f} s"
+    )
     story.replay(REPLAYED_FROM)
 
 
 def _conclude(places: Places, say: Say) -> int:
-    here = here_of(places)
+    """Compare both pipelines with the direct computation, print the results and return the exit status."""
+    deployment = deployment_of(places)
     say("comparing with polars over the raw flights")
-    comparisons = compared(here, END)
-    completed = [r for r in here.catalog().list(None) if r.state is CheckpointState.COMPLETED]
+    comparisons = compare_heads(deployment, END)
+    completed = [r for r in deployment.catalog().list(None) if r.state is CheckpointState.COMPLETED]
     statelib(places, "checkpoints", "list")
     _print_end(places, sorted(completed, key=lambda r: r.completed_at_ms or 0))
     print_comparisons(comparisons)
@@ -100,6 +106,7 @@ def _conclude(places: Places, say: Say) -> int:
 
 
 def _print_end(places: Places, completed: list[CheckpointRecord]) -> None:
+    """Print where the results are. ``completed``: all completed checkpoints and savepoints, oldest first."""
     newest = completed[-1]
     savepoints = sum(r.kind is SnapshotKind.SAVEPOINT for r in completed)
     print(f"\nThe quality report of each checkpoint lies under {places.docs}; the newest:\n  {newest.report}")

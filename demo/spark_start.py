@@ -1,9 +1,9 @@
-"""How Spark's JVMs start fast on one machine: a quick compiler, a small collector, classes that are kept.
+"""Settings with which Spark's JVMs start fast on one machine: a quick compiler, a small collector, archived classes.
 
-Half of what a small job costs is loading and checking classes. ``python -m demo.spark_start`` submits one job and lets
-Java keep its classes in an archive (class data sharing), which belongs to this Java, this Spark and this class path.
-Java allows no directory with files on that path, but Spark puts its configuration there. So with an archive
-``SPARK_CONF_DIR`` names an empty directory, and what ``demo/spark`` says is said by variables.
+A small job spends half of its time on loading and checking classes. ``python -m demo.spark_start`` submits one job and
+lets Java write its classes to an archive (class data sharing), which is valid for this Java, this Spark and this class
+path. Java allows no directory with files on that path, but Spark puts its configuration directory there. So with an
+archive, ``SPARK_CONF_DIR`` names an empty directory, and variables contain the settings of ``demo/spark``.
 """
 
 import hashlib
@@ -19,47 +19,49 @@ from tempfile import TemporaryDirectory
 
 _CHECKOUT = Path(__file__).resolve().parent.parent
 CONF = _CHECKOUT / "demo" / "spark"
-KEPT = _CHECKOUT / ".work" / "spark"
+ARCHIVE_DIRECTORY = _CHECKOUT / ".work" / "spark"
 FAST = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 PATIENCE_S = 600
 
 
 def variables(scratch: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Of Spark's own. ``settings`` that name another ``SPARK_CONF_DIR`` are left to say everything."""
-    always = {"SPARK_LAUNCHER_OPTS": FAST, "SPARK_DAEMON_JAVA_OPTS": FAST}
+    """Return the environment variables of Spark. With ``settings`` that name another ``SPARK_CONF_DIR``, its files
+    decide, and no archive is used."""
+    common = {"SPARK_LAUNCHER_OPTS": FAST, "SPARK_DAEMON_JAVA_OPTS": FAST}
     temporary = f'"-Djava.io.tmpdir={scratch}"'
     archive = None if "SPARK_CONF_DIR" in (settings or {}) else _archive()
     if archive is None or not archive.is_file():
-        return always | {"SPARK_CONF_DIR": str(CONF), "SPARK_SUBMIT_OPTS": temporary}
+        return common | {"SPARK_CONF_DIR": str(CONF), "SPARK_SUBMIT_OPTS": temporary}
     jvm = _jvm(f'"-XX:SharedArchiveFile={archive}"')
-    said = properties() | {"spark.executor.extraJavaOptions": jvm}
-    options = [temporary, jvm, *(f"'-D{name}={value}'" for name, value in said.items())]
-    return always | {
+    defaults = properties() | {"spark.executor.extraJavaOptions": jvm}
+    options = [temporary, jvm, *(f"'-D{name}={value}'" for name, value in defaults.items())]
+    return common | {
         "SPARK_CONF_DIR": str(_empty_conf()),
         "SPARK_DAEMON_JAVA_OPTS": jvm,
-        "SPARK_DRIVER_MEMORY": said["spark.driver.memory"],
+        "SPARK_DRIVER_MEMORY": defaults["spark.driver.memory"],
         "SPARK_SUBMIT_OPTS": " ".join(options),
     }
 
 
 def properties() -> dict[str, str]:
-    """What ``spark-defaults.conf`` says, without the options of the driver's JVM."""
+    """Return the properties of ``spark-defaults.conf``, without the options of the driver's JVM."""
     lines = (line.split(None, 1) for line in (CONF / "spark-defaults.conf").read_text().splitlines())
-    said = {words[0]: words[1].strip() for words in lines if len(words) == 2 and not words[0].startswith("#")}
-    del said["spark.driver.extraJavaOptions"]
-    return said
+    defaults = {words[0]: words[1].strip() for words in lines if len(words) == 2 and not words[0].startswith("#")}
+    del defaults["spark.driver.extraJavaOptions"]
+    return defaults
 
 
 def make_archive() -> bool:
-    """True if there is one now. Two at once make one each, and the later one counts."""
+    """Make the archive unless it exists, and return whether it exists now. Of two processes that make it at once, the
+    later one replaces the archive of the other."""
     archive = _archive()
     if archive is None or archive.is_file():
         return archive is not None
-    KEPT.mkdir(parents=True, exist_ok=True)
-    for old in KEPT.glob("classes-*.jsa"):
+    ARCHIVE_DIRECTORY.mkdir(parents=True, exist_ok=True)
+    for old in ARCHIVE_DIRECTORY.glob("classes-*.jsa"):
         old.unlink(missing_ok=True)
-    print("Keeping the classes that Spark needs, for faster starts (once, 170 MB, about a minute) ...", flush=True)
-    with TemporaryDirectory(dir=KEPT) as scratch:
+    print("Archiving the classes that Spark needs, for faster starts (once, 170 MB, about a minute) ...", flush=True)
+    with TemporaryDirectory(dir=ARCHIVE_DIRECTORY) as scratch:
         new = Path(scratch) / "classes.jsa"
         environment = {n: v for n, v in os.environ.items() if not n.startswith(("SPARK_", "PYSPARK_", "PYTHON"))} | {
             "SPARK_CONF_DIR": str(_empty_conf()),
@@ -70,7 +72,7 @@ def make_archive() -> bool:
         }
         submit = str(Path(sys.executable).parent / "spark-submit")
         command = [submit, "--master", "local[2]", str(_CHECKOUT / "demo" / "first_job.py"), f"{scratch}/rows"]
-        with (KEPT / "archive.log").open("wb") as log, suppress(subprocess.TimeoutExpired):
+        with (ARCHIVE_DIRECTORY / "archive.log").open("wb") as log, suppress(subprocess.TimeoutExpired):
             subprocess.run(  # noqa: S603
                 command, env=environment, stdout=log, stderr=subprocess.STDOUT, timeout=PATIENCE_S, check=False
             )
@@ -80,26 +82,32 @@ def make_archive() -> bool:
 
 
 def _jvm(archive: str) -> str:
+    """Return the options of a JVM. ``archive``: the option that names the archive to read or to write."""
     return f'{FAST} {archive} "-Dlog4j2.configurationFile={(CONF / "log4j2.properties").as_uri()}"'
 
 
 def _archive() -> Path | None:
-    """Its name tells one Java, Spark and class path from any other; None without a Java."""
+    """Return the path of the archive, which may not exist yet; None without a Java. The name depends on the Java, the
+    Spark and the class path for which the archive is valid."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=f"{home}/bin" if home else None)
     if java is None:
         return None
     binary = Path(java).resolve()
-    of = (binary, binary.stat().st_mtime_ns, version("pyspark"), Path(sys.prefix), KEPT)
-    return KEPT / f"classes-{hashlib.sha256(repr(of).encode()).hexdigest()[:16]}.jsa"
+    identity = (binary, binary.stat().st_mtime_ns, version("pyspark"), Path(sys.prefix), ARCHIVE_DIRECTORY)
+    return ARCHIVE_DIRECTORY / f"classes-{hashlib.sha256(repr(identity).encode()).hexdigest()[:16]}.jsa"
 
 
 def _empty_conf() -> Path:
-    conf = KEPT / "no-conf"
+    """Return an empty configuration directory, which is created if it is missing."""
+    conf = ARCHIVE_DIRECTORY / "no-conf"
     conf.mkdir(parents=True, exist_ok=True)
     return conf
 
 
 if __name__ == "__main__":
     if not make_archive():
-        print(f"Spark starts without an archive of classes, which takes longer: {KEPT}/archive.log", file=sys.stderr)
+        print(
+            f"Spark starts without an archive of classes, which takes longer: {ARCHIVE_DIRECTORY}/archive.log",
+            file=sys.stderr,
+        )

@@ -1,5 +1,5 @@
-"""A cluster's servers on loopback, and the settings by which the same pipelines run on it: PostgreSQL for catalog and
-Airflow, S3 for checkpoints, a standalone Spark. Everything is new, and gone when the block ends."""
+"""The servers of a cluster on loopback, and the settings with which the same pipelines run on it: PostgreSQL for the
+catalog and Airflow, S3 for checkpoints, and a standalone Spark. All start empty and are gone when the block ends."""
 
 import json
 import secrets
@@ -22,7 +22,7 @@ from tests.support.postgresql_server import Listen, postgresql_server
 from tests.support.s3_endpoint import S3Endpoint, s3_endpoint
 
 ENDPOINT = CHECKOUT / ".work" / "endpoint" / "bin" / "python"
-"""Made by ``make setup``: a Python with an S3 server."""
+"""A Python with an S3 server, which ``make setup`` installs."""
 BUCKET = "statelib"
 AIRFLOW_DATABASE, CATALOG_DATABASE = "airflow", "statelib"
 PATIENCE_S = 600.0
@@ -30,11 +30,12 @@ T = TypeVar("T")
 
 
 class TopologyError(RuntimeError):
-    """What was waited for did not happen; the message says what."""
+    """An event did not happen in time. The message names it."""
 
 
 def cluster_settings(database: Listen, s3: S3Endpoint, spark_port: int) -> dict[str, str]:
-    """All that a cluster says otherwise than a laptop. ``docker/compose.yaml`` sets the same variables."""
+    """Return the variables in which a cluster differs from a laptop. ``docker/compose.yaml`` sets the same
+    variables."""
     metadata = database.url(AIRFLOW_DATABASE)
     spark = {
         "conn_type": "spark",
@@ -54,7 +55,7 @@ def cluster_settings(database: Listen, s3: S3Endpoint, spark_port: int) -> dict[
 
 @dataclass(frozen=True)
 class Topology:
-    """Running servers, and the places with the settings for them."""
+    """The running servers, the places with the settings for them, and the secrets that must not leak."""
 
     places: Places
     spark: SparkCluster
@@ -63,14 +64,15 @@ class Topology:
 
     @contextmanager
     def uploading(
-        self, here: Deployment, pipeline: str, number: int, check: Callable[[], None] = lambda: None
+        self, deployment: Deployment, pipeline: str, number: int, check: Callable[[], None] = lambda: None
     ) -> Iterator[tuple[str, ...]]:
-        """While the block runs, all subtasks of a checkpoint are uploading state, each on an executor of its own;
-        yields the files' names. Afterwards the uploads go on, also those of writers that have died meanwhile, as it
-        may happen in a real network. ``check`` raises when there is nothing to wait for any more."""
+        """Hold the uploads of a checkpoint while the block runs, and yield the names of the files. The block begins
+        once every subtask is uploading state, each on an executor of its own. Afterwards the uploads continue, also
+        those of writers that have died meanwhile, which can happen in a real network. ``check`` raises when the
+        checkpoint can no longer begin or go on. Raises TopologyError."""
         name, checkpoint = PipelineName(pipeline), CheckpointId(number)
-        catalog = here.catalog()
-        begun = _first(
+        catalog = deployment.catalog()
+        record = _first(
             lambda: next((r for r in catalog.list(name) if r.checkpoint_id == checkpoint), None),
             f"{pipeline} has begun checkpoint {number}",
             check,
@@ -78,17 +80,17 @@ class Topology:
         self.s3.break_next(Fault("hold", "PUT", f"/{pipeline}/chk-{number}/", 1 << 20))
         try:
             what = f"{pipeline}/{number}: all subtasks are uploading"
-            yield _first(lambda: self._uploads(begun.parallelism), what, check)
+            yield _first(lambda: self._uploads(record.parallelism), what, check)
         finally:
             self.s3.break_next()
 
     def _uploads(self, subtasks: int) -> tuple[str, ...] | None:
-        """Names of the held files once every subtask has one; None until then."""
+        """Return the names of the held files once every subtask has one; None until then."""
         names = tuple(path.partition("?")[0].rpartition("/")[2] for path in self.s3.held())
         return names if {int(name.split("-")[1]) for name in names} == set(range(subtasks)) else None
 
     def leaks(self) -> list[str]:
-        """Where a secret can be read that has no business there: files, and command lines of running processes."""
+        """Return the files in the work folder, and the command lines of running processes, that contain a secret."""
         files = [path for path in self.places.work.rglob("*") if path.is_file() and _holds(path, self.secrets)]
         lines = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
         return [str(path) for path in files] + [line[:200] for line in lines if any(s in line for s in self.secrets)]
@@ -96,7 +98,8 @@ class Topology:
 
 @contextmanager
 def topology(places: Places) -> Iterator[Topology]:
-    """Start all of it; the yielded places have the settings. Raises NoServer, SparkClusterError."""
+    """Start all servers, and stop them when the block ends. The yielded places have the settings. Raises NoServer,
+    SparkClusterError."""
     (port,) = unused_ports(1)
     database = Listen(port, secrets.token_urlsafe(24), (AIRFLOW_DATABASE, CATALOG_DATABASE))
     places.make_directories()
@@ -110,18 +113,21 @@ def topology(places: Places) -> Iterator[Topology]:
 
 
 def _first(find: Callable[[], T | None], what: str, check: Callable[[], None]) -> T:
+    """Return the first result of ``find`` that is not None. ``check`` is called between two tries. Raises
+    TopologyError, which names ``what``, when that takes too long."""
     deadline = time.monotonic() + PATIENCE_S
-    while (found := find()) is None:
+    while (result := find()) is None:
         check()
         if time.monotonic() > deadline:
             raise TopologyError(f"not within {PATIENCE_S:.0f} s: {what}")
         time.sleep(0.05)
-    return found
+    return result
 
 
 def _holds(path: Path, hidden: tuple[str, ...]) -> bool:
+    """Return whether the file contains a secret; False if it is gone."""
     try:
         data = path.read_bytes()
-    except FileNotFoundError:  # scratch comes and goes
+    except FileNotFoundError:  # a scratch file that was deleted meanwhile
         return False
     return any(secret.encode() in data for secret in hidden)

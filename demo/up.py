@@ -1,4 +1,4 @@
-"""``make up``: Airflow with its UI on 127.0.0.1 over the demonstration's state, until Ctrl-C."""
+"""``make up``: Airflow with its UI on 127.0.0.1, on the state of the demonstration, until Ctrl-C."""
 
 import argparse
 import signal
@@ -12,6 +12,7 @@ from demo.prepare import raw_flights, write_days
 
 
 def main() -> int:
+    """Run Airflow until Ctrl-C, SIGTERM or SIGHUP, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=8080, help="of the UI, on 127.0.0.1")
     port = parser.parse_args().port
@@ -36,6 +37,7 @@ def main() -> int:
 
 
 def _serve(places: Places, port: int) -> None:
+    """Run Airflow until a signal ends this process. Raises AirflowStartError if a component ends."""
     logs = free_ports()
     ports = Ports(port, logs.worker_logs, logs.trigger_logs)
     with airflow(places, ports, (*COMPONENTS, "triggerer")) as running:
@@ -48,6 +50,7 @@ def _serve(places: Places, port: int) -> None:
 
 
 def _check_free(port: int) -> None:
+    """Raise AirflowStartError if a process listens on the port."""
     with socket.socket() as probe:
         if probe.connect_ex(("127.0.0.1", port)) == 0:
             raise AirflowStartError(f"port {port} is taken: `make up PORT=8081` uses another")

@@ -13,7 +13,7 @@ from demo.places import Places, Ports, environment
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(spark_start, "KEPT", tmp_path / "spark")
+    monkeypatch.setattr(spark_start, "ARCHIVE_DIRECTORY", tmp_path / "spark")
     monkeypatch.setattr(spark_start, "_archive", lambda: tmp_path / "spark" / "classes-1.jsa")
     return tmp_path / "spark" / "classes-1.jsa"
 
@@ -21,8 +21,8 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_with_an_archive_variables_say_what_the_file_says(archive: Path) -> None:
     archive.parent.mkdir()
     archive.touch()
-    said = spark_start.variables(Path("/a b/scratch"))
-    options = shlex.split(said["SPARK_SUBMIT_OPTS"])
+    variables = spark_start.variables(Path("/a b/scratch"))
+    options = shlex.split(variables["SPARK_SUBMIT_OPTS"])
     assert {"-Djava.io.tmpdir=/a b/scratch", f"-XX:SharedArchiveFile={archive}"} <= set(options)
     given = dict(option[2:].split("=", 1) for option in options if option.startswith("-Dspark."))
     executors = shlex.split(given.pop("spark.executor.extraJavaOptions"))
@@ -33,16 +33,16 @@ def test_with_an_archive_variables_say_what_the_file_says(archive: Path) -> None
         flags = set(file[f"spark.{name}.extraJavaOptions"].split())
         assert flags <= set(options)
         assert flags <= set(executors)
-    assert said["SPARK_DRIVER_MEMORY"] == given["spark.driver.memory"]
-    assert list(Path(said["SPARK_CONF_DIR"]).iterdir()) == []
+    assert variables["SPARK_DRIVER_MEMORY"] == given["spark.driver.memory"]
+    assert list(Path(variables["SPARK_CONF_DIR"]).iterdir()) == []
 
 
 def test_without_one_or_with_settings_of_ones_own_the_file_counts(archive: Path) -> None:
     assert spark_start.variables(Path("/scratch"))["SPARK_CONF_DIR"] == str(spark_start.CONF)
     archive.parent.mkdir()
     archive.touch()
-    said = spark_start.variables(Path("/scratch"), {"SPARK_CONF_DIR": "/etc/spark"})
-    assert "-D" not in said["SPARK_SUBMIT_OPTS"].replace("-Djava.io.tmpdir", "")
+    variables = spark_start.variables(Path("/scratch"), {"SPARK_CONF_DIR": "/etc/spark"})
+    assert "-D" not in variables["SPARK_SUBMIT_OPTS"].replace("-Djava.io.tmpdir", "")
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
