@@ -104,12 +104,13 @@ def test_entries_are_put_into_a_state_that_some_subtasks_had_not_registered(tmp_
     assert len(lines(again)) == 200 + len(true_lines("common", "map", "odd"))
 
 
-def without_subtask(path: Path, gone: int) -> Checkpoint:
-    """The canonical savepoint as Flink writes it where one subtask has registered no keyed state yet."""
+def without_subtask(path: Path, gone: int, *, named: bool = True) -> Checkpoint:
+    """The canonical savepoint as Flink writes it where one subtask has registered no keyed state yet. Flink names the
+    subtask only if another operator of its task has state."""
     metadata, _ = decode_metadata((LAZY / CANONICAL / "_metadata").read_bytes())
 
     def changed(operator: OperatorState) -> OperatorState:
-        keep = [(i, replace(s, keyed=None) if i == gone else s) for i, s in operator.subtasks]
+        keep = [(i, replace(s, keyed=None) if i == gone else s) for i, s in operator.subtasks if named or i != gone]
         return replace(operator, subtasks=tuple(keep))
 
     path.mkdir()
@@ -120,8 +121,9 @@ def without_subtask(path: Path, gone: int) -> Checkpoint:
     return open_checkpoint(str(path))
 
 
-def test_a_subtask_without_any_state_stays_so_or_gets_what_is_put(tmp_path: Path) -> None:
-    saved = without_subtask(tmp_path / "source", 1)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_subtask_without_any_state_stays_so_or_gets_what_is_put(named: bool, tmp_path: Path) -> None:
+    saved = without_subtask(tmp_path / "source", 1, named=named)
     carried = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "carried")))
     assert lines(carried) == lines(saved)
     assert [1 in part.keyed_handles for part in carried.each_operator()] == [False]

@@ -253,7 +253,8 @@ def _skip_legacy_state(reader: Reader) -> None:
     at, count = reader.offset, reader.i32("legacy states")
     if count > 0:
         raise UnsupportedError(
-            f"{reader.what}: {count} legacy states at offset {at} (before Flink 1.3)", kind="legacy-state"
+            f"{reader.what}: {count} legacy states at offset {at}, of functions with Checkpointed (up to Flink 1.3)",
+            kind="legacy-state",
         )
 
 

@@ -14,7 +14,7 @@ from statelib.formats.canonical.reading import iter_canonical, read_header
 from statelib.formats.keyed.header import KeyedHeader
 from statelib.formats.keyed.header_parts import HeaderParts, encode_header_with, header_parts
 from statelib.formats.metadata.operator_id import operator_id
-from statelib.model.checkpoint import OperatorState
+from statelib.model.checkpoint import OperatorState, OperatorSubtaskState
 from statelib.model.handles import (
     ByteStreamStateHandle,
     KeyedStateHandle,
@@ -89,8 +89,7 @@ def rewrite(
                 written = _copied_operator(part.reader, part.operator, writer, copied)
             uid = uids.get(operator.operator_id)
             new = written if uid is None else replace(written, operator_id=operator_id(uid), uid=uid)
-            without_state = {index for index, state in new.subtasks if state.keyed is None} & part.unregistered
-            writer.put(new, without_state)
+            writer.put(new, part.unregistered)
         return writer.publish()
 
 
@@ -120,8 +119,9 @@ class _Part:
 
     @property
     def unregistered(self) -> set[int]:
-        """The subtasks that took part in the snapshot but have no keyed state."""
-        return {index for index, state in self.operator.subtasks if state.keyed is None and not state.finished}
+        """The subtasks that are not finished and have no keyed state. The metadata need not name them."""
+        others = {index for index, state in self.operator.subtasks if state.keyed is not None or state.finished}
+        return set(range(self.operator.parallelism)) - others
 
     @property
     def name(self) -> str:
@@ -244,9 +244,9 @@ def _changed(part: _Part, change: OperatorChange, writer: SavepointWriter, copie
         written, _ = write_subtask(
             writer.uploads, target, index, subtask_chunks, compressed=writer.compressed, header=header
         )
-        subtasks[index] = replace(subtasks[index], keyed=written)
+        subtasks[index] = replace(subtasks.get(index, OperatorSubtaskState()), keyed=written)
     coordinator = _copied_operator(reader, replace(operator, subtasks=()), writer, copied).coordinator
-    return replace(operator, subtasks=tuple(subtasks.items()), coordinator=coordinator)
+    return replace(operator, subtasks=tuple(sorted(subtasks.items())), coordinator=coordinator)
 
 
 def _joined_parts(streams: Iterable["_Stream"]) -> HeaderParts:

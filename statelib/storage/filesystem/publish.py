@@ -58,6 +58,12 @@ def read_published(directory: str, name: str = METADATA_NAME) -> bytes:
     Raises NotFoundError (``no-metadata``), CorruptStateError (``not-a-regular-file`` for a link,
     ``metadata-too-large`` for more than ``MAX_METADATA_BYTES``)."""
     path = local_path(directory)
+    if os.path.isfile(path) and not os.path.islink(path):
+        raise NotFoundError(
+            f"{path}: a file, expected the directory of a snapshot, or the {name} file in it",
+            kind="no-metadata",
+            hint="a savepoint that Flink 1.2 or older wrote as a single file is not read",
+        )
     try:
         with (
             storage_errors(f"reading {name} in {path}"),

@@ -135,6 +135,13 @@ def test_reading_where_nothing_is(tmp_path: Path) -> None:
         assert str(directory) in str(caught.value)
 
 
+def test_a_file_in_place_of_the_directory_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / "savepoint").write_bytes(b"")
+    with pytest.raises(NotFoundError, match=r"savepoint: a file, expected the directory") as caught:
+        read_published(str(tmp_path / "savepoint"))
+    assert caught.value.kind == "no-metadata"
+
+
 def test_oversized_metadata_is_refused_before_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "_metadata").touch()
     os.truncate(tmp_path / "_metadata", (1 << 30) + 1)
