@@ -10,15 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from statelib.model.ids import CheckpointId
+from statelib.model.ids import ATTEMPT_PREFIX, CheckpointId
 from statelib.model.record import CheckpointState
-
-METADATA_NAME = "_metadata"
-ATTEMPT_PREFIX = 24
-"""The number of leading digits of an attempt that all its Spark tasks share. The last eight differ per task."""
+from statelib.storage.names import METADATA_NAME, TEMPORARY_FILE
 
 _ATTEMPT = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
-_TEMPORARY = re.compile(r"\..*\.tmp")
 
 
 class Verdict(StrEnum):
@@ -121,7 +117,7 @@ def _verdict(file: Listed, catalog: CatalogRecords, young_since_ms: int) -> Verd
     if attempt:
         verdict = _verdict_by_attempt(attempt.group()[:ATTEMPT_PREFIX], catalog)
     else:
-        verdict = _verdict_of_temporary(directory, catalog) if _TEMPORARY.fullmatch(name) else Verdict.FOREIGN
+        verdict = _verdict_of_temporary(directory, catalog) if TEMPORARY_FILE.fullmatch(name) else Verdict.FOREIGN
     if verdict is not None:
         return verdict
     return Verdict.YOUNG if file.modified_at_ms > young_since_ms else Verdict.UNKNOWN_ATTEMPT

@@ -17,11 +17,10 @@ from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.storage import registry
-from statelib.storage.filesystem.removal import CheckpointRemover
+from statelib.storage.kind import CheckpointStorage, StorageSettings
 from statelib.storage.local.store import LocalStateStore
 from statelib.storage.objects.clients import ALLOW_HTTP
-from statelib.storage.placed_removal import PlacedRemover
-from statelib.storage.places import CheckpointStorage, StorageSettings
+from statelib.storage.removal import CheckpointRemover
 from statelib.storage.views import CheckpointStorageWorkerView, FileMergingSettings
 from statelib.telemetry.logs import LogSettings
 from statelib.telemetry.metrics import Telemetry
@@ -184,7 +183,7 @@ class Deployment:
 
     def remover(self) -> CheckpointRemover:
         """Return the remover, which deletes from this storage and from the directories of savepoints elsewhere."""
-        return PlacedRemover(self.root_uri(), registry.RETRIES)
+        return registry.PLACES.remover(self.root_uri())
 
     def root_uri(self) -> str:
         """Return the URI of the storage's root. The checkpoints of a pipeline are below ``<root>/<pipeline>``."""

@@ -13,6 +13,8 @@ Epoch = NewType("Epoch", int)
 AttemptId = NewType("AttemptId", str)
 """The id of one try at writing a checkpoint: 32 lower-case hex digits. The name of each file that the try writes
 begins with it."""
+ATTEMPT_PREFIX = 24
+"""The number of leading digits of an attempt that all its Spark tasks share. The last eight digits differ per task."""
 
 MAX_NUMBER = 2**53 - 1
 """The largest id, epoch and generation: the largest integer that every JSON reader keeps exactly. No pipeline reaches

@@ -20,7 +20,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.restore.changelog.change_log import check_log_file
 from statelib.restore.proof import prove
 from statelib.savepoints.opened import Checkpoint
-from statelib.storage.filesystem.inventory import FileFinding
+from statelib.storage.inventory import FileFinding
 from statelib.storage.registry import PLACES
 from statelib.storage.views import StateReader
 

@@ -1,4 +1,10 @@
-"""The names of snapshot directories and of the files in them. Functions here make these names and recognise them."""
+"""The layout on disk: the names of all directories and files of a storage, made and recognised in one place.
+
+In ``<root>`` lie ``<pipeline>/chk-<id>/``, ``<pipeline>/shared/``, ``<pipeline>/taskowned/`` and
+``savepoints/savepoint-<pipeline>-<id>/``; a savepoint may also lie in a directory that its user chose. A snapshot's
+directory holds ``_metadata`` and state files named ``<attempt>-<subtask>-<number>``, as the two others of a pipeline
+do. In a bucket these are the prefixes of keys. Names that begin with a dot belong to statelib itself.
+"""
 
 import itertools
 import re
@@ -11,6 +17,9 @@ TASK_OWNED_DIRECTORY = "taskowned"
 """The directory of task-owned state in a pipeline's directory, as in Flink. Several of its
 checkpoints may refer to its files, and gc removes a file to which none refers."""
 
+METADATA_NAME = "_metadata"
+"""The name of the file that makes a snapshot. It lies in the snapshot's directory."""
+
 SHARED_DIRECTORY = "shared"
 """The directory, in a pipeline's directory, of files to which several of its checkpoints may refer."""
 
@@ -19,6 +28,22 @@ SAVEPOINTS_DIRECTORY = "savepoints"
 
 CHECKPOINT_PREFIX = "chk-"
 """The beginning of the name of a checkpoint's directory."""
+
+LOCATION_NAME = ".location"
+"""The name of the empty object that stands for a snapshot's directory in a bucket, which has no directories."""
+
+PUT_PROBE_NAME = ".statelib-if-none-match"
+"""The name of the object, below the root in a bucket, with which a storage shows that it honours ``If-None-Match``."""
+
+CLOCK_PROBE_NAME = ".clock.tmp"
+"""The name of the object that is written and removed to read the clock of a bucket's storage."""
+
+STATE_FILE = re.compile(r"([0-9a-f]{32})-[0-9]+-[0-9]+")
+"""The pattern of a state file's name: the attempt that wrote it, the subtask and a number."""
+
+TEMPORARY_FILE = re.compile(r"\..*\.tmp")
+"""The pattern of the name of a temporary file or a probe, which a process that was killed may leave behind."""
+
 _ATTEMPT = re.compile(r"[0-9a-f]{32}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 _task_owned_numbers = itertools.count()
@@ -65,6 +90,12 @@ def file_prefix(attempt: AttemptId, subtask: int) -> str:
             f"attempt {shown(attempt)}: expected 32 lower-case hexadecimal digits", kind="bad-attempt"
         )
     return f"{attempt}-{_checked_number(subtask, 'subtask')}-"
+
+
+def temporary_name(name: str, number: int) -> str:
+    """Return the name of a file that becomes file ``name`` when it is complete. Several writers take several
+    numbers."""
+    return f".{name}.{number}.tmp"
 
 
 def is_numbered(name: str, prefix: str) -> bool:

@@ -5,24 +5,19 @@ The paths in a manifest, and in catalog rows made from it, are not trusted. A fi
 snapshot only if its name and its directory prove that it belongs to the snapshot.
 """
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.model.ids import ATTEMPT_PREFIX, AttemptId, CheckpointId, PipelineName
 from statelib.storage.names import (
     SAVEPOINTS_DIRECTORY,
     SHARED_DIRECTORY,
+    STATE_FILE,
     TASK_OWNED_DIRECTORY,
     checkpoint_directory,
     checkpoint_number,
     savepoint_directory,
 )
-
-ATTEMPT_PREFIX = 24
-"""The number of digits of an attempt id that all its Spark tasks share. The last eight digits differ per task."""
-
-_STATE_FILE = re.compile(r"([0-9a-f]{32})-[0-9]+-[0-9]+")
 
 
 @dataclass(frozen=True)
@@ -39,7 +34,7 @@ def is_written_by(uri: str, place: SnapshotPlace) -> bool:
     """Return whether a file lies beside the snapshot's ``_metadata`` and its name shows that a task of the snapshot's
     attempt wrote it."""
     directory, _, name = uri.rpartition("/")
-    writer = _STATE_FILE.fullmatch(name)
+    writer = STATE_FILE.fullmatch(name)
     if writer is None or not place.attempt or directory != place.directory.rstrip("/"):
         return False
     return writer[1][:ATTEMPT_PREFIX] == place.attempt[:ATTEMPT_PREFIX]
@@ -50,7 +45,7 @@ def is_of_checkpoints(uri: str, root: str, pipeline: PipelineName) -> bool:
     directory, _, name = uri.rpartition("/")
     parent, _, last = directory.rpartition("/")
     of_checkpoints = last in (SHARED_DIRECTORY, TASK_OWNED_DIRECTORY) or checkpoint_number(last) is not None
-    return bool(_STATE_FILE.fullmatch(name)) and of_checkpoints and parent == f"{root.rstrip('/')}/{pipeline}"
+    return bool(STATE_FILE.fullmatch(name)) and of_checkpoints and parent == f"{root.rstrip('/')}/{pipeline}"
 
 
 def is_misplaced(place: SnapshotPlace, pipeline: PipelineName, checkpoint_id: CheckpointId) -> bool:
@@ -75,4 +70,4 @@ def is_in_savepoint(uri: str, root: str, savepoints: Collection[tuple[PipelineNa
     file."""
     directory, _, name = uri.rpartition("/")
     directories = {f"{root.rstrip('/')}/{SAVEPOINTS_DIRECTORY}/{savepoint_directory(*each)}" for each in savepoints}
-    return bool(_STATE_FILE.fullmatch(name)) and directory in directories
+    return bool(STATE_FILE.fullmatch(name)) and directory in directories

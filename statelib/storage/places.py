@@ -1,42 +1,27 @@
-"""The kinds of storage, and the URL scheme that selects each of them.
+"""The registry of the kinds of storage, and a storage and a remover that select the kind per place.
 
-A place is an absolute path, a ``file:`` URI or the URI of an object storage. :class:`Places` is the registry of kinds.
-:class:`PlacedCheckpointStorage` is a checkpoint storage that selects the kind per location.
+A place is an absolute path, a ``file:`` URI or the URI of an object storage. Its URL scheme selects the kind, here and
+nowhere else.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from statelib.errors import UnsupportedError
-from statelib.model.checkpoint import FileRecord
-from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.storage.filesystem.inventory import FileFinding, StoredFile, list_files, verify_files
-from statelib.storage.filesystem.publish import METADATA_NAME, read_published
-from statelib.storage.filesystem.reader import DirectoryReader
-from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
-from statelib.storage.local.file_identity import same_file
-from statelib.storage.objects.inventory import list_objects, verify_objects
-from statelib.storage.objects.publish import read_published_object
-from statelib.storage.objects.reader import ObjectReader
-from statelib.storage.objects.storage import ObjectCheckpointStorage
-from statelib.storage.objects.uris import is_object, object_location
-from statelib.storage.retries import Retries
-from statelib.storage.uris import AllowedRoot, local_path, relative_parts, shown, to_uri
+from statelib.errors import InvalidRequestError, UnsupportedError
+from statelib.model.ids import AttemptId, CheckpointId
+from statelib.storage.inventory import StoredFile
+from statelib.storage.kind import CheckpointStorage, StorageKind, StorageSettings
+from statelib.storage.removal import CheckpointRemover, outside_root
+from statelib.storage.uris import is_absolute, relative_parts, shown
 from statelib.storage.views import (
     CheckpointOutputStream,
     CheckpointStateToolset,
-    CheckpointStorageCoordinatorView,
     CheckpointStorageWorkerView,
     CheckpointStreamFactory,
     FileMergingSettings,
-    StateReader,
     StorageReference,
 )
-
-Checksums = Mapping[str, tuple[int, int]]
-"""A map from the path in a handle to (size in bytes, crc32c)."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -56,125 +41,6 @@ _REFUSED = {
     "wasbs": ("an old name of it", "write abfss://container@account.dfs.core.windows.net/prefix"),
 }
 """Schemes that users try but that are not supported: (the reason, the hint)."""
-
-
-class CheckpointStorage(CheckpointStorageWorkerView, CheckpointStorageCoordinatorView, Protocol):
-    """The worker view and the coordinator view in one object."""
-
-
-@dataclass(frozen=True)
-class StorageSettings:
-    """The settings of one pipeline's storage besides its root. ``scratch`` is a local directory that holds objects
-    until they are uploaded; None stands for the system's own temporary directory."""
-
-    pipeline: PipelineName
-    inline_threshold_bytes: int
-    scratch: str | None = None
-
-
-class StorageKind(Protocol):
-    """The operations that differ between kinds of storage. Each directory, root and place belongs to this kind."""
-
-    def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
-        """Return the storage of one pipeline's checkpoints below ``root``."""
-        ...
-
-    def reader(self, directory: str, checksums: Checksums | None, allowed_root: AllowedRoot) -> StateReader:
-        """Return a reader of the handles in the ``_metadata`` of ``directory``. ``checksums`` are the recorded sizes
-        and checksums that it verifies. Absolute paths may also lead below ``allowed_root``."""
-        ...
-
-    def read_published(self, directory: str) -> bytes:
-        """Return the bytes of ``_metadata`` in a directory.
-
-        Raises NotFoundError (``no-metadata``), CorruptStateError (``metadata-too-large``)."""
-        ...
-
-    def verify_files(
-        self, directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: AllowedRoot
-    ) -> list[FileFinding]:
-        """Return one finding per record, in the same order: whether the file exists and has its recorded size, and if
-        ``read_data`` also its recorded checksums."""
-        ...
-
-    def list_files(self, directory: str) -> list[StoredFile]:
-        """Return all files below a directory, sorted by path. Raises NotFoundError (``missing-file``) where there is
-        no such directory."""
-        ...
-
-    def normalised(self, place: str) -> str:
-        """Return the URI of a place in its normal form: equal places have equal text."""
-        ...
-
-    def shown(self, place: str) -> str:
-        """Return a place as users write it. Messages about the place begin with this text."""
-        ...
-
-
-class FileSystemKind:
-    """The kind of local, shared and mounted file systems."""
-
-    def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
-        return FileSystemCheckpointStorage(root, settings.pipeline, settings.inline_threshold_bytes)
-
-    def reader(self, directory: str, checksums: Checksums | None, allowed_root: AllowedRoot) -> StateReader:
-        return DirectoryReader(directory, checksums, allowed_root=allowed_root)
-
-    def read_published(self, directory: str) -> bytes:
-        return read_published(directory)
-
-    def verify_files(
-        self, directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: AllowedRoot
-    ) -> list[FileFinding]:
-        return verify_files(directory, files, read_data, allowed_root)
-
-    def list_files(self, directory: str) -> list[StoredFile]:
-        return list_files(directory)
-
-    def normalised(self, place: str) -> str:
-        return to_uri(place)
-
-    def shown(self, place: str) -> str:
-        return local_path(place)
-
-
-@dataclass(frozen=True)
-class ObjectKind:
-    """The kind of object storages: S3, Google Cloud Storage and Azure Blob Storage. Credentials and endpoint come from
-    the environment.
-
-    ``patience`` is called for each storage or reader that is opened, and returns the retries of its requests."""
-
-    patience: Callable[[], Retries]
-
-    @property
-    def retries(self) -> Retries:
-        return self.patience()
-
-    def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
-        return ObjectCheckpointStorage(
-            root, settings.pipeline, self.retries, settings.inline_threshold_bytes, settings.scratch
-        )
-
-    def reader(self, directory: str, checksums: Checksums | None, allowed_root: AllowedRoot) -> StateReader:
-        return ObjectReader(directory, self.retries, checksums, allowed_root)
-
-    def read_published(self, directory: str) -> bytes:
-        return read_published_object(directory, self.retries)
-
-    def verify_files(
-        self, directory: str, files: Sequence[FileRecord], read_data: bool, allowed_root: AllowedRoot
-    ) -> list[FileFinding]:
-        return verify_objects(directory, files, read_data, self.retries, allowed_root)
-
-    def list_files(self, directory: str) -> list[StoredFile]:
-        return list_objects(directory, self.retries)
-
-    def normalised(self, place: str) -> str:
-        return object_location(place).uri
-
-    def shown(self, place: str) -> str:
-        return object_location(place).uri
 
 
 class Places:
@@ -207,20 +73,36 @@ class Places:
         """Return whether two paths or URIs lead to one directory of a published snapshot, even if they are written
         differently or one is a link. Return None where only the content can decide that, as with two mounts of one
         disk."""
-        if self.kind(first).normalised(first) == self.kind(second).normalised(second):
+        kind = self.kind(first)
+        if kind.normalised(first) == self.kind(second).normalised(second):
             return True
-        if is_object(first) and is_object(second):
-            same_bucket = object_location(first).bucket_uri == object_location(second).bucket_uri
-            return False if same_bucket else None
-        if is_object(first) or is_object(second):
-            return None
-        return same_file(*(f"{local_path(place)}/{METADATA_NAME}" for place in (first, second)))
+        return kind.same_snapshot(first, second) if kind is self.kind(second) else None
+
+    def is_below(self, place: str, roots: Sequence[str]) -> bool:
+        """Return whether a path or URI lies below one of the roots. A root itself and a path with ``..`` do not."""
+        try:
+            uri = self.kind(place).normalised(place)
+            prefixes = [f"{self.kind(root).normalised(root).removesuffix('/')}/" for root in roots]
+        except InvalidRequestError:
+            return False
+        return any(uri.startswith(prefix) and uri != prefix for prefix in prefixes)
+
+    def parent_of(self, uri: str) -> str:
+        """Return the URI of the directory that holds the file of a normalised URI."""
+        return self.kind(uri).normalised(f"{uri.rpartition('/')[0]}/")
 
     def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
         """Return the storage of one pipeline's checkpoints below ``root``. Its savepoints may go to places of any
         kind. Raises UnsupportedError (``unknown-scheme``)."""
         self.kind(root)
         return PlacedCheckpointStorage(self, root, settings)
+
+    def remover(self, root: str) -> "PlacedRemover":
+        """Return the remover of a deployment with that root. It also removes files of savepoints at places of any kind.
+
+        Raises UnsupportedError (``unknown-scheme``)."""
+        self.kind(root)
+        return PlacedRemover(self, root)
 
 
 class PlacedCheckpointStorage:
@@ -274,6 +156,44 @@ class PlacedCheckpointStorage:
         return kind.storage(root, self._settings)
 
 
-def is_absolute(path: str) -> bool:
-    """Return whether a file's path is absolute or a URI, and not relative to its checkpoint's directory."""
-    return path.startswith(("/", "file:")) or is_object(path)
+@dataclass(frozen=True)
+class PlacedRemover:
+    """A :class:`~statelib.storage.removal.CheckpointRemover` that uses, per URI, the kind of storage of the URI. Of the
+    roots of a call, only those of the same kind count. ``root`` is the root of the deployment's storage."""
+
+    places: Places = field(repr=False)
+    root: str
+
+    @property
+    def files_at_once(self) -> int:
+        return self._at(self.root).files_at_once
+
+    def list_files(self, directory: str) -> list[StoredFile]:
+        return self._at(directory).list_files(directory)
+
+    def list_directories(self, directory: str) -> frozenset[str]:
+        return self._at(directory).list_directories(directory)
+
+    def now_ms(self, directory: str) -> int:
+        return self._at(directory).now_ms(directory)
+
+    def remove_file(self, uri: str, roots: Sequence[str]) -> bool:
+        return self._at(uri).remove_file(uri, self._of_same_kind(uri, roots))
+
+    def remove_files(self, uris: Sequence[str], roots: Sequence[str]) -> None:
+        for uri in uris:
+            if not self.places.is_below(uri, roots):
+                raise outside_root(uri, roots)
+        for kind in dict.fromkeys(map(self.places.kind, uris)):
+            of_kind = [uri for uri in uris if self.places.kind(uri) is kind]
+            kind.remover().remove_files(of_kind, self._of_same_kind(of_kind[0], roots))
+
+    def remove_directory(self, uri: str, roots: Sequence[str]) -> bool:
+        return self._at(uri).remove_directory(uri, self._of_same_kind(uri, roots))
+
+    def _at(self, place: str) -> CheckpointRemover:
+        return self.places.kind(place).remover()
+
+    def _of_same_kind(self, uri: str, roots: Sequence[str]) -> tuple[str, ...]:
+        kind = self.places.kind(uri)
+        return tuple(root for root in roots if self.places.kind(root) is kind)

@@ -8,8 +8,10 @@ from contextvars import ContextVar
 from dataclasses import replace
 
 from statelib.model.ids import AttemptId
+from statelib.storage.filesystem.kind import FileSystemKind
+from statelib.storage.objects.kind import ObjectKind
 from statelib.storage.objects.uris import SCHEMES
-from statelib.storage.places import FileSystemKind, ObjectKind, Places
+from statelib.storage.places import Places
 from statelib.storage.retries import Retries
 
 RETRIES = Retries((0.1, 0.3, 1.0, 3.0, 9.0), time.sleep)

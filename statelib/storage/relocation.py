@@ -12,7 +12,7 @@ from typing import TypeVar
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import CheckpointManifest, CheckpointMetadata
 from statelib.model.handles import FileStateHandle, SegmentFileStateHandle
-from statelib.storage.uris import local_path, relative_parts, shown
+from statelib.storage.uris import is_absolute, local_path, relative_parts, shown
 
 T = TypeVar("T")
 Parts = tuple[str, ...]
@@ -53,7 +53,7 @@ class Relocation:
         the moved files. None stays None."""
         if manifest is None or not self.moves:
             return manifest
-        files = tuple(replace(f, path=self.path(f.path)) if _is_absolute(f.path) else f for f in manifest.files)
+        files = tuple(replace(f, path=self.path(f.path)) if is_absolute(f.path) else f for f in manifest.files)
         return replace(manifest, files=files, side_data=self._moved(manifest.side_data))
 
     def _moved(self, value: T) -> T:
@@ -77,7 +77,7 @@ def relocation_of(moves: Mapping[str, str] | None) -> Relocation:
     prefixes = []
     for old, new in (moves or {}).items():
         parts = _path_parts(old)
-        if parts in ((), ("file:",)) or not _is_absolute(new):
+        if parts in ((), ("file:",)) or not is_absolute(new):
             raise InvalidRequestError(
                 f"relocation of {shown(old)} to {shown(new)}: expected two absolute directories or URIs",
                 kind="bad-relocation",
@@ -105,7 +105,3 @@ def _path_parts(path: str) -> Parts:
 
 def _components(path: str) -> Parts:
     return tuple(part for part in path.split("/") if part not in ("", "."))
-
-
-def _is_absolute(path: str) -> bool:
-    return path.startswith(("/", "file:")) or "://" in path

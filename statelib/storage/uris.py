@@ -20,6 +20,7 @@ AllowedRoot = str | tuple[str, ...] | None
 """The directory or directories below which the files of a checkpoint may lie besides its own directory; None for no
 other directory."""
 
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 
 
@@ -80,11 +81,16 @@ def parts_below(path: str, root: str) -> tuple[str, ...] | None:
     return tuple(path[len(prefix) :].split("/")) if path.startswith(prefix) else None
 
 
+def is_absolute(path: str) -> bool:
+    """Return whether a file's path is an absolute path or a URI of any scheme, and not relative to the directory of its
+    ``_metadata``."""
+    return path.startswith(("/", "file:")) or _URI.match(path) is not None
+
+
 def file_handle(path: str, size_bytes: int) -> FileStateHandle | RelativeFileStateHandle:
     """Return the handle of a file, given its recorded path: an absolute path or URI, or a path relative to the
     directory of ``_metadata``."""
-    absolute = path.startswith(("/", "file:"))
-    return (FileStateHandle if absolute else RelativeFileStateHandle)(path, size_bytes)
+    return (FileStateHandle if is_absolute(path) else RelativeFileStateHandle)(path, size_bytes)
 
 
 def absolute_uri(directory: str, handle: StreamStateHandle) -> str:

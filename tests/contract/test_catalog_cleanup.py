@@ -11,11 +11,10 @@ from sqlalchemy import Engine, event, select
 from statelib.catalog.catalog import Catalog
 from statelib.catalog.tables.schema import FILE, GC_LOG, REF
 from statelib.coordinator.discard import check_unreferenced
-from statelib.coordinator.orphans import ATTEMPT_PREFIX
 from statelib.coordinator.retention import RetentionPolicy, subsumed
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import FileRecord
-from statelib.model.ids import CheckpointId, Epoch, PipelineName
+from statelib.model.ids import ATTEMPT_PREFIX, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
 from tests.contract import catalog_kit

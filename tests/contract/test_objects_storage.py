@@ -11,8 +11,9 @@ from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
+from statelib.storage.names import LOCATION_NAME
 from statelib.storage.objects.inventory import list_objects, verify_objects
-from statelib.storage.objects.storage import LOCATION_NAME, ObjectCheckpointStorage
+from statelib.storage.objects.storage import ObjectCheckpointStorage
 from statelib.storage.registry import PLACES
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.views import CheckpointedStateScope

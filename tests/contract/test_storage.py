@@ -11,10 +11,11 @@ from statelib.model.ids import PipelineName
 from statelib.storage.filesystem.inventory import list_files
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
+from statelib.storage.names import LOCATION_NAME
 from statelib.storage.objects.inventory import list_objects
 from statelib.storage.objects.reader import ObjectReader
 from statelib.storage.objects.removal import ObjectRemover
-from statelib.storage.objects.storage import LOCATION_NAME, ObjectCheckpointStorage
+from statelib.storage.objects.storage import ObjectCheckpointStorage
 from statelib.storage.retries import Retries, wait_never
 from statelib.storage.views import (
     CheckpointedStateScope,

@@ -17,9 +17,9 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify, verify_at
+from statelib.storage.names import PUT_PROBE_NAME
 from statelib.storage.objects.bucket import Bucket
-from statelib.storage.objects.publish import PROBE_NAME
-from statelib.storage.objects.uris import is_object, object_location
+from statelib.storage.objects.uris import location_if_object, object_location
 from statelib.storage.retries import IMPATIENT
 from tests.faults.crash_side_data import moments_of
 from tests.support.worlds import day, descriptors, new_deployment, own_threads
@@ -94,7 +94,7 @@ class World:
         """From now on :meth:`again` leads back here."""
         shutil.rmtree(self._kept, ignore_errors=True)
         shutil.copytree(self.root, self._kept)
-        if is_object(self.here.storage_root):
+        if location_if_object(self.here.storage_root):
             bucket = self._bucket()
             self._objects = {found.key: bucket.read(found.key, 1 << 30) for found in bucket.list("")}
         if not self.here.catalog_url.startswith("sqlite"):
@@ -107,7 +107,7 @@ class World:
     def again(self) -> Deployment:
         shutil.rmtree(self.root)
         shutil.copytree(self._kept, self.root)
-        if is_object(self.here.storage_root):
+        if location_if_object(self.here.storage_root):
             bucket = self._bucket()
             there = {found.key for found in bucket.list("")}
             for name in there - self._objects.keys():
@@ -148,11 +148,11 @@ def holdings(here: Deployment) -> Holdings:
     places = {place for place in places if place.startswith(f"{root}/")}
     needed = {uri for uri in files if uri.startswith(f"{root}/")} | {f"{place}/_metadata" for place in places}
     parents = {uri.rpartition("/")[0] for uri in needed}  # a fork may need files of what is gone otherwise
-    if is_object(root):
-        location = object_location(root)
+    location = location_if_object(root)
+    if location is not None:
         found = Bucket(location.bucket_uri, IMPATIENT).list(location.key)
         begun = {place for place in parents | places if place.rpartition("/")[2].startswith(("chk-", "savepoint-"))}
-        stand_ins = {f"{place}/.location" for place in begun} | {f"{root}/{PROBE_NAME}"}
+        stand_ins = {f"{place}/.location" for place in begun} | {f"{root}/{PUT_PROBE_NAME}"}
         return Holdings({f"{location.bucket_uri}/{f.key}" for f in found}, needed | stand_ins)
     base = Path(root.removeprefix("file://"))
     # A pipeline keeps its own directory and those of files that outlive a checkpoint, empty or not.

@@ -33,9 +33,9 @@ from statelib.savepoints.verification import wrong_files
 from statelib.snapshots.records import file_records
 from statelib.spark.snapshot.worker import task_attempt
 from statelib.storage import registry
-from statelib.storage.filesystem.publish import METADATA_NAME
+from statelib.storage.names import METADATA_NAME
 from statelib.storage.objects import bucket as objects_bucket
-from statelib.storage.places import ObjectKind
+from statelib.storage.objects.kind import ObjectKind
 from statelib.storage.registry import PLACES
 from statelib.storage.retries import Retries, wait_never
 from statelib.storage.views import CheckpointedStateScope, WrittenStream

@@ -16,7 +16,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.record import CheckpointRecord, CheckpointState
 from statelib.savepoints.verification import verify
-from statelib.storage.filesystem.publish import METADATA_NAME
+from statelib.storage.names import METADATA_NAME
 from statelib.storage.registry import PLACES
 from tests.faults.soak_lane import Journal, Lane
 from tests.faults.soak_worker import content_of

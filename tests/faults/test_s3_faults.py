@@ -22,10 +22,11 @@ from statelib.errors import (
 )
 from statelib.model.handles import RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
+from statelib.storage.names import LOCATION_NAME
 from statelib.storage.objects.bucket import PART_BYTES, Bucket
 from statelib.storage.objects.inventory import list_objects
 from statelib.storage.objects.reader import ObjectReader
-from statelib.storage.objects.storage import LOCATION_NAME, ObjectCheckpointStorage, ObjectStreamFactory
+from statelib.storage.objects.storage import ObjectCheckpointStorage, ObjectStreamFactory
 from statelib.storage.retries import IMPATIENT, Retries
 from statelib.storage.views import DEFAULT_REFERENCE, CheckpointedStateScope, FileMergingSettings, StorageReference
 from statelib.testing.suites.storage_case import content

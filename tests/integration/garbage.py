@@ -13,8 +13,9 @@ from statelib.flows.checkpoint.steps import register
 from statelib.flows.savepoint.steps import begin_savepoint
 from statelib.flows.wiring import Deployment
 from statelib.storage.objects.bucket import Bucket
-from statelib.storage.objects.uris import is_object, object_location
-from statelib.storage.placed_removal import PlacedRemover
+from statelib.storage.objects.uris import location_if_object
+from statelib.storage.places import PlacedRemover
+from statelib.storage.registry import PLACES
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.uris import local_path
 from tests.support.worlds import checkpoint_of, new_deployment, publish_here
@@ -85,7 +86,7 @@ class FailingDeployment(Deployment):
 
 
 def failing_remover(here: Deployment, fail_at: int, applied: bool) -> FailingRemover:
-    return FailingRemover(here.root_uri(), IMPATIENT, fail_at, applied, [])
+    return FailingRemover(PLACES, here.root_uri(), fail_at, applied, [])
 
 
 def tally(root: Path, retain: str = "{count: 2}", storage_root: str = "") -> Deployment:
@@ -146,8 +147,8 @@ def put_file(here: Deployment, path: str, text: str) -> str:
 
 def put_bytes(uri: str, data: bytes) -> None:
     """Write a file or an object, wherever its URI leads."""
-    if is_object(uri):
-        location = object_location(uri)
+    location = location_if_object(uri)
+    if location is not None:
         Bucket(location.bucket_uri, IMPATIENT).put(location.key, len(data), lambda: iter([data]))
     else:
         Path(local_path(uri)).parent.mkdir(parents=True, exist_ok=True)
@@ -156,8 +157,8 @@ def put_bytes(uri: str, data: bytes) -> None:
 
 def bytes_at(uri: str) -> bytes:
     """Read a file or an object, wherever its URI leads."""
-    if is_object(uri):
-        location = object_location(uri)
+    location = location_if_object(uri)
+    if location is not None:
         return Bucket(location.bucket_uri, IMPATIENT).read(location.key, 1 << 30)
     return Path(local_path(uri)).read_bytes()
 

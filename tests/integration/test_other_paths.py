@@ -90,7 +90,7 @@ def test_where_only_the_content_tells_the_catalogs_own_is_taken(
     """As with two mounts of one disk, which no test can make: what lies there says that it cannot be told."""
     days(here, 1, 2)
     copy = copied(f"{here.root_uri()}/tally/chk-1", str(tmp_path / "mount"))
-    monkeypatch.setattr("statelib.storage.places.same_file", lambda _first, _second: None)
+    monkeypatch.setattr("statelib.storage.filesystem.kind.same_file", lambda _first, _second: None)
     with pytest.raises(InvalidRequestError) as refusal:
         restored(here, copy, ClaimMode.CLAIM)
     assert refusal.value.kind == "known-elsewhere"

@@ -18,7 +18,7 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState
 from statelib.savepoints.verification import verify_at
 from statelib.storage import registry
-from statelib.storage.places import ObjectKind
+from statelib.storage.objects.kind import ObjectKind
 from statelib.storage.retries import Retries, wait_never
 from tests.integration.garbage import days, needed, stored, tally
 from tests.support.fault_proxy import Fault, Kind

@@ -6,8 +6,8 @@ from sqlalchemy import Connection, select, union
 
 from statelib.catalog.tables.row_checks import checked
 from statelib.catalog.tables.schema import ATTEMPT, CHECKPOINT, FILE, REF
-from statelib.coordinator.orphans import ATTEMPT_PREFIX, CatalogRecords
-from statelib.model.ids import CheckpointId, PipelineName
+from statelib.coordinator.orphans import CatalogRecords
+from statelib.model.ids import ATTEMPT_PREFIX, CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, Owner
 
 _ENDED = ("WON", "LOST", "ABORTED")

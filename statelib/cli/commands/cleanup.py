@@ -25,7 +25,7 @@ from statelib.flows.views.metrics import garbage_collected, orphans_found
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import amount
 from statelib.model.ids import PipelineName
-from statelib.storage.objects.uris import advice_on_unfinished
+from statelib.storage.registry import PLACES
 
 OWNER = "statelib pipelines discard"
 UNITS_MS = {"h": 3_600_000, "d": 86_400_000}
@@ -210,7 +210,8 @@ def _present_deleted(collected: garbage.CollectedGarbage, dry_run: bool, as_json
 def _notes_on_unfinished_uploads(deployment: Deployment) -> list[Note]:
     """Return a note on parts of uploads that no sweep finds, because the client library does not list them; nothing
     for a storage that has no such parts."""
-    advice = advice_on_unfinished(deployment.root_uri())
+    root = deployment.root_uri()
+    advice = PLACES.kind(root).advice_on_unfinished(root)
     return [Note(f"parts of uploads whose writer was killed cannot be listed here: {advice}")] if advice else []
 
 

@@ -26,7 +26,7 @@ from statelib.model.key_groups import all_key_groups
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import merge_key_counts, merge_statistics
 from statelib.storage.names import is_task_owned
-from statelib.storage.places import is_absolute
+from statelib.storage.uris import is_absolute
 
 
 def publish(

@@ -7,7 +7,7 @@ from statelib.definition.source.readiness import PartRule, ReadyRule, ready_rule
 from statelib.errors import RetryableError
 from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.checkpoint import DataInterval
-from statelib.storage.registry import patience
+from statelib.storage.registry import PLACES
 from statelib.storage.source_listing import SourceListing, look_at_source
 
 Look = Callable[[str], SourceListing]
@@ -17,7 +17,7 @@ _WORTH_NAMING = 5
 
 def _look_now(path: str) -> SourceListing:
     """Return the present listing of a path. Raises as :func:`~statelib.storage.source_listing.look_at_source`."""
-    return look_at_source(path, patience())
+    return look_at_source(path, PLACES)
 
 
 def missing(rule: ReadyRule, look: Look = _look_now, clock: Callable[[], int] = now_ms) -> list[str]:

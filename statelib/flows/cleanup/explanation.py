@@ -3,13 +3,14 @@
 from dataclasses import dataclass
 
 from statelib.catalog.tables.storage_facts import FileFacts
-from statelib.coordinator.orphans import METADATA_NAME, Verdict
+from statelib.coordinator.orphans import Verdict
 from statelib.errors import NotFoundError
 from statelib.flows.cleanup.each_pipeline import Troubles
 from statelib.flows.cleanup.orphans import DEFAULT_GRACE_MS, survey
 from statelib.flows.wiring import Deployment
 from statelib.model.amounts import number_of
 from statelib.model.record import CheckpointState
+from statelib.storage.names import METADATA_NAME
 from statelib.storage.registry import PLACES
 
 

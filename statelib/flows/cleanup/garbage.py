@@ -20,10 +20,8 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord
-from statelib.storage.filesystem.publish import METADATA_NAME
-from statelib.storage.names import savepoint_directory
+from statelib.storage.names import METADATA_NAME, savepoint_directory
 from statelib.storage.ownership import SnapshotPlace, is_of_checkpoints, is_written_by
-from statelib.storage.placed_removal import is_below, parent_of
 from statelib.storage.registry import PLACES, new_attempt
 
 Point = Callable[[str], None]
@@ -112,7 +110,7 @@ def _is_ours(root: str, pipeline: PipelineName, file: CondemnedFile) -> bool:
     pipeline's checkpoints in the storage, or written beside ``_metadata`` by the snapshot that it is recorded for."""
     if is_of_checkpoints(file.uri, root, pipeline):
         return True
-    placed = file.kind is SnapshotKind.SAVEPOINT or is_below(file.uri, (root,))
+    placed = file.kind is SnapshotKind.SAVEPOINT or PLACES.is_below(file.uri, (root,))
     return placed and is_written_by(file.uri, SnapshotPlace(root, file.directory, file.attempt))
 
 
@@ -175,8 +173,8 @@ def is_savepoint_named_by_us(record: CheckpointRecord) -> bool:
 
 def _remove_directory(deployment: Deployment, record: CheckpointRecord) -> None:
     directory = PLACES.kind(record.directory).normalised(record.directory)
-    roots = (parent_of(directory) if is_savepoint_named_by_us(record) else deployment.root_uri(),)
-    if is_below(record.directory, roots):
+    roots = (PLACES.parent_of(directory) if is_savepoint_named_by_us(record) else deployment.root_uri(),)
+    if PLACES.is_below(record.directory, roots):
         deployment.remover().remove_directory(record.directory, roots)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from statelib.coordinator.orphans import METADATA_NAME, REMOVABLE, ClassifiedFile, Listed, Verdict, classify
+from statelib.coordinator.orphans import REMOVABLE, ClassifiedFile, Listed, Verdict, classify
 from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, InvalidRequestError, NotFoundError
 from statelib.flows.cleanup.each_pipeline import Troubles, for_each, names
@@ -15,13 +15,14 @@ from statelib.flows.wiring import Deployment, now_ms
 from statelib.model.amounts import number_of
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
-from statelib.storage.filesystem.removal import CheckpointRemover
 from statelib.storage.names import (
+    METADATA_NAME,
     SAVEPOINTS_DIRECTORY,
     checkpoint_directory,
     checkpoint_number,
     savepoint_directory,
 )
+from statelib.storage.removal import CheckpointRemover
 
 HOUR_MS = 3_600_000
 

@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, StatelibError
 from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName, is_pipeline_name
-from statelib.storage.filesystem.publish import METADATA_NAME
-from statelib.storage.names import checkpoint_directory, checkpoint_number
-from statelib.storage.placed_removal import is_below
+from statelib.storage.names import METADATA_NAME, checkpoint_directory, checkpoint_number
 from statelib.storage.registry import PLACES
 
 
@@ -83,7 +81,7 @@ def _needed(deployment: Deployment, directory: str, names: Collection[PipelineNa
         return set()
     files = () if manifest is None else manifest.files
     uris = [PLACES.file_uri(directory, file.path) for file in files]
-    return {name for name in names if any(is_below(uri, (f"{deployment.root_uri()}/{name}",)) for uri in uris)}
+    return {name for name in names if any(PLACES.is_below(uri, (f"{deployment.root_uri()}/{name}",)) for uri in uris)}
 
 
 def _behind(needed: PipelineName, name: PipelineName, directory: str) -> ConflictError:

@@ -9,8 +9,13 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.savepoints.opened import Checkpoint
-from statelib.storage.filesystem.publish import METADATA_NAME
-from statelib.storage.names import CHECKPOINT_PREFIX, SAVEPOINTS_DIRECTORY, checkpoint_directory, checkpoint_number
+from statelib.storage.names import (
+    CHECKPOINT_PREFIX,
+    METADATA_NAME,
+    SAVEPOINTS_DIRECTORY,
+    checkpoint_directory,
+    checkpoint_number,
+)
 from statelib.storage.registry import PLACES
 
 _CHECKPOINT = re.compile(rf"([^/]+)/({CHECKPOINT_PREFIX}[0-9]+)/.+")

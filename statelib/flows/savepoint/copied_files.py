@@ -14,9 +14,10 @@ from statelib.snapshots.stored import copied_stream
 from statelib.snapshots.upload_threads import UploadThreads
 from statelib.snapshots.uploads import Uploads
 from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.kind import StorageSettings
 from statelib.storage.names import SHARED_DIRECTORY, TASK_OWNED_DIRECTORY
-from statelib.storage.places import StorageSettings, is_absolute
 from statelib.storage.registry import PLACES
+from statelib.storage.uris import is_absolute
 from statelib.storage.views import CheckpointedStateScope, StorageReference, WrittenStream
 
 

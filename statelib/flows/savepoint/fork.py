@@ -31,7 +31,6 @@ from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointStat
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint, origin_directories
 from statelib.savepoints.verification import verify
-from statelib.storage.placed_removal import is_below
 from statelib.storage.registry import PLACES, new_attempt
 from statelib.storage.views import StorageReference
 
@@ -124,7 +123,7 @@ def _check_files(deployment: Deployment, source: Checkpoint) -> None:
     assert source.manifest is not None
     allowed = origin_directories(deployment.root_uri(), origins_of(source.manifest))
     uris = [PLACES.file_uri(source.directory, f.path) for f in source.manifest.files]
-    elsewhere = [uri for uri in uris if not is_below(uri, allowed)]
+    elsewhere = [uri for uri in uris if not PLACES.is_below(uri, allowed)]
     if elsewhere:
         raise InvalidRequestError(
             f"{source.directory} has files outside the checkpoint storage, such as {elsewhere[0]}: "

@@ -14,8 +14,8 @@ from statelib.model.quality import QualityResult
 from statelib.model.record import CheckpointState
 from statelib.model.state import StateDescriptor, StateKind, StateStatistics
 from statelib.savepoints.opened import Checkpoint
-from statelib.storage.places import is_absolute
 from statelib.storage.registry import PLACES
+from statelib.storage.uris import is_absolute
 
 MAX_STATES, MAX_FILES, MAX_NUMBERS = 200, 1000, 500_000
 """The maximum number of states, of files, and of counts per key group (all states together) in one answer."""

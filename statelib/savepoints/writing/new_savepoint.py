@@ -34,9 +34,8 @@ from statelib.snapshots.operator_writer import write_operator_states
 from statelib.snapshots.uploads import Uploads
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.storage import DEFAULT_INLINE_THRESHOLD_BYTES
-from statelib.storage.placed_removal import PlacedRemover, parent_of
-from statelib.storage.places import CheckpointStorage, StorageSettings
-from statelib.storage.registry import PLACES, RETRIES, new_attempt
+from statelib.storage.kind import CheckpointStorage, StorageSettings
+from statelib.storage.registry import PLACES, new_attempt
 from statelib.storage.views import CheckpointStreamFactory, StorageReference
 
 
@@ -75,7 +74,7 @@ class NewSavepoint:
         except BaseException:
             with suppress(StatelibError):  # the error of the body is the one to raise
                 directory = reference.directory
-                PlacedRemover(directory, RETRIES).remove_directory(directory, (parent_of(directory),))
+                PLACES.remover(directory).remove_directory(directory, (PLACES.parent_of(directory),))
             raise
 
     def streams(

@@ -3,49 +3,15 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
 
 from statelib.errors import CorruptStateError, NotFoundError
 from statelib.model.checkpoint import FileRecord
-from statelib.model.key_groups import KeyGroupRange
 from statelib.storage.filesystem.descriptors import opened_directory, opened_file
 from statelib.storage.filesystem.failures import storage_errors
 from statelib.storage.filesystem.reader import DirectoryReader, blocks
+from statelib.storage.inventory import FileFinding, SourceEntry, StoredFile, finding, read_finding
 from statelib.storage.uris import AllowedRoot, file_handle, local_path
 from statelib.wire.checksum import ContentHash
-
-Problem = Literal["", "missing", "size", "checksum"]
-
-
-@dataclass(frozen=True)
-class FileFinding:
-    """The result of verifying one expected file.
-
-    ``problem`` is '' if none was found. Sizes are in bytes. ``actual_size`` is None if there is no regular file with
-    the path (a link is none). ``actual_crc`` and ``actual_xxh3`` are None then too, and if the data was not read;
-    ``actual_xxh3`` also if none was expected."""
-
-    path: str
-    key_group_range: KeyGroupRange
-    expected_size: int
-    actual_size: int | None
-    expected_crc: int
-    actual_crc: int | None
-    problem: Problem
-    expected_xxh3: int | None = None
-    actual_xxh3: int | None = None
-
-
-@dataclass(frozen=True)
-class StoredFile:
-    """One file in a listing of a directory. ``path`` is relative to the directory. ``modified_at_ms`` is the time of
-    the last change by the storage's clock, in epoch milliseconds. ``regular`` is False for links and special files."""
-
-    path: str
-    size_bytes: int
-    modified_at_ms: int
-    regular: bool
 
 
 def verify_files(
@@ -81,20 +47,6 @@ def _verify(record: FileRecord, root: str, parts: tuple[str, ...], read_data: bo
         return finding(record, "missing")
 
 
-def finding(record: FileRecord, problem: Problem, size: int | None = None) -> FileFinding:
-    """Return the finding of a file whose data was not read. ``size`` is its actual size, None if it is missing."""
-    expected = (record.path, record.key_group_range, record.size_bytes, size, record.crc32c)
-    return FileFinding(*expected, None, problem, record.xxh3)
-
-
-def read_finding(record: FileRecord, size: int, content: ContentHash) -> FileFinding:
-    """Return the finding of a file that has its recorded size and was read. ``content`` holds the checksums of the
-    bytes that were read."""
-    same = content.crc32c == record.crc32c and record.xxh3 in (None, content.xxh3)
-    unread = finding(record, "" if same else "checksum", size)
-    return replace(unread, actual_crc=content.crc32c, actual_xxh3=None if record.xxh3 is None else content.xxh3)
-
-
 def list_files(directory: str) -> list[StoredFile]:
     """Return all files below a directory and its subdirectories, sorted by path. Links are listed, not followed.
 
@@ -128,3 +80,44 @@ def _listed_below(parent: int, name: str, prefix: str) -> Iterator[StoredFile]:
         yield from _listed(child, f"{prefix}{name}/")
     finally:
         os.close(child)
+
+
+def source_entries(root: str) -> Iterator[SourceEntry]:
+    """Yield the file or directory at the path of a source, and all below it. Links are followed, as Spark does."""
+    path = local_path(root)
+    with storage_errors(f"looking at {path}"):
+        try:
+            status = os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if stat.S_ISDIR(status.st_mode):
+            yield SourceEntry((), None)
+            yield from _below(path)
+        else:
+            yield SourceEntry((), status.st_mtime_ns // 1_000_000)
+
+
+def _below(path: str) -> Iterator[SourceEntry]:
+    for directory, directories, names in os.walk(path, onerror=_unless_gone, followlinks=True):
+        relative = os.path.relpath(directory, path)
+        parts = () if relative == "." else tuple(relative.split(os.sep))
+        yield from (SourceEntry((*parts, name), None) for name in directories)
+        for name in names:
+            modified_at_ms = _modified_ms(os.path.join(directory, name))
+            if modified_at_ms is not None:
+                yield SourceEntry((*parts, name), modified_at_ms)
+
+
+def _unless_gone(error: OSError) -> None:
+    """Ignore that a directory was removed after its parent was read. Raise any other error of listing a directory."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _modified_ms(path: str) -> int | None:
+    """Return the modification time of a file in epoch milliseconds, None if the file was removed after its directory
+    was read."""
+    try:
+        return os.stat(path).st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return None

@@ -13,9 +13,9 @@ from statelib.crash_points import crash_point
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, UnsupportedError
 from statelib.storage.filesystem.descriptors import create_file, opened_directory, opened_file, read_up_to, write_all
 from statelib.storage.filesystem.failures import storage_errors
+from statelib.storage.names import METADATA_NAME, temporary_name
 from statelib.storage.uris import local_path
 
-METADATA_NAME = "_metadata"
 MAX_METADATA_BYTES = 1 << 30
 
 _MAX_TEMPORARIES = 1000
@@ -104,7 +104,7 @@ def _create_temporary(parent: int, name: str) -> tuple[str, int]:
     """Create a temporary file and return its name and descriptor. O_EXCL ensures that each of several writers gets
     another name. A temporary file that a crash left behind is never reused."""
     for number in range(_MAX_TEMPORARIES):
-        temporary = f".{name}.{number}.tmp"
+        temporary = temporary_name(name, number)
         with contextlib.suppress(FileExistsError):
             return temporary, create_file(parent, temporary)
     raise ConflictError(

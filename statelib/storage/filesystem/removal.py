@@ -1,8 +1,4 @@
-"""Removing the files of checkpoints: the port, and its implementation on file systems. Only files below given roots are
-removed.
-
-Removing a file that is gone already succeeds, so that every removal may be repeated after a crash.
-"""
+"""Removing the files of checkpoints on file systems."""
 
 import contextlib
 import errno
@@ -10,62 +6,25 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from statelib.crash_points import crash_point
 from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.storage.filesystem.descriptors import create_file, opened_directory
 from statelib.storage.filesystem.failures import storage_errors
-from statelib.storage.filesystem.inventory import StoredFile, list_files
-from statelib.storage.uris import local_path, parts_below, shown, to_uri
+from statelib.storage.filesystem.inventory import list_files
+from statelib.storage.inventory import StoredFile
+from statelib.storage.names import temporary_name
+from statelib.storage.removal import outside_root
+from statelib.storage.uris import local_path, parts_below, to_uri
 
 _MAX_PROBES = 1000
 
 
-class CheckpointRemover(Protocol):
-    """The operations that retention, gc and the orphan sweep need from a storage.
-
-    ``roots`` are absolute URIs. A method that removes raises InvalidRequestError (``outside-root``), before anything
-    is removed, for a path that lies below none of them."""
-
-    @property
-    def files_at_once(self) -> int:
-        """The best number of files for one call of :meth:`remove_files`. It is larger than one where one request
-        removes many files."""
-        ...
-
-    def list_files(self, directory: str) -> list[StoredFile]:
-        """Return all files below a directory, an empty list if there is no such directory."""
-        ...
-
-    def list_directories(self, directory: str) -> frozenset[str]:
-        """Return the URIs of the directories directly in a directory, an empty set if there is no such directory."""
-        ...
-
-    def now_ms(self, directory: str) -> int:
-        """Return the time of the storage's own clock in epoch milliseconds. It is the modification time of a probe
-        file, which is written in ``directory`` and removed again."""
-        ...
-
-    def remove_file(self, uri: str, roots: Sequence[str]) -> bool:
-        """Remove a file durably. Return False if it was gone already."""
-        ...
-
-    def remove_files(self, uris: Sequence[str], roots: Sequence[str]) -> None:
-        """Remove files durably. Files that are gone already are ignored. If this raises, some or all of the files may
-        be removed."""
-        ...
-
-    def remove_directory(self, uri: str, roots: Sequence[str]) -> bool:
-        """Remove an empty directory durably. Return False if it was gone already or is not empty. A root itself is
-        refused."""
-        ...
-
-
 @dataclass(frozen=True)
 class FileSystemRemover:
-    """A :class:`CheckpointRemover` of local, shared and mounted file systems. Links below a root are removed, never
-    followed."""
+    """A :class:`~statelib.storage.removal.CheckpointRemover` of local, shared and mounted file systems. Links below a
+    root are removed, never followed."""
 
     files_at_once: ClassVar[int] = 1
 
@@ -90,7 +49,7 @@ class FileSystemRemover:
         path = local_path(directory)
         with storage_errors(f"reading the clock of {path}"), opened_directory(path) as parent:
             for number in range(_MAX_PROBES):
-                name = f".clock.{number}.tmp"
+                name = temporary_name("clock", number)
                 with contextlib.suppress(FileExistsError):
                     file = create_file(parent, name)
                     try:
@@ -116,6 +75,8 @@ class FileSystemRemover:
         return False
 
     def remove_files(self, uris: Sequence[str], roots: Sequence[str]) -> None:
+        for uri in uris:
+            _below_root(uri, roots)
         for uri in uris:
             self.remove_file(uri, roots)
 
@@ -151,15 +112,6 @@ def _unlink(parent: int, name: str) -> bool:
     return True
 
 
-def is_below(uri: str, roots: Sequence[str]) -> bool:
-    """Return whether a path lies below one of the roots. A root itself and a path with ``..`` do not."""
-    try:
-        _below_root(uri, roots)
-    except InvalidRequestError:
-        return False
-    return True
-
-
 def _below_root(uri: str, roots: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     """Return the root below which a path lies, and the components from the root to the path. Raise InvalidRequestError
     (``outside-root``) if there is no such root."""
@@ -169,12 +121,3 @@ def _below_root(uri: str, roots: Sequence[str]) -> tuple[str, tuple[str, ...]]:
         if parts:
             return root, parts
     raise outside_root(to_uri(path), roots)
-
-
-def outside_root(uri: str, roots: Sequence[str]) -> InvalidRequestError:
-    """Return the error of removing a path that lies below none of the roots."""
-    return InvalidRequestError(
-        f"removing {shown(uri)}: expected a path below {' or '.join(map(shown, roots)) or 'a root'}",
-        kind="outside-root",
-        hint="nothing outside the checkpoint storage is ever deleted",
-    )

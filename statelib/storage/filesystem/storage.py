@@ -25,9 +25,10 @@ from statelib.storage.filesystem.copies import copied_file, on_file_system_of
 from statelib.storage.filesystem.data_files import DataFile, PipelineDirectory, remove_file
 from statelib.storage.filesystem.descriptors import opened_directory
 from statelib.storage.filesystem.failures import storage_errors
-from statelib.storage.filesystem.publish import METADATA_NAME, location_taken, put_if_absent, read_published
+from statelib.storage.filesystem.publish import location_taken, put_if_absent, read_published
 from statelib.storage.filesystem.task_owned import FileTaskOwned
 from statelib.storage.names import (
+    METADATA_NAME,
     SAVEPOINTS_DIRECTORY,
     SHARED_DIRECTORY,
     checkpoint_directory,

@@ -31,16 +31,6 @@ def identity_of(path: str) -> FileIdentity:
     return FileIdentity(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
-def same_file(first: str, second: str) -> bool | None:
-    """Return whether two paths lead to one file. Return None if that cannot be decided: one of them does not exist, or
-    they lie on two devices, which may be two mounts of one disk."""
-    try:
-        first_status, second_status = os.stat(first), os.stat(second)
-    except OSError:
-        return None
-    return first_status.st_ino == second_status.st_ino if first_status.st_dev == second_status.st_dev else None
-
-
 @dataclass(frozen=True)
 class KnownFile:
     """A local file that holds the bytes of a stream, and its identity at the time when they were verified."""

@@ -3,16 +3,17 @@
 from statelib.model.handles import FileStateHandle, StreamStateHandle, whole_file
 from statelib.storage.filesystem.reader import check_size
 from statelib.storage.objects.bucket import Bucket
-from statelib.storage.objects.uris import SCHEMES, ObjectLocation, is_object, object_location
+from statelib.storage.objects.uris import SCHEMES, ObjectLocation, location_if_object, object_location
 
 
 def in_bucket_of(handle: StreamStateHandle, directory: ObjectLocation) -> FileStateHandle | None:
     """Return the handle if it stands for a whole object in the bucket of ``directory`` that one request can copy, so
     that the copy is complete when the request is answered. Otherwise return None."""
     file = whole_file(handle)
-    if file is None or not is_object(file.path):
+    original = None if file is None else location_if_object(file.path)
+    if file is None or original is None:
         return None
-    same_bucket = object_location(file.path).bucket_uri == directory.bucket_uri
+    same_bucket = original.bucket_uri == directory.bucket_uri
     return file if same_bucket and file.size_bytes <= SCHEMES[directory.scheme].copied_bytes else None
 
 

@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 
 from statelib.errors import NotFoundError
 from statelib.model.checkpoint import FileRecord
-from statelib.model.handles import FileStateHandle, RelativeFileStateHandle
-from statelib.storage.filesystem.inventory import FileFinding, StoredFile, finding, read_finding
+from statelib.storage.inventory import FileFinding, SourceEntry, StoredFile, finding, read_finding
 from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.reader import ObjectReader
-from statelib.storage.objects.uris import ObjectLocation, is_object, object_location
+from statelib.storage.objects.uris import ObjectLocation, object_location
 from statelib.storage.retries import Retries
-from statelib.storage.uris import AllowedRoot
+from statelib.storage.uris import AllowedRoot, file_handle
 from statelib.wire.checksum import ContentHash
 
 
@@ -21,13 +20,9 @@ def verify_objects(
 
     Raises InvalidRequestError (``outside-root``), and RetryableError if the storage does not answer."""
     reader = ObjectReader(directory, retries, allowed_root=allowed_root)
-    places = [reader.locate(_handle(record)) for record in files]
+    places = [reader.locate(file_handle(record.path, record.size_bytes)) for record in files]
     objects = Bucket(object_location(directory).bucket_uri, retries)
     return [_verify(objects, record, place, read_data) for record, place in zip(files, places, strict=True)]
-
-
-def _handle(record: FileRecord) -> FileStateHandle | RelativeFileStateHandle:
-    return (FileStateHandle if is_object(record.path) else RelativeFileStateHandle)(record.path, record.size_bytes)
 
 
 def _verify(objects: Bucket, record: FileRecord, place: ObjectLocation, read_data: bool) -> FileFinding:
@@ -66,3 +61,22 @@ def list_objects(directory: str, retries: Retries) -> list[StoredFile]:
         raise NotFoundError(f"listing {root.uri}: no object below it", kind="missing-file")
     start = len(root.key) + 1 if root.parts else 0
     return [StoredFile(item.key[start:], item.size_bytes, item.modified_at_ms, True) for item in objects]
+
+
+def source_entries(root: str, retries: Retries) -> list[SourceEntry]:
+    """Return the objects below a prefix; if there are none, the object of exactly this key."""
+    location = object_location(root)
+    bucket, prefix = Bucket(location.bucket_uri, retries), f"{location.key}/" if location.key else ""
+    below = [item for item in bucket.list(location.key) if item.key.startswith(prefix)]
+    entries = [SourceEntry(tuple(item.key[len(prefix) :].split("/")), item.modified_at_ms) for item in below]
+    return entries or _object(bucket, location.key)
+
+
+def _object(bucket: Bucket, key: str) -> list[SourceEntry]:
+    """Return the object of exactly this key, or an empty list if there is none."""
+    try:
+        return [SourceEntry((), bucket.look(key).modified_at_ms)] if key else []
+    except NotFoundError as error:
+        if error.kind != "missing-file":
+            raise
+        return []

@@ -5,12 +5,11 @@ again", and without an answer the PUT may be applied or not. In all these cases 
 """
 
 from statelib.errors import ConflictError, CorruptStateError, NotFoundError, RetryableError, UnsupportedError
-from statelib.storage.filesystem.publish import MAX_METADATA_BYTES, METADATA_NAME
+from statelib.storage.filesystem.publish import MAX_METADATA_BYTES
+from statelib.storage.names import METADATA_NAME, PUT_PROBE_NAME
 from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.uris import ObjectLocation, object_location
 from statelib.storage.retries import IMPATIENT, Retries
-
-PROBE_NAME = ".statelib-if-none-match"
 
 
 def put_object_if_absent(objects: Bucket, location: ObjectLocation, data: bytes) -> bytes:
@@ -62,7 +61,7 @@ def check_put_if_absent(objects: Bucket, root: ObjectLocation) -> None:
 
     The object is not deleted, so that it is written only once per root. Raises UnsupportedError
     (``no-put-if-absent``)."""
-    probe = root.below(PROBE_NAME)
+    probe = root.below(PUT_PROBE_NAME)
 
     def refused() -> bool:
         try:

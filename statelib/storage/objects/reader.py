@@ -26,7 +26,7 @@ from statelib.storage.filesystem.reader import (
     start_of,
 )
 from statelib.storage.objects.bucket import Bucket
-from statelib.storage.objects.uris import ObjectLocation, is_object, object_location
+from statelib.storage.objects.uris import ObjectLocation, location_if_object, object_location
 from statelib.storage.retries import Retries
 from statelib.storage.uris import AllowedRoot, relative_parts, roots_with, shown
 from statelib.wire.checksum import crc32c
@@ -124,10 +124,9 @@ class ObjectReader:
         if isinstance(handle, RelativeFileStateHandle):
             return directory.below(*relative_parts(handle.path))
         roots = [object_location(root) for root in roots_with(self.directory_uri, self.allowed_root)]
-        if is_object(handle.path):
-            location = object_location(handle.path)
-            if any(root.holds(location) for root in roots):
-                return location
+        location = location_if_object(handle.path)
+        if location is not None and any(root.holds(location) for root in roots):
+            return location
         check_relocatable(handle.path, " or ".join(root.uri for root in roots))
         raise InvalidRequestError(
             f"handle of {shown(handle.path)}: expected an object below {' or '.join(root.uri for root in roots)}",

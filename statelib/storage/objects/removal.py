@@ -1,29 +1,27 @@
 """Removing the objects of checkpoints, for retention, gc and the orphan sweep.
 
 Deleting an object that is gone succeeds, so the lost reply of a delete is harmless. Two kinds of objects are not listed
-as files: :data:`LOCATION_NAME` stands for a directory, :data:`PROBE_NAME` belongs to a root.
+as files: :data:`LOCATION_NAME` stands for a directory, :data:`PUT_PROBE_NAME` belongs to a root.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from statelib.errors import InvalidRequestError, NotFoundError, RetryableError
-from statelib.storage.filesystem.inventory import StoredFile
-from statelib.storage.filesystem.removal import outside_root
+from statelib.errors import NotFoundError, RetryableError
+from statelib.storage.inventory import StoredFile
+from statelib.storage.names import CLOCK_PROBE_NAME, LOCATION_NAME, PUT_PROBE_NAME
 from statelib.storage.objects.bucket import Bucket
-from statelib.storage.objects.publish import PROBE_NAME
-from statelib.storage.objects.storage import LOCATION_NAME
-from statelib.storage.objects.uris import ObjectLocation, is_object, object_location
+from statelib.storage.objects.uris import ObjectLocation, object_location
+from statelib.storage.removal import outside_root
 from statelib.storage.retries import Retries
 
-CLOCK_NAME = ".clock.tmp"
-_STAND_INS = (LOCATION_NAME, PROBE_NAME)
+_STAND_INS = (LOCATION_NAME, PUT_PROBE_NAME)
 
 
 @dataclass(frozen=True)
 class ObjectRemover:
-    """A :class:`~statelib.storage.filesystem.removal.CheckpointRemover` of buckets."""
+    """A :class:`~statelib.storage.removal.CheckpointRemover` of buckets."""
 
     retries: Retries = field(repr=False)
     files_at_once: ClassVar[int] = 100
@@ -42,7 +40,7 @@ class ObjectRemover:
         return frozenset(f"{root.bucket_uri}/{key}" for key in self._bucket(root).prefixes(root.key))
 
     def now_ms(self, directory: str) -> int:
-        probe = object_location(directory).below(CLOCK_NAME)
+        probe = object_location(directory).below(CLOCK_PROBE_NAME)
         bucket = self._bucket(probe)
 
         def attempt() -> int:
@@ -88,18 +86,9 @@ class ObjectRemover:
         return Bucket(location.bucket_uri, self.retries)
 
 
-def is_object_below(uri: str, roots: Sequence[str]) -> bool:
-    """Return whether an object's URI lies below one of the roots. A root itself and a URI with ``..`` do not."""
-    try:
-        _below_root(uri, roots)
-    except InvalidRequestError:
-        return False
-    return True
-
-
 def _below_root(uri: str, roots: Sequence[str]) -> ObjectLocation:
     """Return the location of a URI. Raise InvalidRequestError (``outside-root``) unless it lies below a root."""
     location = object_location(uri)
-    if not any(object_location(root).holds(location) for root in roots if is_object(root)):
+    if not any(object_location(root).holds(location) for root in roots):
         raise outside_root(location.uri, roots)
     return location

@@ -21,9 +21,11 @@ from statelib.model.handles import (
     StreamStateHandle,
 )
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
-from statelib.storage.filesystem.publish import METADATA_NAME, location_taken
+from statelib.storage.filesystem.publish import location_taken
 from statelib.storage.filesystem.storage import DEFAULT_INLINE_THRESHOLD_BYTES, check_inline_threshold
 from statelib.storage.names import (
+    LOCATION_NAME,
+    METADATA_NAME,
     SAVEPOINTS_DIRECTORY,
     SHARED_DIRECTORY,
     TASK_OWNED_DIRECTORY,
@@ -50,8 +52,6 @@ from statelib.storage.views import (
     WrittenStream,
 )
 from statelib.storage.wrappers.merging import FileMergingStorage, whole_files
-
-LOCATION_NAME = ".location"
 
 
 @dataclass(frozen=True)

@@ -101,16 +101,11 @@ class ObjectLocation:
         return same and len(other.parts) > length and other.parts[:length] == self.parts
 
 
-def is_object(text: str) -> bool:
-    """Return whether a text is the URI of an object storage, by its scheme."""
+def location_if_object(text: str) -> ObjectLocation | None:
+    """Return the location of an object storage's URI, None for text of any other scheme. Raises like
+    :func:`object_location`."""
     scheme, separator, _ = text.partition("://")
-    return bool(separator) and scheme.lower() in SCHEMES
-
-
-def advice_on_unfinished(place: str) -> str:
-    """Return the advice for a bucket's owner on removing unfinished uploads. It is '' for a file system, and for a
-    storage that removes them itself."""
-    return SCHEMES[object_location(place).scheme].unfinished if is_object(place) else ""
+    return object_location(text) if separator and scheme.lower() in SCHEMES else None
 
 
 def object_location(text: str) -> ObjectLocation:

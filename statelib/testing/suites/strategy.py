@@ -25,7 +25,7 @@ from statelib.restore.plan import RestoreSource
 from statelib.snapshots.execution import executed_snapshot
 from statelib.snapshots.strategy import EMPTY, SnapshotResult, SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.places import CheckpointStorage, StorageSettings
+from statelib.storage.kind import CheckpointStorage, StorageSettings
 from statelib.storage.registry import PLACES
 from statelib.storage.views import (
     CheckpointedStateScope,

@@ -5,7 +5,7 @@ import pytest
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.removal import ObjectRemover
-from statelib.storage.placed_removal import PlacedRemover, is_below, parent_of
+from statelib.storage.registry import PLACES
 from statelib.storage.retries import IMPATIENT
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ ROOT = "s3://bucket/state"
 )
 def test_nothing_outside_the_roots_is_touched(uri: str) -> None:
     """No request is made: there is no endpoint in this test."""
-    remover = PlacedRemover(ROOT, IMPATIENT)
+    remover = PLACES.remover(ROOT)
     for remove in (
         remover.remove_file,
         remover.remove_directory,
@@ -28,14 +28,14 @@ def test_nothing_outside_the_roots_is_touched(uri: str) -> None:
         with pytest.raises((InvalidRequestError, UnsupportedError)) as refusal:
             remove(uri, [ROOT, f"{ROOT}/p"])
         assert refusal.value.kind in ("outside-root", "bad-path")
-    assert not is_below(uri, [ROOT])
+    assert not PLACES.is_below(uri, [ROOT])
 
 
 def test_what_lies_where() -> None:
-    assert is_below(f"{ROOT}/p/x", ["file:///state", ROOT])
-    assert is_below("file:///state/x", [ROOT, "/state"])
-    assert (parent_of(f"{ROOT}/a"), parent_of("s3://bucket/a")) == (ROOT, "s3://bucket")
-    assert (parent_of("file:///a/b"), parent_of("file:///a")) == ("file:///a", "file:///")
+    assert PLACES.is_below(f"{ROOT}/p/x", ["file:///state", ROOT])
+    assert PLACES.is_below("file:///state/x", [ROOT, "/state"])
+    assert (PLACES.parent_of(f"{ROOT}/a"), PLACES.parent_of("s3://bucket/a")) == (ROOT, "s3://bucket")
+    assert (PLACES.parent_of("file:///a/b"), PLACES.parent_of("file:///a")) == ("file:///a", "file:///")
 
 
 @pytest.fixture(params=["s3", "azure"])

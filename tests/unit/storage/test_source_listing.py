@@ -9,6 +9,7 @@ import pytest
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.uris import object_location
+from statelib.storage.registry import PLACES
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.source_listing import SourceListing, look_at_source
 
@@ -44,7 +45,7 @@ def test_a_directory(tmp_path: Path, path: str, exists: bool, files: int) -> Non
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     for root in (str(tmp_path), f"file://{tmp_path}"):
-        found = look_at_source(f"{root}/{path}", IMPATIENT)
+        found = look_at_source(f"{root}/{path}", PLACES)
         assert (found.exists, found.files, found.newest_ms is not None) == (exists, files, exists)
 
 
@@ -54,12 +55,12 @@ def test_a_bucket(bucket: str) -> None:
         put_into(bucket)(name)
     for path, exists, files in CASES:
         for root in (bucket, bucket.replace("s3:", "s3a:")):
-            found = look_at_source(f"{root}/{path}", IMPATIENT)
+            found = look_at_source(f"{root}/{path}", PLACES)
             assert (found.exists, found.files, found.newest_ms is not None) == (exists, files, exists), path
 
 
 def test_a_directory_without_files_is_there(tmp_path: Path) -> None:
-    assert look_at_source(str(tmp_path), IMPATIENT) == SourceListing(True, 0, None)
+    assert look_at_source(str(tmp_path), PLACES) == SourceListing(True, 0, None)
 
 
 def test_the_last_change_counts(tmp_path: Path) -> None:
@@ -67,16 +68,16 @@ def test_the_last_change_counts(tmp_path: Path) -> None:
         (tmp_path / f"{number}.csv").write_text("x")
         os.utime(tmp_path / f"{number}.csv", (number, number))
     os.utime(tmp_path / "1.csv", (9, 9))
-    assert look_at_source(str(tmp_path), IMPATIENT) == SourceListing(True, 3, 9_000)
+    assert look_at_source(str(tmp_path), PLACES) == SourceListing(True, 3, 9_000)
 
 
 @pytest.mark.parametrize("path", ["hdfs://namenode/x", "dbfs:/x", "relative/x", "https://host/x"])
 def test_what_cannot_be_looked_at_is_refused_by_name(path: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
-        look_at_source(path, IMPATIENT)
+        look_at_source(path, PLACES)
     assert caught.value.kind == "source-not-visible"
 
 
 def test_a_path_that_cannot_be_looked_at_is_not_taken_for_missing(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequestError, match="too long"):
-        look_at_source(f"{tmp_path}/{'x' * 300}", IMPATIENT)
+        look_at_source(f"{tmp_path}/{'x' * 300}", PLACES)
