@@ -2,7 +2,7 @@
 # `make wheel`, and PostgreSQL's throw-away files in the system's temporary directory, where its unprivileged user may go.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo story up cluster page pictures quick test test-all matrix test-faults soak simulate mutants check docs format wheel pins bench bench-all
+.PHONY: help setup demo story up cluster page pictures quick coverage test test-all matrix test-faults soak simulate mutants check docs format wheel pins bench bench-all
 
 PYTHON ?= python3
 PORT ?= 8080
@@ -43,6 +43,12 @@ pictures: setup java  ## take the documents' pictures of the State page again: a
 
 quick: setup  ## unit and architecture tests that start nothing, in under a minute
 	@tools/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow" tests/unit tests/architecture $(ARGS)
+
+TESTS ?= tests/unit
+coverage: setup  ## print how many lines of each room the unit tests execute (TESTS="tests/unit tests/contract": others)
+	@mkdir -p .work/coverage
+	@tools/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow" --cov --cov-report= $(TESTS) $(ARGS)
+	@$(BIN)/python -m tools.coverage_table
 
 test: setup java  ## all tests
 	@tools/in_memory.sh $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
