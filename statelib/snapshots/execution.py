@@ -29,6 +29,10 @@ R = TypeVar("R", bound=SnapshotResources)
 EXPIRED = "checkpoint-expired"
 """The kind of the error that is raised if a snapshot is not complete before its deadline."""
 
+PATIENCE_S = 120.0
+"""The number of seconds to wait for the end of a cancelled snapshot. A request to an object storage fails after half of
+that."""
+
 
 class SnapshotExecutionType(StrEnum):
     """The two ways to measure the synchronous part of a snapshot."""
@@ -79,7 +83,7 @@ class AsyncSnapshotCallable(Generic[R]):
     ) -> None:
         self._strategy = strategy
         self._resources = resources
-        self._checkpoint_id = checkpoint_id
+        self.checkpoint_id = checkpoint_id
         self._streams = streams
         self._owner: CloseableRegistry | None = None
         self._registry = CloseableRegistry()
@@ -111,7 +115,7 @@ class AsyncSnapshotCallable(Generic[R]):
         if not self._advance(RunState.CREATED, RunState.RUNNING):
             raise cancelled()
         try:
-            result = self._strategy.run(self._resources, self._checkpoint_id, self._streams, self._registry)
+            result = self._strategy.run(self._resources, self.checkpoint_id, self._streams, self._registry)
         except BaseException:
             self._advance(RunState.RUNNING, RunState.DISCARDED)
             raise
@@ -217,11 +221,14 @@ def executed_snapshot(
     *,
     execution: SnapshotExecutionType = SnapshotExecutionType.ASYNCHRONOUS,
     timeout_s: float | None = None,
+    patience_s: float = PATIENCE_S,
 ) -> Iterator[Executed]:
     """Take a snapshot and yield its result. If the ``with`` block raises an error, the snapshot is removed.
 
     The frozen state is released even after an error. Closing ``registry``, from any thread, cancels the snapshot.
-    ``timeout_s`` is the time limit in seconds, None for no limit.
+    ``timeout_s`` is the time limit in seconds, None for no limit. ``patience_s`` is the time limit for the end of the
+    snapshot's thread after a cancel. A thread that exceeds it is left alone, which a note of the exception says. It
+    removes what it wrote if it ends while the process lives.
 
     Raises the errors of the strategy, RetryableError (``cancelled``), and ConflictError (``checkpoint-expired``) if the
     time limit is exceeded."""
@@ -240,22 +247,31 @@ def executed_snapshot(
         yield Executed(result, (synchronous - started) // 1_000_000, (done - synchronous) // 1_000_000)
     except BaseException as error:
         try:
-            _discard_call(call, outcome, error)
+            _discard_call(call, outcome, error, patience_s)
         except BaseException as second:  # a signal meanwhile: remove the snapshot, then raise it
-            _discard_call(call, outcome, second)
+            _discard_call(call, outcome, second, patience_s)
             raise
         raise
 
 
-def _discard_call(call: AsyncSnapshotCallable[R], outcome: Outcome, cause: BaseException) -> None:
-    """Cancel the call, wait until it has ended, and remove what it wrote. Errors are added to ``cause`` as notes."""
+def _discard_call(call: AsyncSnapshotCallable[R], outcome: Outcome, cause: BaseException, patience_s: float) -> None:
+    """Cancel the call, wait until it has ended, and remove what it wrote. Errors are added to ``cause`` as notes.
+
+    The wait has a limit, because the thread of the call may never end: a signal can interrupt Python's ``logging`` on
+    the main thread while it holds a lock of a log handler, and then every other thread waits for that lock."""
     try:
         call.close()
     except StatelibError as close_error:
         cause.add_note(f"also while cancelling the snapshot: {close_error}")
     if not call.began:
         return
-    outcome.wait()
+    if not outcome.wait(patience_s):
+        cause.add_note(
+            f"the thread that writes the snapshot of checkpoint {call.checkpoint_id} did not end within"
+            f" {patience_s:g} s of its cancellation and is left alone: files of this attempt may stay on the storage,"
+            " and 'statelib orphans --delete' removes them once the attempt has ended"
+        )
+        return
     if outcome.error is None:
         call.discard(outcome.result(), cause)
 

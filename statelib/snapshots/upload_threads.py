@@ -19,6 +19,7 @@ class UploadThreads:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="statelib-upload")
+        self._at_work = False
 
     def run(self, uploads: Uploads, work: Callable[[str, A], T], files: Iterable[tuple[str, A]]) -> list[tuple[str, T]]:
         """Call ``work`` with each pair in ``files``, in parallel, and return (name, result) per pair.
@@ -31,6 +32,7 @@ class UploadThreads:
             files: (name, source) per file.
         """
         running: dict[str, Future[T]] = {}
+        self._at_work = True
         try:
             for name, source in files:
                 running[name] = self._pool.submit(copy_context().run, work, name, source)
@@ -42,11 +44,14 @@ class UploadThreads:
                 future.cancel()
             wait(running.values())
             raise
+        finally:
+            self._at_work = False
         return [(name, future.result()) for name, future in running.items()]
 
     def close(self) -> None:
-        """End the threads."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """End the threads and wait for them. Threads of a snapshot that was left alone end by themselves, when the
+        snapshot does."""
+        self._pool.shutdown(wait=not self._at_work, cancel_futures=True)
 
 
 def _raise_first_failure(done: Iterable[Future[T]]) -> None:

@@ -1,5 +1,6 @@
 """One snapshot, on this thread or on another: who ends it first decides, and what is not reported is gone."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import all_key_groups
 from statelib.snapshots.canonical import CanonicalSnapshotStrategy, ScanResources
 from statelib.snapshots.execution import (
+    PATIENCE_S,
     AsyncSnapshotCallable,
     Executed,
     RunState,
@@ -94,12 +96,19 @@ class Stage:
         before: Hook = undisturbed,
         execution: SnapshotExecutionType = SnapshotExecutionType.ASYNCHRONOUS,
         timeout_s: float | None = None,
+        patience_s: float = PATIENCE_S,
     ) -> Executed:
         """A snapshot that is reported."""
-        streams = self.streams(before)
-        with executed_snapshot(
-            self.strategy, FIRST, streams, self.registry, execution=execution, timeout_s=timeout_s
-        ) as done:
+        snapshot = executed_snapshot(
+            self.strategy,
+            FIRST,
+            self.streams(before),
+            self.registry,
+            execution=execution,
+            timeout_s=timeout_s,
+            patience_s=patience_s,
+        )
+        with snapshot as done:
             return done
 
     def is_clean(self) -> bool:
@@ -226,9 +235,6 @@ def test_only_one_of_many_cancels_and_the_end_decides(stage: Stage):
     assert stage.is_clean()
 
 
-PATIENCE_S = 60.0
-
-
 def test_a_deadline_ends_a_snapshot_that_does_not_come_to_its_end(stage: Stage):
     closed = threading.Event()
     stage.strategy.on_cancel = closed.set
@@ -244,6 +250,45 @@ def test_a_deadline_ends_a_snapshot_that_does_not_come_to_its_end(stage: Stage):
     assert refusal.value.kind == "checkpoint-expired"
     assert "checkpoint.timeout_s" in refusal.value.hint
     assert stage.is_clean()
+
+
+class _InterruptedHandler(logging.Handler):
+    """A log handler during whose ``acquire`` a signal arrives on the main thread, as soon as the lock is taken."""
+
+    def acquire(self) -> None:
+        super().acquire()
+        if threading.current_thread() is threading.main_thread():
+            raise SystemExit("a signal")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        pass
+
+
+def test_a_thread_that_waits_for_a_lock_of_a_log_handler_is_left_alone(stage: Stage):
+    handler, log = _InterruptedHandler(), logging.getLogger("test.interrupted")
+    log.addHandler(handler)
+    ends: list[threading.Thread] = []
+
+    def write_and_log(number: int) -> None:
+        if number == 2:
+            ends.append(threading.current_thread())
+            log.error("a line of the thread that writes the snapshot")
+
+    with pytest.raises(SystemExit):
+        log.error("a line of the main thread")
+    try:
+        with pytest.raises(ConflictError) as refusal:
+            stage.take(write_and_log, timeout_s=0.2, patience_s=0.1)
+        assert refusal.value.kind == "checkpoint-expired"
+        (note,) = refusal.value.__notes__
+        assert f"checkpoint {FIRST} did not end within 0.1 s" in note
+        assert "statelib orphans --delete" in note
+        assert ends[0].is_alive()
+    finally:
+        handler.release()
+        log.removeHandler(handler)
+    ends[0].join(PATIENCE_S)
+    assert stage.is_clean(), "the thread removes what it wrote, if it comes to its end"
 
 
 @pytest.mark.parametrize("execution", BOTH)

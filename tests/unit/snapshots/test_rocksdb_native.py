@@ -17,6 +17,7 @@ from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.rocksdb_native import NativeSnapshots
 from statelib.snapshots.strategy import take_snapshot
+from statelib.snapshots.upload_threads import UploadThreads
 from statelib.snapshots.uploads import Uploads
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointedStateScope, CheckpointOutputStream
@@ -110,6 +111,30 @@ def test_closing_a_strategy_ends_its_upload_threads(
     assert upload_threads() > before, "the snapshot was uploaded by threads of its own"
     strategy.close()
     assert upload_threads() == before
+
+
+def test_closing_does_not_wait_for_a_snapshot_that_was_left_alone(tmp_path: Path) -> None:
+    before, threads = upload_threads(), UploadThreads()
+    working, may_end = threading.Event(), threading.Event()
+
+    def work(_name: str, _source: None) -> bool:
+        working.set()
+        return may_end.wait(PATIENCE_S)
+
+    def run() -> None:
+        with Uploads(CheckpointChain(tmp_path).streams(1), CloseableRegistry()) as uploads:
+            threads.run(uploads, work, [("file", None)])
+
+    snapshot = threading.Thread(target=run)
+    snapshot.start()
+    assert working.wait(PATIENCE_S)
+    threads.close()
+    assert snapshot.is_alive(), "it is left alone"
+    may_end.set()
+    snapshot.join(PATIENCE_S)
+    for thread in upload_threads() - before:
+        thread.join(PATIENCE_S)
+    assert upload_threads() == before, "its threads end by themselves"
 
 
 def test_an_empty_file_is_uploaded_like_any_other(tmp_path: Path) -> None:
