@@ -13,6 +13,7 @@ from statelib.model.types import (
     Like,
     OneOf,
     Opaque,
+    Option,
     Pojo,
     Row,
     Scalar,
@@ -61,7 +62,7 @@ def undeclarable(kind: StateType) -> str:
 
 
 def _form_problem(kind: StateType) -> str:
-    if isinstance(kind, Opaque | Like | OneOf | Sql) or kind == STRING_VALUE:
+    if isinstance(kind, Opaque | Like | OneOf | Option | Sql) or kind == STRING_VALUE:
         return f"type {kind} exists only in Flink's snapshots: it can be read there, but not be written from values"
     if kind == VOID:
         return "type void has no values"

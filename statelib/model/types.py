@@ -178,6 +178,16 @@ class Nullable:
 
 
 @dataclass(frozen=True)
+class Option:
+    """Scala's ``Option``. A value is stored after a flag that is 1; the flag 0 stands for none."""
+
+    element: "StateType"
+
+    def __str__(self) -> str:
+        return f"option<{self.element}>"
+
+
+@dataclass(frozen=True)
 class Pojo:
     """A user's Java class, described by its fields. Any field may be null. ``registered``: subclasses whose values are
     written with a number; ``seen``: subclasses whose values are written with the class name. Each has its own
@@ -245,7 +255,7 @@ class Sql:
 
 StateType = (
     Scalar | ArrayOf | ListOf | MapOf | Tuple | Row | Ttl | Sql
-    | ObjectArray | SetOf | Enumeration | Either | Nullable | Pojo | Opaque | OneOf | Like
+    | ObjectArray | SetOf | Enumeration | Either | Nullable | Option | Pojo | Opaque | OneOf | Like
 )  # fmt: skip
 
 
@@ -253,7 +263,7 @@ def parts_of(kind: StateType) -> tuple[StateType, ...]:
     """Return the types that a type is made of, in the order of their bytes. A :class:`Sql` type has no such parts."""
     parts: tuple[StateType, ...] = ()
     match kind:
-        case ListOf(part) | SetOf(part) | ObjectArray(_, part) | Nullable(part) | Ttl(part):
+        case ListOf(part) | SetOf(part) | ObjectArray(_, part) | Nullable(part) | Option(part) | Ttl(part):
             parts = (part,)
         case MapOf(first, second) | Either(first, second):
             parts = (first, second)
@@ -282,7 +292,7 @@ def with_parts(kind: StateType, parts: tuple[StateType, ...]) -> StateType:
             return Tuple(parts)
         case Nullable() | ObjectArray():
             return replace(kind, element=parts[0])
-        case ListOf() | SetOf() | MapOf() | Either() | Ttl():
+        case ListOf() | SetOf() | MapOf() | Either() | Option() | Ttl():
             return kind.__class__(*parts)
     return kind
 

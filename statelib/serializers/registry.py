@@ -23,6 +23,7 @@ from statelib.serializers.containers.tuples import TUPLES
 from statelib.serializers.java.aliased import ALIASED
 from statelib.serializers.java.enums import ENUMS
 from statelib.serializers.java.opaque import OPAQUE
+from statelib.serializers.java.options import OPTIONS
 from statelib.serializers.java.pojos import POJOS
 from statelib.serializers.java.tagged import TAGGED
 from statelib.serializers.scalars.big_numbers import BIG_NUMBERS
@@ -61,6 +62,7 @@ TYPES: tuple[TypeSupport[Any], ...] = (
     OBJECT_ARRAYS,
     NULLABLE,
     EITHER,
+    OPTIONS,
     TTL,
     ENUMS,
     POJOS,

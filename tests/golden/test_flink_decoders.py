@@ -17,12 +17,14 @@ from statelib.model.handles import ByteStreamStateHandle, KeyGroupsStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import LONG, STRING, TIME_WINDOW, Field, Nullable, Opaque, Pojo, StateType
+from statelib.model.types import LONG, STRING, TIME_WINDOW, Field, Nullable, ObjectArray, Opaque, Pojo, StateType
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
 from statelib.serializers import register_decoder
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.java.decoders import unregister_decoder
+from statelib.serializers.registry import codec_of
+from statelib.serializers.skippers import skipper_of
 from statelib.serializers.snapshots import encode_serializer_snapshot
 from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
@@ -87,6 +89,15 @@ def test_what_holds_such_a_value_before_its_end_is_opaque_as_a_whole() -> None:
     try:
         fields = {"k": {"type": "decoded", "class": NAME, "v": "x"}, "n": {"type": "long", "v": 5}}
         assert lines_of(pojo, value) == [{"type": "pojo", "class": "a.B", "v": fields}]
+    finally:
+        unregister_decoder("a.KryoSerializer")
+
+
+def test_a_decoder_finds_the_end_of_an_array_of_such_values() -> None:
+    value = struct.pack(">i", 3) + b"\x01\x01x" + b"\x00" + b"\x01\x01y"
+    register_decoder("a.KryoSerializer", length_and_text)
+    try:
+        assert skipper_of([codec_of(ObjectArray("a.B", KIND))])(value + b"more", 0) == len(value)
     finally:
         unregister_decoder("a.KryoSerializer")
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.model.types import Nullable, StateType
+from statelib.model.types import Nullable, Option, StateType
 from statelib.serializers.aspects.json_values import NULL, Json, ReaderOf, ReadJson
 from statelib.serializers.aspects.plain_hashing import PlainHash
 from statelib.serializers.aspects.snapshot_payloads import (
@@ -44,7 +44,7 @@ class FlaggedCodec:
 
     @property
     def type(self) -> StateType:
-        return Nullable(self.element.type, self.padding)
+        return Nullable(self.element.type, self.padding) if self.null_flag else Option(self.element.type)
 
     @property
     def arrow_type(self) -> pa.DataType:

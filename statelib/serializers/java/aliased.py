@@ -1,7 +1,7 @@
 """Values of Flink's own serializers that write the bytes of another type, which is called their form.
 
-Flink's windows, joins, CEP and SQL operators bring them along. The table below was checked against snapshots and
-values that Flink wrote.
+Flink's windows, joins, CEP and SQL operators, and its Scala API, bring them along. The table below was checked against
+snapshots and values that Flink wrote.
 
 Source: docs/spec/formats.md#scalars, #containers, #sql-types; the classes named below.
 """
@@ -24,12 +24,15 @@ from statelib.model.types import (
     SHORT,
     STRING_VALUE,
     TIME_WINDOW,
+    Either,
+    Enumeration,
     Like,
     ListOf,
     MapOf,
     Nullable,
     OneOf,
     Opaque,
+    Option,
     StateType,
     Tuple,
 )
@@ -45,8 +48,10 @@ from statelib.serializers.aspects.steps import Step, StepsOf
 from statelib.serializers.aspects.type_support import TypeSupport, no_last_part
 from statelib.serializers.columns.codec import Codec, Cursor
 from statelib.serializers.columns.unkeyed import Unkeyed
+from statelib.serializers.containers.tuples import MAX_TUPLE_FIELDS
 from statelib.wire.java_objects import read_object
 from statelib.wire.ragged import Bytes, Ragged
+from statelib.wire.reader import Reader
 
 _FLINK = "org.apache.flink."
 _STREAMING = _FLINK + "streaming."
@@ -54,11 +59,16 @@ _WINDOW = _FLINK + "table.runtime.operators.window."
 _TABLE = _FLINK + "table.runtime.typeutils."
 _VIEW = _FLINK + "table.dataview."
 _CEP = _FLINK + "cep.nfa."
+_SCALA = _FLINK + "api.scala.typeutils."
 
 _BINARY_ROW = _TABLE + "BinaryRowDataSerializer$BinaryRowDataSerializerSnapshot"
 _SORTED_MAP = _TABLE + "SortedMapSerializerSnapshot"
 _LINKED_LIST = _TABLE + "LinkedListSerializer$LinkedListSerializerSnapshot"
 _EXTERNAL = _TABLE + "ExternalSerializer$ExternalSerializerSnapshot"
+_SCALA_ENUM = _SCALA + "ScalaEnumSerializerSnapshot"
+_CASE_CLASS = _SCALA + "ScalaCaseClassSerializerSnapshot"
+_CASE_TUPLE = _SCALA + "Tuple2CaseClassSerializerSnapshot"
+_TRAVERSABLE = _SCALA + "TraversableSerializerSnapshot"
 _NFA_STATE = _CEP + "NFAStateSerializerSnapshot"
 _VERSION = 3
 
@@ -91,8 +101,34 @@ def _element(element: StateType) -> OneOf:
     return OneOf(((0, Tuple((LONG, element))), (1, element), (2, LONG), (3, marker), (4, INT)))
 
 
+def _fields(*fields: StateType) -> Tuple | None:
+    """Return the form of a case class."""
+    return Tuple(fields) if 1 <= len(fields) <= MAX_TUPLE_FIELDS else None
+
+
+def _option(element: StateType) -> Option | None:
+    """Return the form of a Scala Option. An element that may be null itself has none: two flags would be one null."""
+    return (
+        None
+        if isinstance(element.form if isinstance(element, Like) else element, Option | Nullable)
+        else Option(element)
+    )
+
+
+def _traversable(element: StateType) -> ListOf | None:
+    """Return the form of a Scala collection, whose elements have the flag of an Option."""
+    form = _option(element)
+    return None if form is None else ListOf(form)
+
+
 _Form = Callable[..., StateType | None]
-_WITH_PARTS: dict[str, tuple[int, _Form]] = {
+_WITH_PARTS: dict[str, tuple[int | None, _Form]] = {
+    _CASE_CLASS: (None, _fields),
+    _CASE_TUPLE: (2, _fields),
+    _TRAVERSABLE: (1, _traversable),
+    _SCALA + "ScalaOptionSerializerSnapshot": (1, _option),
+    _SCALA + "ScalaEitherSerializerSnapshot": (2, Either),
+    _SCALA + "ScalaTrySerializerSnapshot": (2, Either),
     _FLINK + "runtime.state.ArrayListSerializerSnapshot": (1, ListOf),
     _STREAMING + "runtime.streamrecord.StreamElementSerializer$StreamElementSerializerSnapshot": (1, _element),
     _STREAMING + "api.datastream.CoGroupedStreams$UnionSerializerSnapshot": (
@@ -118,8 +154,8 @@ _WITH_PARTS: dict[str, tuple[int, _Form]] = {
     _STREAMING + "api.functions.sink.TwoPhaseCommitSinkFunction$StateSerializerSnapshot": (2, lambda *_: None),
     _STREAMING + "api.functions.sink.legacy.TwoPhaseCommitSinkFunction$StateSerializerSnapshot": (2, lambda *_: None),
 }  # fmt: skip
-"""Snapshots with parts: their number, and the function that makes the form of the values from the types of the parts.
-None: the values stay bytes."""
+"""Snapshots with parts: their number, None for any, and the function that makes the form of the values from the types
+of the parts. If it returns None, the values stay bytes."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +204,8 @@ def _read_form(payload: SnapshotPayload) -> StateType | None:
     if name == _BINARY_ROW:
         reader.i32("fields")
         return BYTES
+    if name == _SCALA_ENUM:
+        return _read_scala_enum(reader)
     if name == _SORTED_MAP:
         read_object(reader)  # the order of the keys
         return MapOf(*payload.nested(2))
@@ -178,11 +216,21 @@ def _read_form(payload: SnapshotPayload) -> StateType | None:
     return None if has_null_mask else make_form(*parts)
 
 
+def _read_scala_enum(reader: Reader) -> StateType:
+    """Read the class and the constants of a Scala enumeration. A value is stored as the id of its constant."""
+    java_class = reader.utf("enum class")
+    constants = [(reader.utf("constant"), reader.i32("id")) for _ in range(reader.count(6, "constants"))]
+    names, ids = zip(*constants, strict=True) if constants else ((), ())
+    return Enumeration(java_class, tuple(names)) if ids == tuple(range(len(ids))) else INT
+
+
 def _read_own_data(payload: SnapshotPayload) -> bool:
     """Read the data before the snapshots of the parts. Return whether a mask of nulls precedes the elements of a
     list."""
     if payload.name == _EXTERNAL:
         read_object(payload.reader)  # the type as the user declared it
+    if payload.name in (_CASE_CLASS, _CASE_TUPLE, _TRAVERSABLE):
+        payload.reader.utf("class, or code that makes the builder of a collection")
     if payload.name in (_EXTERNAL, _NFA_STATE):
         payload.reader.bool("flag")
     return payload.name == _LINKED_LIST and payload.reader.bool("has null mask")
@@ -200,7 +248,7 @@ ALIASED = TypeSupport(
     json_reader=lambda type_, reader_of: reader_of(type_.form),
     snapshot=SnapshotSupport(
         write_stored,
-        readers=dict.fromkeys((*_WITHOUT_PARTS, *_WITH_PARTS, _BINARY_ROW, _SORTED_MAP), _read_snapshot),
+        readers=dict.fromkeys((*_WITHOUT_PARTS, *_WITH_PARTS, _BINARY_ROW, _SORTED_MAP, _SCALA_ENUM), _read_snapshot),
     ),
     plain_hash=NO_PLAIN_HASH,
     last_parts=no_last_part,

@@ -45,7 +45,7 @@ GOOD = (
     "pojo<a.B; x: int>", "pojo<a.B; x: row<a: int>; +pojo<a.C; x: row<a: int>, y: int>>",
 )  # fmt: skip
 FORMS = (
-    "opaque<a.S>", "opaque<a.S; a.B>", "like<a.S; long>", "oneof<1: long, 2: string>", "stringvalue",
+    "opaque<a.S>", "opaque<a.S; a.B>", "like<a.S; long>", "oneof<1: long, 2: string>", "option<long>", "stringvalue",
     "sql<INT>", "sql<BINARY(2)>", "rowdata<a: INT>",
 )  # fmt: skip
 BAD = (

@@ -21,8 +21,13 @@ TABLE = FLINK + "table.runtime.typeutils."
 WINDOW = FLINK + "table.runtime.operators.window."
 ELEMENT = FLINK + "streaming.runtime.streamrecord.StreamElementSerializer$StreamElementSerializerSnapshot"
 UNION = FLINK + "streaming.api.datastream.CoGroupedStreams$UnionSerializerSnapshot"
+SCALA = FLINK + "api.scala.typeutils."
 BUFFER = FLINK + "streaming.api.operators.co.IntervalJoinOperator$BufferEntrySerializerSnapshot"
 ROW = "0000001000000000000000000700000000000000"
+
+
+SCALA_NAMES = b"\0\3a.E" + bytes.fromhex("00000002") + b"\0\3ONE" + bytes(4) + b"\0\3TWO"
+"""A Scala enumeration with the ids 0 and, to be appended, that of TWO."""
 
 
 def simple(name: str, payload: bytes = b"") -> bytes:
@@ -99,6 +104,34 @@ CASES = [
     (composite(ELEMENT, 2, LONG), "020000000000000009", {"type": "oneof", "tag": 2, "v": long(9)}),
     (composite(UNION, 2, LONG, STRING), "020278", {"type": "oneof", "tag": 2, "v": {"type": "string", "v": "x"}}),
     (
+        composite(SCALA + "ScalaCaseClassSerializerSnapshot", 2, STRING, LONG, outer=b"\0\3a.B"),
+        "0261" + "0000000000000005",
+        {"type": "tuple2", "v": [{"type": "string", "v": "a"}, long(5)]},
+    ),
+    (composite(SCALA + "ScalaOptionSerializerSnapshot", 2, LONG), "010000000000000005", long(5)),
+    (composite(SCALA + "ScalaOptionSerializerSnapshot", 2, LONG), "00", {"type": "null"}),
+    (
+        composite(SCALA + "ScalaEitherSerializerSnapshot", 1, LONG, STRING),
+        "000261",
+        {"type": "either", "side": "right", "v": {"type": "string", "v": "a"}},
+    ),
+    (
+        composite(SCALA + "ScalaTrySerializerSnapshot", 2, LONG, STRING),
+        "010000000000000005",
+        {"type": "either", "side": "left", "v": long(5)},
+    ),
+    (
+        composite(SCALA + "TraversableSerializerSnapshot", 2, LONG, outer=b"\0\4code"),
+        "00000002" + "010000000000000005" + "00",
+        {"type": "list", "v": [long(5), {"type": "null"}]},
+    ),
+    (
+        simple(SCALA + "ScalaEnumSerializerSnapshot", SCALA_NAMES + b"\0\0\0\1"),
+        "00000001",
+        {"type": "enum", "v": "TWO", "ordinal": 1},
+    ),
+    (simple(SCALA + "ScalaEnumSerializerSnapshot", SCALA_NAMES + b"\0\0\0\7"), "00000007", {"type": "int", "v": 7}),
+    (
         composite(BUFFER, 2, STRING),
         "000278",
         {"type": "tuple2", "v": [{"type": "boolean", "v": False}, {"type": "string", "v": "x"}]},
@@ -133,6 +166,17 @@ def test_a_list_with_a_mask_of_nulls_stays_bytes() -> None:
     assert isinstance(found, Opaque)
     assert found.serializer == TABLE + "LinkedListSerializer"
     assert encode_serializer_snapshot(found) == snapshot
+
+
+def test_an_option_of_a_value_that_may_be_null_stays_bytes() -> None:
+    """Columns and JSON have one null, and would show Some(None) and None alike."""
+    option = SCALA + "ScalaOptionSerializerSnapshot"
+    inner = decode_serializer_snapshot(Reader(composite(option, 2, LONG), "snapshot"))
+    for name, outer in ((option, b""), (SCALA + "TraversableSerializerSnapshot", b"\0\4code")):
+        snapshot = composite(name, 2, inner, outer=outer)
+        found = decode_serializer_snapshot(Reader(snapshot, "snapshot"))
+        assert isinstance(found, Opaque)
+        assert encode_serializer_snapshot(found) == snapshot
 
 
 def test_nobody_jumps_over_a_value_with_a_part_that_only_its_class_can_read() -> None:

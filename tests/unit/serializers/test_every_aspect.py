@@ -56,6 +56,7 @@ EXAMPLES: dict[str, list[Any]] = {
     "objects<java.lang.String; string>": [[], ["a", None]],
     "nullable<string>": ["a", None],
     "either<string, long>": [{"left": "a", "right": None}, {"left": None, "right": 4}],
+    "option<string>": ["a", None],
     "ttl<string>": [{"last_access_ms": 5, "value": "a"}, {"last_access_ms": 6, "value": "b"}],
     "enum<a.Kind; ONE, TWO>": ["ONE", "TWO"],
     "pojo<a.Person; age: int, name: string>": [{"age": 1, "name": "a"}, None],
@@ -64,11 +65,11 @@ EXAMPLES: dict[str, list[Any]] = {
     "oneof<0: long, 1: string>": [{"t0": 1, "t1": None}, {"t0": None, "t1": "a"}],
     "rowdata<f0: BIGINT, f1: VARCHAR(20)>": [{"f0": 1, "f1": None}, {"f0": None, "f1": "more than seven"}],
 }
-WITHOUT_SNAPSHOT = {"stringvalue", "oneof", "opaque", "like"}
+WITHOUT_SNAPSHOT = {"stringvalue", "option", "oneof", "opaque", "like"}
 """Types whose snapshot only Flink writes, and whose examples keep none."""
 WITHOUT_PLAIN_HASH = {
     "bytes", "void", "javadate", "sqldate", "sqltime", "sqltimestamp", "stringvalue", "timewindow", "globalwindow",
-    "array", "list", "set", "map", "objects", "ttl", "enum", "pojo", "opaque", "like", "oneof",
+    "array", "list", "set", "map", "objects", "ttl", "enum", "pojo", "opaque", "like", "oneof", "option",
 }  # fmt: skip
 """Types that are no keys, or whose hash nothing checks."""
 TEXT_OF = {support_of(parse_type(text)).of: text for text in EXAMPLES}
