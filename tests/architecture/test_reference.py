@@ -13,7 +13,7 @@ from statelib.cli.main import app
 from statelib.definition.reference import DESCRIPTIONS, keys
 from statelib.model.record import CheckpointState
 from tests.architecture.repository import ROOT
-from tools.reference import PAGES
+from tools.reference import PAGES, page_types
 from tools.reference.diagrams import FLOWS, SECTIONS, checkpoint_states, floors, with_sections
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -39,6 +39,25 @@ def test_a_stale_section_is_written_anew(tmp_path: Path) -> None:
     assert text.startswith("before\n")
     assert text.endswith("<!-- end -->\nafter\n")
     assert floors() in text
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"anyOf": [{"$ref": "#/components/schemas/Row"}, {"type": "null"}]}, "Row | null"),
+        ({"type": "array", "items": {"anyOf": [{"type": "integer"}, {"type": "null"}]}}, "(number | null)[]"),
+        ({"type": "array", "items": {"type": "string"}}, "string[]"),
+        ({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "boolean"}]}, "[number, boolean]"),
+        ({"type": "string", "enum": ["A", "B"]}, '"A" | "B"'),
+    ],
+)
+def test_a_schema_becomes_a_type(schema: dict[str, Any], expected: str) -> None:
+    assert page_types.type_of(schema) == expected
+
+
+def test_a_schema_without_a_type_is_refused() -> None:
+    with pytest.raises(ValueError, match="no type in TypeScript for the schema"):
+        page_types.type_of({"type": "object", "additionalProperties": {"type": "string"}})
 
 
 def test_the_pictures_show_every_layer_state_and_flow() -> None:

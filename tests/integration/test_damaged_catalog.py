@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 from sqlalchemy import BigInteger, Integer
-from statelib_airflow.api import shapes
+from statelib_airflow.api import responses
 
 from statelib.catalog.tables.schema import METADATA
 from statelib.catalog.views.browsing import PageRequest
@@ -99,14 +100,20 @@ def harm(here: Deployment, table: str, column: str, value: Any) -> bool:
 def page(here: Deployment) -> Iterator[Callable[[], object]]:
     """What the routes of the page do, each by itself."""
     browsing = here.existing_catalog().browsing
-    yield lambda: [shapes.pipeline_json(view, True, "") for view in overview.overview(here, overview.names(here))]
-    yield lambda: [shapes.checkpoint_json(e, "") for e in browsing.page(SALES, PageRequest(limit=50)).entries]
+    yield lambda: [responses.pipeline_row(view, True, "") for view in overview.overview(here, overview.names(here))]
+    yield lambda: [responses.checkpoint_row(e, "") for e in browsing.page(SALES, PageRequest(limit=50)).entries]
     for number in (1, 5):
-        yield lambda number=number: shapes.portrait_json(portrait(here, SALES, CheckpointId(number)), "")
-    yield lambda: shapes.comparison_json(compare(here, SALES, CheckpointId(1), CheckpointId(5)), "")
-    yield lambda: {n: shapes.usage_json(u) for n, u in overview.storage_now(here, overview.names(here)).items()}
-    yield lambda: [shapes.usage_json(sample.usage) for sample in overview.storage_samples(here, SALES)]
+        yield lambda number=number: responses.checkpoint_detail(portrait(here, SALES, CheckpointId(number)), "")
+    yield lambda: responses.comparison_detail(compare(here, SALES, CheckpointId(1), CheckpointId(5)), "")
+    yield lambda: [responses.storage_row(*each) for each in overview.storage_now(here, overview.names(here)).items()]
+    yield lambda: [responses.storage_point(sample) for sample in overview.storage_samples(here, SALES)]
     yield lambda: browsing.begun_by(SALES, "sales.checkpoint/run/")
+
+
+def send(answer: object) -> None:
+    """Make JSON of an answer, as its route does. A value that is not of the declared type is an error."""
+    for part in answer if isinstance(answer, list) else [answer]:
+        TypeAdapter(type(part)).dump_json(part, warnings="error")
 
 
 @pytest.mark.timeout(1200)
@@ -118,7 +125,7 @@ def test_whatever_a_row_holds_everything_goes_on_or_names_it(here: Deployment) -
         print(f"seed {SEED}: {what}")
         for answer in page(here):
             with suppress(StatelibError):
-                json.dumps(answer())
+                send(answer())
         for command in COMMANDS:
             result = call(here, *command.format(root=root).split())
             assert result.exit_code in (0, 1, 2), (what, command, result.output)

@@ -8,6 +8,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
+from statelib_airflow.api.routes import router
 
 from statelib.flows.wiring import Deployment
 from tests.integration.state_page import QUARANTINED, REPORTED, ROLES, RUN, Answer, Server, page_world, state_page
@@ -70,6 +73,15 @@ def test_every_route_asks_who_it_is_and_what_they_may_read(server: Server) -> No
             seen[route, user] = (answer.status, expected)
             assert answer.status != 200 or answer.headers["content-security-policy"]
     assert {key: found for key, found in seen.items() if found[0] != found[1]} == {}
+
+
+def test_every_response_has_the_shape_that_its_route_declares(server: Server) -> None:
+    """It has each declared key and no other, with values of the declared types."""
+    for route in router.routes:
+        assert isinstance(route, APIRoute)
+        shape: TypeAdapter[object] = TypeAdapter(route.response_model)
+        answer = server.call(path_of(route.path, "sales"), "vera")
+        assert shape.dump_python(shape.validate_json(answer.body), mode="json") == answer.json, route.path
 
 
 def test_nothing_is_changed_by_any_method(server: Server) -> None:

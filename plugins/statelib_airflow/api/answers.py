@@ -1,6 +1,7 @@
-"""The headers of every response, and the form of errors: JSON with ``kind``, ``message`` and ``hint``."""
+"""The headers of every response, and the responses to requests that fail."""
 
 import logging
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
@@ -18,6 +19,7 @@ from statelib.errors import (
     StatelibError,
     UnsupportedError,
 )
+from statelib_airflow.api.shapes import ErrorResponse
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +72,7 @@ class Headers:
 
 
 def _error_answer(status: int, kind: str, message: str, hint: str = "") -> JSONResponse:
-    return JSONResponse({"kind": kind, "message": message, "hint": hint}, status)
+    return JSONResponse(asdict(ErrorResponse(kind, message, hint)), status)
 
 
 def handle_errors(app: FastAPI) -> None:

@@ -41,7 +41,7 @@ _NOT_BUILT = f"""<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><tit
 <h1>The page is not built</h1><p>Run <code>{BUILD}</code> in the checkout of statelib and load this page again.</p>
 </body></html>"""
 
-router = APIRouter(dependencies=[Depends(signed_in), Depends(reads_dags)])
+router = APIRouter(dependencies=[Depends(signed_in), Depends(reads_dags)], include_in_schema=False)
 
 
 @router.get("/")

@@ -3,7 +3,6 @@
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import JSONResponse
 
 from statelib.catalog.views.browsing import MAX_PAGE, PageRequest
 from statelib.flows.views import overview
@@ -12,7 +11,7 @@ from statelib.flows.views.comparison import compare
 from statelib.flows.wiring import deployment, now_ms
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib_airflow.addresses import URL_PREFIX
-from statelib_airflow.api import shapes
+from statelib_airflow.api import responses, shapes
 from statelib_airflow.api.rights import (
     MAX_ID,
     Id,
@@ -34,26 +33,30 @@ Sort = Literal[
 Words = Annotated[str, Query(pattern=r"^([A-Z]{1,20}(,[A-Z]{1,20}){0,9})?$")]
 """Names of states or kinds, separated by commas."""
 
-router = APIRouter(prefix="/api", dependencies=[Depends(signed_in), Depends(reads_dags)])
+router = APIRouter(
+    prefix="/api",
+    dependencies=[Depends(signed_in), Depends(reads_dags)],
+    responses={"default": {"model": shapes.ErrorResponse, "description": "The request failed"}},
+)
 
 
 @router.get("/me")
-def me(user: User) -> JSONResponse:
+def me(user: User) -> shapes.SignedInUser:
     """Return the name of the signed-in user."""
-    return JSONResponse({"name": user.get_name()})
+    return shapes.SignedInUser(user.get_name())
 
 
 @router.get("/pipelines")
 @reading
-def pipelines(user: User, request: Request) -> JSONResponse:
+def pipelines(user: User, request: Request) -> shapes.PipelineList:
     """Return the pipelines whose DAG the user may read."""
     target = deployment()
     names = readable(user, overview.names(target))
     may = triggerable(user, names)
     views = overview.overview(target, names)
     path = _path(request)
-    shown = [shapes.pipeline_json(view, view.name in may, path) for view in views]
-    return JSONResponse({"pipelines": shown, "now_ms": now_ms()})
+    rows = tuple(responses.pipeline_row(view, view.name in may, path) for view in views)
+    return shapes.PipelineList(rows, now_ms())
 
 
 @router.get("/pipelines/{name}/checkpoints")
@@ -69,63 +72,62 @@ def checkpoints(
     state: Words = "",
     kind: Words = "",
     q: Annotated[str, Query(max_length=200, pattern=r"^[^\x00]*$")] = "",
-) -> JSONResponse:
+) -> shapes.CheckpointList:
     """Return one page of the list of checkpoints."""
     target = deployment()
     overview.check_known(target, pipeline)
     wanted = PageRequest(limit, offset, sort, order == "desc", _words(state), _words(kind), q.strip())
     page = target.existing_catalog().browsing.page(pipeline, wanted)
     path = _path(request)
-    rows = [shapes.checkpoint_json(entry, path) for entry in page.entries]
-    return JSONResponse({"total": page.total, "checkpoints": rows, "now_ms": now_ms()})
+    rows = tuple(responses.checkpoint_row(entry, path) for entry in page.entries)
+    return shapes.CheckpointList(page.total, rows, now_ms())
 
 
 @router.get("/pipelines/{name}/checkpoints/{checkpoint_id}")
 @reading
-def checkpoint(pipeline: Name, checkpoint_id: Id, request: Request) -> JSONResponse:
+def checkpoint(pipeline: Name, checkpoint_id: Id, request: Request) -> shapes.CheckpointDetail:
     """Return one checkpoint with its states, files, lineage and quality results."""
     result = portrait(deployment(), pipeline, CheckpointId(checkpoint_id))
-    return JSONResponse(shapes.portrait_json(result, _path(request)))
+    return responses.checkpoint_detail(result, _path(request))
 
 
 @router.get("/pipelines/{name}/compare")
 @reading
-def comparison(pipeline: Name, left: Side, right: Side, request: Request) -> JSONResponse:
+def comparison(pipeline: Name, left: Side, right: Side, request: Request) -> shapes.ComparisonDetail:
     """Return two checkpoints with the differences between them."""
     result = compare(deployment(), pipeline, CheckpointId(left), CheckpointId(right))
-    return JSONResponse(shapes.comparison_json(result, _path(request)))
+    return responses.comparison_detail(result, _path(request))
 
 
 @router.get("/storage")
 @reading
-def storage(user: User) -> JSONResponse:
+def storage(user: User) -> shapes.StorageList:
     """Return the storage use of each pipeline that the user may read."""
     target = deployment()
     used = overview.storage_now(target, readable(user, overview.names(target)))
-    rows = [{"name": name, **shapes.usage_json(usage)} for name, usage in used.items()]
-    return JSONResponse({"pipelines": rows, "now_ms": now_ms()})
+    return shapes.StorageList(tuple(responses.storage_row(*each) for each in used.items()), now_ms())
 
 
 @router.get("/pipelines/{name}/storage")
 @reading
-def pipeline_storage(pipeline: Name) -> JSONResponse:
+def pipeline_storage(pipeline: Name) -> shapes.StorageHistory:
     """Return the storage use of a pipeline, now and over time."""
     target = deployment()
     overview.check_known(target, pipeline)
     now = overview.storage_now(target, [pipeline])[pipeline]
     samples = overview.storage_samples(target, pipeline)
-    rows = [{"at_ms": sample.at_ms, **shapes.usage_json(sample.usage)} for sample in samples]
-    return JSONResponse({"now": {"name": pipeline, **shapes.usage_json(now)}, "samples": rows, "now_ms": now_ms()})
+    points = tuple(responses.storage_point(sample) for sample in samples)
+    return shapes.StorageHistory(responses.storage_row(pipeline, now), points, now_ms())
 
 
 @router.get("/runs/{dag_id}/{run_id:path}")
 @reading
-def run(pipeline: Annotated[PipelineName, Depends(reads_run)], dag_id: str, run_id: str) -> JSONResponse:
+def run(pipeline: Annotated[PipelineName, Depends(reads_run)], dag_id: str, run_id: str) -> shapes.RunCheckpoint:
     """Return the checkpoint or savepoint that a DAG run began; null if it began none."""
     target = deployment()
     overview.check_known(target, pipeline)
     checkpoint_id = target.existing_catalog().browsing.begun_by(pipeline, f"{dag_id}/{run_id}/")
-    return JSONResponse({"pipeline": pipeline, "checkpoint_id": checkpoint_id})
+    return shapes.RunCheckpoint(pipeline, checkpoint_id)
 
 
 def _words(text: str) -> tuple[str, ...]:

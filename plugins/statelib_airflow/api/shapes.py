@@ -1,105 +1,235 @@
-"""The JSON objects of the page's API, made of what the flows return."""
+"""The shapes of the responses of the page's API.
 
-from dataclasses import asdict
-from typing import Any
+FastAPI makes the OpenAPI document from them, and ``make docs`` makes the page's ``api.ts`` from that document. A shape
+that a view of the flows already declares is used as it is.
+"""
 
-from statelib.catalog.views.browsing import Entry, PipelineSummary
-from statelib.catalog.views.storage_use import Usage
-from statelib.definition.pipeline import Pipeline
-from statelib.flows.views.anatomy import Portrait, state_type
-from statelib.flows.views.comparison import CheckpointComparison
-from statelib.flows.views.overview import PipelineView
-from statelib_airflow.addresses import run_page
+from dataclasses import dataclass
 
-Json = dict[str, Any]
-_ANATOMY = ("max_parallelism", "states", "states_total", "subtasks", "files", "files_total", "operator_state")
-MAX_SENTENCES = 20
+from statelib.catalog.views.browsing import Ancestor
+from statelib.flows.views.anatomy import CheckpointFile, OperatorStateFacts, StateFacts, SubtaskFacts
+from statelib.flows.views.comparison import FileComparison, StateComparison
+from statelib.model.checkpoint import DataInterval, SnapshotKind
+from statelib.model.quality import QualityResult
+from statelib.model.record import CheckpointState, Owner
 
 
-def pipeline_json(view: PipelineView, trigger: bool, path: str) -> Json:
-    """Return a pipeline with its head. ``path``: Airflow's own path, '' or ``/airflow``."""
-    return {
-        "name": view.name,
-        **_definition(view.definition),
-        **_summary(view.summary, path),
-        "error": view.error,
-        "may": {"read": True, "trigger": trigger},
-    }
+@dataclass(frozen=True)
+class ErrorResponse:
+    """The response to a request that failed. ``kind``: the kind of error, for programs. ``hint``: what to do about it,
+    '' if there is no advice."""
+
+    kind: str
+    message: str
+    hint: str
 
 
-def _definition(file: Pipeline | None) -> Json:
-    return {
-        "description": file.description if file else "",
-        "schedule": file.schedule.cron if file and file.schedule else None,
-        "backend": file.backend if file else None,
-        "strategy": file.checkpoint.strategy if file else None,
-        "parallelism": file.parallelism if file else None,
-        "max_parallelism": file.max_parallelism if file else None,
-        "states": [{"name": d.name, "kind": d.kind, "type": state_type(d)} for d in file.schema().states]
-        if file
-        else [],
-    }
+@dataclass(frozen=True)
+class SignedInUser:
+    """The user of the page."""
+
+    name: str
 
 
-def _summary(summary: PipelineSummary | None, path: str) -> Json:
-    head, pending = (summary.head, summary.pending) if summary else (None, None)
-    return {
-        "head": checkpoint_json(head, path) if head else None,
-        "pending": checkpoint_json(pending, path) if pending else None,
-        "quarantined": summary.quarantined if summary else 0,
-        "failures_in_a_row": summary.failures if summary else 0,
-        "cancelled": summary.cancelled if summary else False,
-        "generation": summary.generation if summary else 0,
-    }
+@dataclass(frozen=True)
+class AppliedEvents:
+    """The numbers of events of the interval: ``read`` by Spark's source = ``applied`` + ``null_key`` (dropped)."""
+
+    read: int
+    applied: int
+    null_key: int
 
 
-def checkpoint_json(entry: Entry, path: str) -> Json:
-    """Return a checkpoint as in the list of checkpoints."""
-    events = entry.events
-    fields = {name: value for name, value in vars(entry).items() if name not in ("begun_by", "events")}
-    return {
-        **fields,
-        "duration_ms": entry.duration_ms,
-        "interval": asdict(entry.interval) if entry.interval else None,
-        "events": {"read": events.read, "applied": events.applied, "null_key": events.null_key} if events else None,
-        "gate": {"passed": entry.gate.passed, **asdict(entry.gate)} if entry.gate else None,
-        "report": bool(entry.report),
-        "run": _run_json(entry.begun_by, path),
-    }
+@dataclass(frozen=True)
+class GateResult:
+    """The newest run of the gate in numbers of checks. ``failed``: failed checks whose severity stops a checkpoint;
+    ``warned``: the other failed checks."""
+
+    passed: bool
+    checked: int
+    failed: int
+    warned: int
 
 
-def _run_json(begun_by: str, path: str) -> Json | None:
-    """Return the DAG run of ``dag_id/run_id/task_id/try_number``; None for a checkpoint that a command began."""
-    dag_id, _, rest = begun_by.partition("/")
-    run_id, *task = rest.rsplit("/", 2)
-    if len(task) != 2 or not task[1].isdecimal():
-        return None
-    return {"dag_id": dag_id, "run_id": run_id, "href": path + run_page(dag_id, run_id)}
+@dataclass(frozen=True)
+class RunLink:
+    """A DAG run. ``href``: the path of its page in Airflow."""
+
+    dag_id: str
+    run_id: str
+    href: str
 
 
-def portrait_json(portrait: Portrait, path: str) -> Json:
-    """Return a checkpoint with its details. The contents of ``_metadata`` are null if it cannot be read."""
-    anatomy = asdict(portrait.anatomy) if portrait.anatomy else dict.fromkeys(_ANATOMY)
-    quality = [asdict(row) for row in portrait.quality]
-    return {
-        **checkpoint_json(portrait.entry, path),
-        **anatomy,
-        "lineage": [asdict(ancestor) for ancestor in portrait.lineage],
-        "quality": [{**row, "sentences": row["sentences"][:MAX_SENTENCES]} for row in quality],
-        "problem": portrait.problem,
-    }
+@dataclass(frozen=True)
+class CheckpointRow:
+    """A checkpoint as the catalog has it. ``kind``, ``state``, ``owner`` and ``failure`` are the stored words: a later
+    statelib may have stored words that this one does not have. ``run``: null if a command began the checkpoint."""
+
+    pipeline: str
+    checkpoint_id: int
+    kind: SnapshotKind | str
+    state: CheckpointState | str
+    head: bool
+    owner: Owner | str
+    strategy: str
+    parallelism: int
+    generation: int
+    base: int | None
+    interval: DataInterval | None
+    created_at_ms: int
+    completed_at_ms: int | None
+    duration_ms: int | None
+    deadline_ms: int | None
+    sync_ms: int | None
+    async_ms: int | None
+    upload_ms: int | None
+    entries: int | None
+    keys: int | None
+    size_bytes: int | None
+    uploaded_bytes: int | None
+    keys_changed: int | None
+    events: AppliedEvents | None
+    note: str
+    failure: str | None
+    reason: str
+    directory: str
+    gate: GateResult | None
+    report: bool
+    run: RunLink | None
 
 
-def comparison_json(comparison: CheckpointComparison, path: str) -> Json:
-    return {
-        "left": checkpoint_json(comparison.left, path),
-        "right": checkpoint_json(comparison.right, path),
-        "states": None if comparison.states is None else [asdict(state) for state in comparison.states],
-        "files": asdict(comparison.files) if comparison.files else None,
-        "command": comparison.command,
-        "problem": comparison.problem,
-    }
+@dataclass(frozen=True)
+class CheckpointDetail(CheckpointRow):
+    """A checkpoint with its details. The contents of ``_metadata``, from ``max_parallelism`` to ``operator_state``, are
+    null if it cannot be read; ``problem`` then says why."""
+
+    max_parallelism: int | None
+    states: tuple[StateFacts, ...] | None
+    states_total: int | None
+    subtasks: tuple[SubtaskFacts, ...] | None
+    files: tuple[CheckpointFile, ...] | None
+    files_total: int | None
+    operator_state: tuple[OperatorStateFacts, ...] | None
+    lineage: tuple[Ancestor, ...]
+    quality: tuple[QualityResult, ...]
+    problem: str | None
 
 
-def usage_json(usage: Usage) -> Json:
-    return {**asdict(usage), "amplification": usage.amplification}
+@dataclass(frozen=True)
+class CheckpointList:
+    """One page of the list of checkpoints. ``total``: the number of checkpoints on all pages together."""
+
+    total: int
+    checkpoints: tuple[CheckpointRow, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class DeclaredState:
+    """A state of a pipeline file."""
+
+    name: str
+    kind: str
+    type: str
+
+
+@dataclass(frozen=True)
+class UserRights:
+    """The rights of the user on a pipeline."""
+
+    read: bool
+    trigger: bool
+
+
+@dataclass(frozen=True)
+class PipelineRow:
+    """A pipeline with its head. The settings of its file are null if the file does not load or does not exist, and
+    ``error`` says why. ``error`` also names a damaged row of the catalog."""
+
+    name: str
+    description: str
+    schedule: str | None
+    backend: str | None
+    strategy: str | None
+    parallelism: int | None
+    max_parallelism: int | None
+    states: tuple[DeclaredState, ...]
+    head: CheckpointRow | None
+    pending: CheckpointRow | None
+    quarantined: int
+    failures_in_a_row: int
+    cancelled: bool
+    generation: int
+    error: str | None
+    may: UserRights
+
+
+@dataclass(frozen=True)
+class PipelineList:
+    """The pipelines that the user may read."""
+
+    pipelines: tuple[PipelineRow, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class ComparisonDetail:
+    """Two checkpoints with the differences between them. ``states`` and ``files`` are null if one of the two cannot be
+    read; ``problem`` then says which and why. ``command``: the command that compares them key by key."""
+
+    left: CheckpointRow
+    right: CheckpointRow
+    states: tuple[StateComparison, ...] | None
+    files: FileComparison | None
+    command: str
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    files: int
+    live_bytes: int
+    shared_bytes: int
+    garbage_bytes: int
+    savepoint_bytes: int
+    amplification: float | None
+
+
+@dataclass(frozen=True)
+class StorageRow(_Sizes):
+    """The storage that a pipeline uses now. ``shared_bytes`` is a part of ``live_bytes``. ``amplification``: the
+    system's bytes on storage divided by the live ones; null if there are none."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class StoragePoint(_Sizes):
+    """The storage that a pipeline used at one time."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class StorageList:
+    """The storage use of each pipeline that the user may read."""
+
+    pipelines: tuple[StorageRow, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class StorageHistory:
+    """The storage that a pipeline uses now and used earlier, the oldest sample first."""
+
+    now: StorageRow
+    samples: tuple[StoragePoint, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class RunCheckpoint:
+    """The checkpoint or savepoint that a DAG run began; null if it began none."""
+
+    pipeline: str
+    checkpoint_id: int | None

@@ -1,5 +1,5 @@
 // Made-up answers of the API for working on the page without Airflow, and for the tests of its parts.
-import type { Checkpoint, CheckpointDetail, Comparison, Pipeline, StateFile, StorageHistory } from "../src/api";
+import type { CheckpointRow, CheckpointDetail, ComparisonDetail, PipelineRow, CheckpointFile, StorageHistory } from "../src/api";
 
 const DAY = 86_400_000;
 const KIB = 1024;
@@ -24,7 +24,7 @@ interface Recipe {
   days: number;
   keys: number;
   bytesPerKey: number;
-  states: Pipeline["states"];
+  states: PipelineRow["states"];
 }
 
 const RECIPES: Recipe[] = [
@@ -70,9 +70,9 @@ const RECIPES: Recipe[] = [
   },
 ];
 
-function historyOf(recipe: Recipe): Checkpoint[] {
+function historyOf(recipe: Recipe): CheckpointRow[] {
   const random = dice(recipe.days);
-  const made: Checkpoint[] = [];
+  const made: CheckpointRow[] = [];
   let base: number | null = null;
   for (let at = 0; at < recipe.days; at += 1) {
     const one = checkpointOf(recipe, at, base, random);
@@ -84,11 +84,11 @@ function historyOf(recipe: Recipe): Checkpoint[] {
   return made;
 }
 
-type Fate = Pick<Checkpoint, "state" | "kind" | "failure" | "reason" | "note">;
+type Fate = Pick<CheckpointRow, "state" | "kind" | "failure" | "reason" | "note">;
 
 function fateOf(recipe: Recipe, at: number): Fate {
   const left = recipe.days - at;
-  const fine: Fate = { state: "COMPLETED", kind: "CHECKPOINT", failure: null, reason: null, note: null };
+  const fine: Fate = { state: "COMPLETED", kind: "CHECKPOINT", failure: null, reason: "", note: "" };
   if (recipe.name === "route_delays" && left === 1) return { ...fine, state: "PENDING" };
   if (recipe.name === "route_delays" && left === 2) {
     return { ...fine, state: "QUARANTINED", failure: "FINALIZE_CHECKPOINT_FAILURE", reason: "null rate of arr_delay 41.2 % is far from 2.4 % of the previous seven" };
@@ -98,7 +98,7 @@ function fateOf(recipe: Recipe, at: number): Fate {
   return left > 48 ? { ...fine, state: "DELETED" } : fine;
 }
 
-function checkpointOf(recipe: Recipe, at: number, base: number | null, random: () => number): Checkpoint {
+function checkpointOf(recipe: Recipe, at: number, base: number | null, random: () => number): CheckpointRow {
   const id = at + 1;
   const fate = fateOf(recipe, at);
   const interval = fate.kind === "SAVEPOINT" ? null : { start_ms: FIRST_DAY + at * DAY, end_ms: FIRST_DAY + (at + 1) * DAY };
@@ -145,7 +145,7 @@ function checkpointOf(recipe: Recipe, at: number, base: number | null, random: (
   };
 }
 
-function runOf(name: string, kind: Checkpoint["kind"], at: number): NonNullable<Checkpoint["run"]> {
+function runOf(name: string, kind: CheckpointRow["kind"], at: number): NonNullable<CheckpointRow["run"]> {
   const dag_id = `${name}.${kind === "SAVEPOINT" ? "savepoint" : "checkpoint"}`;
   const run_id = `${kind === "SAVEPOINT" ? "manual" : "scheduled"}__${new Date(FIRST_DAY + (at + 1) * DAY).toISOString().replace(".000Z", "+00:00")}`;
   return { dag_id, run_id, href: `/dags/${dag_id}/runs/${encodeURIComponent(run_id)}` };
@@ -153,8 +153,8 @@ function runOf(name: string, kind: Checkpoint["kind"], at: number): NonNullable<
 
 export const HISTORIES = new Map(RECIPES.map((recipe) => [recipe.name, historyOf(recipe)]));
 
-export function pipelines(): Pipeline[] {
-  const made = RECIPES.map((recipe): Pipeline => {
+export function pipelines(): PipelineRow[] {
+  const made = RECIPES.map((recipe): PipelineRow => {
     const history = HISTORIES.get(recipe.name) ?? [];
     return {
       name: recipe.name,
@@ -178,10 +178,10 @@ export function pipelines(): Pipeline[] {
   return [...made, broken()];
 }
 
-function broken(): Pipeline {
+function broken(): PipelineRow {
   return {
     name: "gate_turnarounds",
-    description: null,
+    description: "",
     schedule: null,
     backend: null,
     strategy: null,
@@ -199,7 +199,7 @@ function broken(): Pipeline {
   };
 }
 
-export function detailOf(one: Checkpoint): CheckpointDetail {
+export function detailOf(one: CheckpointRow): CheckpointDetail {
   const recipe = RECIPES.find(({ name }) => name === one.pipeline);
   if (!recipe || one.entries === null || one.state === "DELETED") {
     const gone = one.state === "DELETED" ? `${one.directory}/_metadata does not exist` : null;
@@ -234,12 +234,13 @@ export function detailOf(one: Checkpoint): CheckpointDetail {
     lineage: lineageOf(one),
     quality: qualityOf(one),
     operator_state: [{ name: "statelib.source-position", mode: "SPLIT_DISTRIBUTE", elements: 1 }],
+    problem: null,
   };
 }
 
-const shares = (one: Checkpoint) => one.strategy === "incremental" || one.strategy === "changelog";
+const shares = (one: CheckpointRow) => one.strategy === "incremental" || one.strategy === "changelog";
 
-function filesOf(one: Checkpoint, random: () => number): StateFile[] {
+function filesOf(one: CheckpointRow, random: () => number): CheckpointFile[] {
   return Array.from({ length: shares(one) ? 34 : 2 * one.parallelism }, (_, at) => {
     const shared = shares(one) && at > 3;
     const by = shared ? Math.max(1, one.checkpoint_id - Math.floor(random() * 6)) : one.checkpoint_id;
@@ -258,14 +259,14 @@ function filesOf(one: Checkpoint, random: () => number): StateFile[] {
   });
 }
 
-function lineageOf(one: Checkpoint) {
+function lineageOf(one: CheckpointRow) {
   const history = HISTORIES.get(one.pipeline) ?? [];
-  const found: Checkpoint[] = [];
-  for (let next: Checkpoint | undefined = one; next; next = history.find((other) => other.checkpoint_id === next?.base)) found.push(next);
+  const found: CheckpointRow[] = [];
+  for (let next: CheckpointRow | undefined = one; next; next = history.find((other) => other.checkpoint_id === next?.base)) found.push(next);
   return found.map(({ checkpoint_id, kind, state, interval, completed_at_ms }) => ({ checkpoint_id, kind, state, interval, completed_at_ms }));
 }
 
-function qualityOf(one: Checkpoint): CheckpointDetail["quality"] {
+function qualityOf(one: CheckpointRow): CheckpointDetail["quality"] {
   const passed = (name: string, group: string, checked: number, sentence: string) => ({ name, group, severity: "FAIL" as const, passed: true, checked, failed: 0, sentences: [sentence] });
   const structure = [
     passed("key-groups-covered-once", "structure", 128, "Every key group from 0 to 127 is covered by exactly one handle."),
@@ -281,7 +282,7 @@ function qualityOf(one: Checkpoint): CheckpointDetail["quality"] {
   return [...structure, ...(one.state === "QUARANTINED" ? [held] : []), ...(one.gate?.warned ? [warned] : [])];
 }
 
-export function comparisonOf(left: Checkpoint, right: Checkpoint): Comparison {
+export function comparisonOf(left: CheckpointRow, right: CheckpointRow): ComparisonDetail {
   const states = RECIPES.find(({ name }) => name === left.pipeline)?.states ?? [];
   const random = dice(left.checkpoint_id * 1000 + right.checkpoint_id);
   return {
@@ -293,6 +294,7 @@ export function comparisonOf(left: Checkpoint, right: Checkpoint): Comparison {
     }),
     files: { common_bytes: 812_331, common: 22, only_left: 5, only_left_bytes: 190_220, only_right: 12, only_right_bytes: 301_889 },
     command: `statelib checkpoints diff ${left.pipeline}/${left.checkpoint_id} ${right.pipeline}/${right.checkpoint_id}`,
+    problem: null,
   };
 }
 
@@ -304,8 +306,8 @@ export function storageOf(name: string): StorageHistory {
     const live = Math.round(size * (1.5 + random() * 0.2));
     const garbage = Math.round(size * 0.09 * (at % 7) * random());
     const savepoint = at > history.length - 6 ? size : 0;
-    return { at_ms: one.completed_at_ms ?? NOW, live_bytes: live, shared_bytes: Math.round(live * 0.7), garbage_bytes: garbage, savepoint_bytes: savepoint, amplification: (live + garbage) / live };
+    return { at_ms: one.completed_at_ms ?? NOW, files: 35 + at, live_bytes: live, shared_bytes: Math.round(live * 0.7), garbage_bytes: garbage, savepoint_bytes: savepoint, amplification: (live + garbage) / live };
   });
-  const { at_ms: _, ...last } = samples.at(-1) ?? { at_ms: NOW, live_bytes: 0, shared_bytes: 0, garbage_bytes: 0, savepoint_bytes: 0, amplification: null };
-  return { now: { name, files: 34 + history.length, ...last }, samples };
+  const { at_ms: _, ...last } = samples.at(-1) ?? { at_ms: NOW, files: 0, live_bytes: 0, shared_bytes: 0, garbage_bytes: 0, savepoint_bytes: 0, amplification: null };
+  return { now: { name, ...last }, samples, now_ms: NOW };
 }

@@ -2,7 +2,7 @@
 // `?fault=500` or `?slow=1` behind the page's address (before the fragment) shows errors and skeletons.
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Connect, Plugin } from "vite";
-import type { Checkpoint } from "../src/api";
+import type { CheckpointRow } from "../src/api";
 import { comparisonOf, detailOf, HISTORIES, NOW, pipelines, storageOf } from "./data.ts";
 
 class Missing extends Error {}
@@ -32,7 +32,7 @@ function answer(request: IncomingMessage, response: ServerResponse): void {
   setTimeout(reply, from.get("slow") ? 60_000 : 0);
 }
 
-function one(name: string, id: string | undefined): Checkpoint {
+function one(name: string, id: string | undefined): CheckpointRow {
   const checkpoint = HISTORIES.get(name)?.find((other) => other.checkpoint_id === Number(id));
   if (!checkpoint) throw new Missing(`${name} has no checkpoint ${id}.`);
   return checkpoint;
@@ -49,7 +49,7 @@ function found(path: string[], query: URLSearchParams): unknown {
   return id ? detailOf(one(name, id)) : pageOf(HISTORIES.get(name) ?? [], query);
 }
 
-function pageOf(history: Checkpoint[], query: URLSearchParams) {
+function pageOf(history: CheckpointRow[], query: URLSearchParams) {
   const by = (query.get("sort") ?? "checkpoint_id") as "checkpoint_id";
   const sign = query.get("order") === "asc" ? 1 : -1;
   const [state, kind, q] = [query.get("state"), query.get("kind"), query.get("q")];

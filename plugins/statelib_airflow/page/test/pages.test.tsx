@@ -126,6 +126,21 @@ describe("one checkpoint", () => {
     expect(screen.getByRole("heading", { level: 1 }).textContent).toBe("Savepoint 138");
   });
 
+  const answered = (changed: object) => (path: string): [number, unknown] =>
+    path.endsWith("/143") ? [200, { ...detailOf(history("aircraft_activity")[0]!), ...changed }] : usual(path);
+
+  it("shows words that only a later statelib stores", async () => {
+    answers = answered({ state: "ARCHIVED", kind: "MIRROR" });
+    show("#/p/aircraft_activity/c/143");
+    expect(await screen.findByText("ARCHIVED")).toBeTruthy();
+  });
+
+  it("shows a subtask that has no keyed state", async () => {
+    answers = answered({ subtasks: [0, 1].map((subtask) => ({ subtask, key_groups: null, restored_from: null, bytes: 0 })) });
+    show("#/p/aircraft_activity/c/143");
+    expect(within(await screen.findByRole("table", { name: "Subtasks" })).getAllByText("none")).toHaveLength(2);
+  });
+
   it("shows what is known of one whose files are gone", async () => {
     show("#/p/aircraft_activity/c/40");
     expect(await screen.findByText(/_metadata does not exist/)).toBeTruthy();

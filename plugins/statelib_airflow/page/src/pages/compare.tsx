@@ -1,5 +1,5 @@
 import { type FormEvent, useState } from "react";
-import type { Checkpoint, Comparison } from "../api";
+import type { CheckpointRow, ComparisonDetail } from "../api";
 import { bytes, duration, grouped, interval, NONE, percent, plural, signed } from "../format";
 import { go } from "../location";
 import { GateBadge, StateBadge, Tags } from "../parts/badge";
@@ -77,9 +77,9 @@ interface Line {
 const difference = (left: number | null, right: number | null, show: (value: number) => string) =>
   left === null || right === null ? "" : signed(right - left, show);
 
-function linesOf({ left, right }: Comparison): Line[] {
-  const pair = (name: string, of: (one: Checkpoint) => React.ReactNode, change = ""): Line => ({ name, left: of(left), right: of(right), change });
-  const amount = (name: string, of: (one: Checkpoint) => number | null, show: (value: number) => string): Line =>
+function linesOf({ left, right }: ComparisonDetail): Line[] {
+  const pair = (name: string, of: (one: CheckpointRow) => React.ReactNode, change = ""): Line => ({ name, left: of(left), right: of(right), change });
+  const amount = (name: string, of: (one: CheckpointRow) => number | null, show: (value: number) => string): Line =>
     pair(name, (one) => { const value = of(one); return value === null ? NONE : show(value); }, difference(of(left), of(right), show));
   return [
     pair("Status", (one) => <StateBadge state={one.state} />),
@@ -97,9 +97,9 @@ function linesOf({ left, right }: Comparison): Line[] {
   ];
 }
 
-function Differences({ pipeline, comparison }: { pipeline: string; comparison: Comparison }) {
+function Differences({ pipeline, comparison }: { pipeline: string; comparison: ComparisonDetail }) {
   const { left, right, files, command } = comparison;
-  const title = (one: Checkpoint) => (
+  const title = (one: CheckpointRow) => (
     <span className="with-tags">
       <Id pipeline={pipeline} id={one.checkpoint_id} />
       <Tags checkpoint={one} />
@@ -154,7 +154,7 @@ function Differences({ pipeline, comparison }: { pipeline: string; comparison: C
   );
 }
 
-type StateDifference = NonNullable<Comparison["states"]>[number];
+type StateDifference = NonNullable<ComparisonDetail["states"]>[number];
 
 const STATE_COLUMNS: Column<StateDifference>[] = [
   { id: "name", head: "State", names: true, by: (one) => one.name, cell: (one) => <code>{one.name}</code> },
@@ -179,7 +179,7 @@ const STATE_COLUMNS: Column<StateDifference>[] = [
   },
 ];
 
-function SharedFiles({ files, left, right }: { files: NonNullable<Comparison["files"]>; left: number; right: number }) {
+function SharedFiles({ files, left, right }: { files: NonNullable<ComparisonDetail["files"]>; left: number; right: number }) {
   const total = files.only_left_bytes + files.common_bytes + files.only_right_bytes;
   const rows: [string, string, number, number][] = [
     ["only-left", `only ${left}`, files.only_left, files.only_left_bytes],

@@ -1,11 +1,11 @@
 // What stands above every page of one pipeline.
 import type { ReactNode } from "react";
-import type { Pipeline } from "../api";
+import type { PipelineRow } from "../api";
 import { count, grouped } from "../format";
 import { HealthBadge } from "../parts/badge";
 import { to } from "../route";
 
-export function PipelineHead(props: { name: string; pipeline: Pipeline | null; at: "history" | "storage"; actions?: ReactNode }) {
+export function PipelineHead(props: { name: string; pipeline: PipelineRow | null; at: "history" | "storage"; actions?: ReactNode }) {
   const { name, pipeline, at, actions } = props;
   return (
     <>
@@ -36,7 +36,7 @@ export function PipelineHead(props: { name: string; pipeline: Pipeline | null; a
   );
 }
 
-function Makeup({ pipeline }: { pipeline: Pipeline }) {
+function Makeup({ pipeline }: { pipeline: PipelineRow }) {
   const pieces: [string, ReactNode][] = [
     ["schedule", pipeline.schedule ? <code>{pipeline.schedule}</code> : "by hand"],
     ["backend", pipeline.backend],

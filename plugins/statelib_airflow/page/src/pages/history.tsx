@@ -1,5 +1,5 @@
 import { useEffect, useState } from "react";
-import type { Checkpoint, Pipeline } from "../api";
+import type { CheckpointRow, PipelineRow } from "../api";
 import { useNow } from "../clock";
 import { duration, interval, NONE, words } from "../format";
 import { become } from "../location";
@@ -47,7 +47,7 @@ function RecentChart({ name }: { name: string }) {
   return recent.data.checkpoints.length ? <Timeline pipeline={name} checkpoints={recent.data.checkpoints} /> : null;
 }
 
-function Rows({ name, pipeline, query }: { name: string; pipeline: Pipeline | null; query: Query }) {
+function Rows({ name, pipeline, query }: { name: string; pipeline: PipelineRow | null; query: Query }) {
   const { sort = "checkpoint_id", order = "desc", offset = "0", state = "", kind = "", q = "" } = query;
   const asked = Object.fromEntries(Object.entries({ sort, order, offset, state, kind, q }).filter(([, value]) => value !== ""));
   const answer = useCheckpoints(name, asked, PAGE_ROWS);
@@ -166,11 +166,11 @@ function Chosen({ name, chosen, clear }: { name: string; chosen: number[]; clear
 
 function columnsOf(
   name: string,
-  pipeline: Pipeline | null,
-  rows: Checkpoint[],
+  pipeline: PipelineRow | null,
+  rows: CheckpointRow[],
   chosen: number[],
   choose: (ids: number[]) => void,
-): Column<Checkpoint>[] {
+): Column<CheckpointRow>[] {
   const longest = Math.max(...rows.map((one) => split(one).total), 1);
   const toggle = (id: number) => choose(chosen.includes(id) ? chosen.filter((one) => one !== id) : [...chosen, id]);
   return [
@@ -216,12 +216,12 @@ function columnsOf(
 }
 
 /** Where a restore had put the state back to when this one was taken, if the row of that is here too. */
-export function putBack(one: Checkpoint, rows: Checkpoint[]): number | null {
+export function putBack(one: CheckpointRow, rows: CheckpointRow[]): number | null {
   const base = rows.find(({ checkpoint_id }) => checkpoint_id === one.base);
   return base !== undefined && base.generation < one.generation ? base.checkpoint_id : null;
 }
 
-function Status({ one, base }: { one: Checkpoint; base: number | null }) {
+function Status({ one, base }: { one: CheckpointRow; base: number | null }) {
   const why = one.note || one.reason || (one.failure ? words(one.failure) : "");
   return (
     <span className="stack">
@@ -236,10 +236,10 @@ function Status({ one, base }: { one: Checkpoint; base: number | null }) {
   );
 }
 
-const Span = ({ one }: { one: Checkpoint }) => (one.interval ? <span className="nowrap">{interval(one.interval)}</span> : <span className="none">{NONE}</span>);
+const Span = ({ one }: { one: CheckpointRow }) => (one.interval ? <span className="nowrap">{interval(one.interval)}</span> : <span className="none">{NONE}</span>);
 
 /** When it was begun, and by which run of which DAG. */
-function Begun({ one }: { one: Checkpoint }) {
+function Begun({ one }: { one: CheckpointRow }) {
   return (
     <span className="stack">
       <Time ms={one.created_at_ms} absolute={false} />
@@ -252,7 +252,7 @@ function Begun({ one }: { one: Checkpoint }) {
   );
 }
 
-function Lasted({ one, longest }: { one: Checkpoint; longest: number }) {
+function Lasted({ one, longest }: { one: CheckpointRow; longest: number }) {
   const now = useNow();
   if (one.state === "PENDING") return <span className="busy-line">{duration(Math.max(0, now - one.created_at_ms))} so far</span>;
   if (one.duration_ms === null) return <span className="none">{NONE}</span>;

@@ -1,5 +1,5 @@
 import { useNow } from "../clock";
-import type { Pipeline } from "../api";
+import type { PipelineRow } from "../api";
 import { ago, bytes, grouped, interval, NONE, plural } from "../format";
 import { become } from "../location";
 import { GateBadge, HealthBadge, healthOf, Icon } from "../parts/badge";
@@ -31,7 +31,7 @@ export function OverviewPage({ query }: { query: Query }) {
       </div>
       <Loaded query={answer} what="pipelines" rows={5}>
         {({ pipelines }) => {
-          const shown = pipelines.filter((one) => `${one.name} ${one.description ?? ""}`.toLowerCase().includes(wanted));
+          const shown = pipelines.filter((one) => `${one.name} ${one.description}`.toLowerCase().includes(wanted));
           if (pipelines.length === 0) {
             return <Empty title="No pipeline to see">A pipeline is a file in dags/pipelines; those are shown whose DAG you may read.</Empty>;
           }
@@ -51,9 +51,9 @@ export function OverviewPage({ query }: { query: Query }) {
   );
 }
 
-function Summary({ pipelines }: { pipelines: Pipeline[] }) {
+function Summary({ pipelines }: { pipelines: PipelineRow[] }) {
   const now = useNow();
-  const sum = (of: (one: Pipeline) => number) => pipelines.reduce((total, one) => total + of(one), 0);
+  const sum = (of: (one: PipelineRow) => number) => pipelines.reduce((total, one) => total + of(one), 0);
   const troubled = pipelines.filter((one) => healthOf(one).rank < 2);
   const heads = pipelines.flatMap((one) => one.head?.completed_at_ms ?? []);
   const held = sum((one) => one.quarantined);
@@ -82,7 +82,7 @@ function Tile({ name, value, note, tone = "" }: { name: string; value: string; n
   );
 }
 
-const COLUMNS: Column<Pipeline>[] = [
+const COLUMNS: Column<PipelineRow>[] = [
   {
     id: "name",
     head: "Pipeline",

@@ -1,9 +1,9 @@
-import type { Sizes, StorageRow } from "../api";
+import type { StorageRow } from "../api";
 import { bytes, factor, grouped, percent, plural } from "../format";
 import { StorageAreas } from "../parts/areas";
 import { StorageBar } from "../parts/bars";
 import { Empty, Loaded, Skeleton } from "../parts/loaded";
-import { allSamples, filesOf, KINDS, partsOf, summed, totalOf } from "../parts/storage";
+import { allSamples, KINDS, partsOf, type Sizes, summed, totalOf } from "../parts/storage";
 import { type Column, Table } from "../parts/table";
 import { Size } from "../parts/text";
 import { usePipeline, useStorage, useStorageHistories, useStorageHistory } from "../queries";
@@ -24,7 +24,7 @@ export function StoragePage() {
             <Empty title="Nothing is stored yet">The first checkpoint of a pipeline will be.</Empty>
           ) : (
             <>
-              <Makeup sizes={summed(pipelines)} files={filesOf(pipelines)} />
+              <Makeup sizes={summed(pipelines)} />
               <Table caption="Storage by pipeline" columns={columnsOf(pipelines)} rows={pipelines} rowKey={(one) => one.name} first={{ by: "total", down: true }} />
               <OverTime names={pipelines.map((one) => one.name)} />
             </>
@@ -61,7 +61,7 @@ export function StorageOfPage({ pipeline: name }: { pipeline: string }) {
       <Loaded query={answer} what="storage" rows={6}>
         {({ now, samples }) => (
           <>
-            <Makeup sizes={now} files={now.files} />
+            <Makeup sizes={now} />
             {samples.length > 1 ? <StorageAreas title="Over time" samples={samples} /> : <Empty title="No history yet">It is sampled with every cleanup.</Empty>}
           </>
         )}
@@ -70,13 +70,13 @@ export function StorageOfPage({ pipeline: name }: { pipeline: string }) {
   );
 }
 
-function Makeup({ sizes, files }: { sizes: Sizes; files: number }) {
+function Makeup({ sizes }: { sizes: Sizes }) {
   const parts = partsOf(sizes);
   const total = totalOf(sizes);
   return (
     <div className="took">
       <p>
-        <b>{bytes(total)}</b> <span className="sub">in {plural(files, "file")}, amplification {factor(sizes.amplification)}</span>
+        <b>{bytes(total)}</b> <span className="sub">in {plural(sizes.files, "file")}, amplification {factor(sizes.amplification)}</span>
       </p>
       <StorageBar sizes={sizes} />
       <ul className="legend">

@@ -1,5 +1,6 @@
 // What changes state: links to Airflow's DAGs, whose trigger forms ask for the rest. The page itself changes nothing.
-import { airflowUrl, type Checkpoint, type Pipeline } from "../api";
+import type { CheckpointRow, PipelineRow } from "../api";
+import { airflowUrl } from "../requests";
 
 /** Airflow has no address for the form itself: its button "Trigger" on this page opens it. */
 export function dagPage(dag: string): string {
@@ -33,7 +34,7 @@ function Trigger({ dag, entry, may, small, danger, label, children }: TriggerPro
   );
 }
 
-export function SavepointButton({ pipeline }: { pipeline: Pipeline }) {
+export function SavepointButton({ pipeline }: { pipeline: PipelineRow }) {
   return (
     <Trigger dag={`${pipeline.name}.savepoint`} may={pipeline.may.trigger}>
       Savepoint…
@@ -41,7 +42,7 @@ export function SavepointButton({ pipeline }: { pipeline: Pipeline }) {
   );
 }
 
-export function RestoreButton({ pipeline, id, small }: { pipeline: Pipeline; id?: number; small?: boolean }) {
+export function RestoreButton({ pipeline, id, small }: { pipeline: PipelineRow; id?: number; small?: boolean }) {
   return (
     <Trigger
       dag={`${pipeline.name}.restore`}
@@ -55,11 +56,11 @@ export function RestoreButton({ pipeline, id, small }: { pipeline: Pipeline; id?
 }
 
 /** Only what stands completely can be gone back to. */
-export const restorable = (checkpoint: Checkpoint) => checkpoint.state === "COMPLETED";
-export const disposable = (checkpoint: Checkpoint) => checkpoint.kind === "SAVEPOINT" && checkpoint.state === "COMPLETED";
+export const restorable = (checkpoint: CheckpointRow) => checkpoint.state === "COMPLETED";
+export const disposable = (checkpoint: CheckpointRow) => checkpoint.kind === "SAVEPOINT" && checkpoint.state === "COMPLETED";
 
 /** The form's own box confirms; without it the run only says what would be deleted. */
-export function DisposeButton({ pipeline, id }: { pipeline: Pipeline; id: number }) {
+export function DisposeButton({ pipeline, id }: { pipeline: PipelineRow; id: number }) {
   return (
     <Trigger dag={`${pipeline.name}.dispose`} entry={`savepoint ${id}`} may={pipeline.may.trigger} danger>
       Dispose…

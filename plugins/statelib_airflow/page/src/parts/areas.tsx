@@ -1,6 +1,6 @@
 // Storage over time: what lies there stacked by what it is for, and how much more it is than the state itself.
 import { useState } from "react";
-import type { StorageSample } from "../api";
+import type { StoragePoint } from "../api";
 import { bytes, day, factor, plural, round, utc } from "../format";
 import { cursor, Figure, useWidth } from "./figure";
 import { ticks } from "./scale";
@@ -15,7 +15,7 @@ const GAP = 30;
 const BOTTOM = 20;
 const HEIGHT = TOP + PANEL + GAP + SMALL + BOTTOM;
 
-export function StorageAreas({ title, samples }: { title: string; samples: StorageSample[] }) {
+export function StorageAreas({ title, samples }: { title: string; samples: StoragePoint[] }) {
   return (
     <Figure
       title={title}
@@ -31,7 +31,7 @@ export function StorageAreas({ title, samples }: { title: string; samples: Stora
   );
 }
 
-function Chart({ samples }: { samples: StorageSample[] }) {
+function Chart({ samples }: { samples: StoragePoint[] }) {
   const [attach, width] = useWidth(640);
   const [chosen, setChosen] = useState<number | null>(null);
   const first = samples[0];
@@ -81,7 +81,7 @@ function Chart({ samples }: { samples: StorageSample[] }) {
   );
 }
 
-function spoken(one: StorageSample): string {
+function spoken(one: StoragePoint): string {
   const parts = KINDS.map(({ key, name }) => `${name} ${bytes(partsOf(one)[key])}`);
   return [utc(one.at_ms), ...parts, `amplification ${factor(one.amplification)}`].join(", ");
 }
@@ -95,7 +95,7 @@ export function steps(points: [number, number][]): [number, number][] {
 }
 
 interface PanelProps {
-  samples: StorageSample[];
+  samples: StoragePoint[];
   x: (ms: number) => number;
   width: number;
 }

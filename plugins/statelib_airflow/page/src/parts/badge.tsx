@@ -1,9 +1,15 @@
 // Words with a shape and a colour; the shape and the word say it without the colour.
-import type { Checkpoint, Gate, Pipeline, Severity, State } from "../api";
+import type { CheckpointRow, CheckpointState, GateResult, PipelineRow, Severity } from "../api";
 import { grouped, plural } from "../format";
 
 export type Tone = "good" | "warn" | "bad" | "held" | "busy" | "quiet";
 export type Shape = "tick" | "cross" | "bang" | "held" | "ring" | "dash";
+
+export interface Look {
+  tone: Tone;
+  shape: Shape;
+  word: string;
+}
 
 const PATHS: Record<Shape, string> = {
   tick: "M3.2 8.4 6.6 11.8 12.8 4.8",
@@ -31,7 +37,7 @@ export function Badge({ tone, shape, children }: { tone: Tone; shape: Shape; chi
   );
 }
 
-export const STATES: Record<State, { tone: Tone; shape: Shape; word: string }> = {
+export const STATES: Record<CheckpointState, Look> = {
   PENDING: { tone: "busy", shape: "ring", word: "Pending" },
   COMPLETED: { tone: "good", shape: "tick", word: "Completed" },
   ABORTED: { tone: "bad", shape: "cross", word: "Aborted" },
@@ -40,8 +46,14 @@ export const STATES: Record<State, { tone: Tone; shape: Shape; word: string }> =
   DELETED: { tone: "quiet", shape: "dash", word: "Deleted" },
 };
 
-export function StateBadge({ state }: { state: State }) {
-  const { tone, shape, word } = STATES[state];
+/** The look of a stored state, also of one that only a later statelib has. */
+export function lookOf(state: string): Look {
+  const looks: Record<string, Look> = STATES;
+  return looks[state] ?? { tone: "quiet", shape: "dash", word: state };
+}
+
+export function StateBadge({ state }: { state: string }) {
+  const { tone, shape, word } = lookOf(state);
   return (
     <Badge tone={tone} shape={shape}>
       {word}
@@ -49,13 +61,13 @@ export function StateBadge({ state }: { state: State }) {
   );
 }
 
-export function gateOf(gate: Gate): { tone: Tone; shape: Shape; word: string } {
+export function gateOf(gate: GateResult): Look {
   if (!gate.passed) return { tone: "bad", shape: "cross", word: `${grouped(gate.failed)} of ${grouped(gate.checked)} failed` };
   if (gate.warned > 0) return { tone: "warn", shape: "bang", word: plural(gate.warned, "warning") };
   return { tone: "good", shape: "tick", word: `${grouped(gate.checked)} passed` };
 }
 
-export function GateBadge({ gate }: { gate: Gate | null | undefined }) {
+export function GateBadge({ gate }: { gate: GateResult | null | undefined }) {
   if (!gate) return <span className="none">not judged</span>;
   const { tone, shape, word } = gateOf(gate);
   return (
@@ -65,14 +77,14 @@ export function GateBadge({ gate }: { gate: Gate | null | undefined }) {
   );
 }
 
-export const SEVERITIES: Record<Severity, { tone: Tone; shape: Shape; word: string }> = {
+export const SEVERITIES: Record<Severity, Look> = {
   FAIL: { tone: "bad", shape: "cross", word: "Fails" },
   QUARANTINE: { tone: "held", shape: "held", word: "Quarantines" },
   WARN: { tone: "warn", shape: "bang", word: "Warns" },
 };
 
 /** What a pipeline is up to, the worst first. `rank` sorts. */
-export function healthOf(pipeline: Pipeline): { tone: Tone; shape: Shape; word: string; rank: number } {
+export function healthOf(pipeline: PipelineRow): Look & { rank: number } {
   if (pipeline.error !== null) return { tone: "bad", shape: "cross", word: "Does not load", rank: 0 };
   if (pipeline.cancelled) return { tone: "quiet", shape: "dash", word: "Cancelled", rank: 5 };
   const failures = pipeline.failures_in_a_row;
@@ -82,7 +94,7 @@ export function healthOf(pipeline: Pipeline): { tone: Tone; shape: Shape; word: 
   return { tone: "good", shape: "tick", word: "Healthy", rank: 3 };
 }
 
-export function HealthBadge({ pipeline }: { pipeline: Pipeline }) {
+export function HealthBadge({ pipeline }: { pipeline: PipelineRow }) {
   const { tone, shape, word } = healthOf(pipeline);
   return (
     <Badge tone={tone} shape={shape}>
@@ -91,7 +103,7 @@ export function HealthBadge({ pipeline }: { pipeline: Pipeline }) {
   );
 }
 
-export function Tags({ checkpoint }: { checkpoint: Pick<Checkpoint, "head" | "kind"> }) {
+export function Tags({ checkpoint }: { checkpoint: Pick<CheckpointRow, "head" | "kind"> }) {
   return (
     <>
       {checkpoint.head && <span className="tag head">head</span>}

@@ -1,7 +1,7 @@
 // Thin bars within a line of text: the parts of a whole. What they show stands beside them as text.
-import type { Checkpoint, Sizes } from "../api";
+import type { CheckpointRow } from "../api";
 import { PARTS, split } from "./scale";
-import { KINDS, partsOf } from "./storage";
+import { KINDS, partsOf, type Sizes } from "./storage";
 
 export function Parts({ parts, whole }: { parts: [className: string, value: number][]; whole?: number }) {
   const sum = whole ?? parts.reduce((total, [, value]) => total + value, 0);
@@ -13,7 +13,7 @@ export function Parts({ parts, whole }: { parts: [className: string, value: numb
   );
 }
 
-export function DurationBar({ checkpoint, longest }: { checkpoint: Checkpoint; longest?: number }) {
+export function DurationBar({ checkpoint, longest }: { checkpoint: CheckpointRow; longest?: number }) {
   const parts = split(checkpoint);
   return <Parts parts={PARTS.map((part) => [part, parts[part]])} {...(longest !== undefined && { whole: longest })} />;
 }

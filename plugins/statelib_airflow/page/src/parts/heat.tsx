@@ -1,6 +1,6 @@
 // Entries of a state by key group, and where subtasks begin.
 import { useState } from "react";
-import type { Subtask } from "../api";
+import type { SubtaskFacts } from "../api";
 import { factor, grouped, percent } from "../format";
 import { cursor, Figure, useWidth } from "./figure";
 import { binned, spread } from "./scale";
@@ -9,7 +9,7 @@ const MOST_CELLS = 512;
 const MOST_COLUMNS = 32;
 const PAD = 1;
 
-export function HeatMap({ title, entries, subtasks }: { title: string; entries: number[]; subtasks: Subtask[] }) {
+export function HeatMap({ title, entries, subtasks }: { title: string; entries: number[]; subtasks: SubtaskFacts[] }) {
   const { size, sums } = binned(entries, MOST_CELLS);
   const { least, median, most, empty, skew } = spread(entries);
   const facts: [string, string][] = [
@@ -46,8 +46,8 @@ export function HeatMap({ title, entries, subtasks }: { title: string; entries: 
 const nameOf = (cell: number, size: number, total: number) =>
   size === 1 ? String(cell) : `${cell * size}–${Math.min((cell + 1) * size, total) - 1}`;
 
-export function ownerOf(keyGroup: number, subtasks: Subtask[]): number | null {
-  return subtasks.find(({ key_groups: [first, last] }) => first <= keyGroup && keyGroup <= last)?.subtask ?? null;
+export function ownerOf(keyGroup: number, subtasks: SubtaskFacts[]): number | null {
+  return subtasks.find(({ key_groups: groups }) => groups && groups[0] <= keyGroup && keyGroup <= groups[1])?.subtask ?? null;
 }
 
 /** Columns that are a power of two, so that key groups line up whatever the width. */
@@ -56,7 +56,7 @@ export function columnsFor(width: number, cells: number): number {
   return Math.min(cells, 2 ** Math.floor(Math.log2(fit)));
 }
 
-function Cells(props: { sums: number[]; size: number; total: number; subtasks: Subtask[]; title: string }) {
+function Cells(props: { sums: number[]; size: number; total: number; subtasks: SubtaskFacts[]; title: string }) {
   const { sums, size, total, subtasks } = props;
   const [attach, width] = useWidth(640);
   const [at, setAt] = useState(0);
@@ -88,8 +88,9 @@ function Cells(props: { sums: number[]; size: number; total: number; subtasks: S
           {sums.map((sum, cell) => (
             <Cell key={cell} x={(cell % columns) * side} y={Math.floor(cell / columns) * side} side={side} share={sum / most} />
           ))}
-          {subtasks.slice(1).map(({ subtask, key_groups: [first] }) => {
-            const cell = Math.floor(first / size);
+          {subtasks.slice(1).map(({ subtask, key_groups: groups }) => {
+            if (!groups) return null;
+            const cell = Math.floor(groups[0] / size);
             const x = (cell % columns) * side;
             const y = Math.floor(cell / columns) * side;
             return <path key={subtask} className="border" d={`M${x + 0.5} ${y}v${side}`} />;

@@ -1,7 +1,7 @@
 // The three states that data can be in besides being there: on its way, refused, nothing.
 import type { UseQueryResult } from "@tanstack/react-query";
 import type { ReactNode } from "react";
-import { airflowUrl, ApiError } from "../api";
+import { airflowUrl, ApiError } from "../requests";
 
 export function Loaded<T>(props: {
   query: UseQueryResult<T>;

@@ -1,5 +1,5 @@
 // Where marks of a chart go: round steps of an axis, and the split of a duration.
-import type { Checkpoint } from "../api";
+import type { CheckpointRow } from "../api";
 
 /** Round values from 0 that reach `most`, at most `steps` of them beyond 0; `base` 1024 for bytes. */
 export function ticks(most: number, steps: number, base: 10 | 1024 = 10): number[] {
@@ -20,7 +20,7 @@ export interface Split {
 }
 
 /** The parts of a checkpoint's duration. What they leave of it is Spark's start, reading, and the gate. */
-export function split(checkpoint: Pick<Checkpoint, "sync_ms" | "async_ms" | "upload_ms" | "duration_ms">): Split {
+export function split(checkpoint: Pick<CheckpointRow, "sync_ms" | "async_ms" | "upload_ms" | "duration_ms">): Split {
   const sync = checkpoint.sync_ms ?? 0;
   const asynchronous = checkpoint.async_ms ?? 0;
   const upload = checkpoint.upload_ms ?? 0;

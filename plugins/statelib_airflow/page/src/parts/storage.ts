@@ -1,5 +1,7 @@
 // What lies in storage, by what it is for. Shared bytes are a part of the live ones.
-import type { Sizes, StorageRow, StorageSample } from "../api";
+import type { StoragePoint, StorageRow } from "../api";
+
+export type Sizes = Omit<StorageRow, "name">;
 
 export type StorageKind = "alone" | "shared" | "savepoint" | "garbage";
 
@@ -23,11 +25,11 @@ export const totalOf = (sizes: Sizes) => sizes.live_bytes + sizes.savepoint_byte
 
 /** Of all: amplification is what lies there for each live byte. */
 export function summed(rows: Sizes[]): Sizes {
-  const add = (key: "live_bytes" | "shared_bytes" | "garbage_bytes" | "savepoint_bytes") =>
-    rows.reduce((sum, row) => sum + row[key], 0);
+  const add = (key: Exclude<keyof Sizes, "amplification">) => rows.reduce((sum, row) => sum + row[key], 0);
   const live_bytes = add("live_bytes");
   const garbage_bytes = add("garbage_bytes");
   return {
+    files: add("files"),
     live_bytes,
     shared_bytes: add("shared_bytes"),
     garbage_bytes,
@@ -37,7 +39,7 @@ export function summed(rows: Sizes[]): Sizes {
 }
 
 /** All pipelines over time: at each sample of any, the last sample of every one. */
-export function allSamples(histories: StorageSample[][]): StorageSample[] {
+export function allSamples(histories: StoragePoint[][]): StoragePoint[] {
   const times = [...new Set(histories.flatMap((samples) => samples.map((one) => one.at_ms)))].sort((a, b) => a - b);
   const sorted = histories.map((samples) => samples.toSorted((one, other) => one.at_ms - other.at_ms));
   const next = sorted.map(() => 0);
@@ -50,5 +52,3 @@ export function allSamples(histories: StorageSample[][]): StorageSample[] {
     return { at_ms, ...summed(standing) };
   });
 }
-
-export const filesOf = (rows: StorageRow[]) => rows.reduce((sum, row) => sum + row.files, 0);

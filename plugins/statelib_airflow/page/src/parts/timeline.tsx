@@ -1,10 +1,10 @@
 // The last checkpoints side by side: how each ended, how long it took, how many bytes it is and how many it uploaded.
 import { useState } from "react";
-import type { Checkpoint } from "../api";
+import type { CheckpointRow } from "../api";
 import { bytes, count, day, duration, interval, NONE, plural, round } from "../format";
 import { go } from "../location";
 import { to } from "../route";
-import { STATES } from "./badge";
+import { lookOf } from "./badge";
 import { cursor, Figure, type Numbers, useWidth } from "./figure";
 import { every, PART_NAMES, PARTS, split, ticks } from "./scale";
 
@@ -17,7 +17,7 @@ const GAP = 26;
 const BOTTOM = 18;
 const HEIGHT = STRIP + 2 * PANEL + 2 * GAP + BOTTOM;
 
-export function Timeline({ pipeline, checkpoints }: { pipeline: string; checkpoints: Checkpoint[] }) {
+export function Timeline({ pipeline, checkpoints }: { pipeline: string; checkpoints: CheckpointRow[] }) {
   const shown = checkpoints.toSorted((one, other) => one.checkpoint_id - other.checkpoint_id);
   return (
     <Figure
@@ -38,7 +38,7 @@ export function Timeline({ pipeline, checkpoints }: { pipeline: string; checkpoi
   );
 }
 
-function numbersOf(shown: Checkpoint[]): Numbers {
+function numbersOf(shown: CheckpointRow[]): Numbers {
   return {
     head: ["Checkpoint", "Status", "Interval", "Run and gate", "Sync", "Async", "Upload", "Full size", "Uploaded", "Keys", "Entries"],
     rows: shown.map((one) => {
@@ -46,7 +46,7 @@ function numbersOf(shown: Checkpoint[]): Numbers {
       const known = one.duration_ms !== null;
       return [
         one.checkpoint_id,
-        STATES[one.state].word,
+        lookOf(one.state).word,
         interval(one.interval),
         known ? duration(parts.rest) : NONE,
         duration(one.sync_ms),
@@ -61,7 +61,7 @@ function numbersOf(shown: Checkpoint[]): Numbers {
   };
 }
 
-function Chart({ pipeline, shown: all }: { pipeline: string; shown: Checkpoint[] }) {
+function Chart({ pipeline, shown: all }: { pipeline: string; shown: CheckpointRow[] }) {
   const [attach, width] = useWidth(640);
   const shown = all.slice(-Math.max(8, Math.floor((width - LEFT - RIGHT) / NARROWEST)));
   const [chosen, setChosen] = useState<number | null>(null);
@@ -104,10 +104,10 @@ function Chart({ pipeline, shown: all }: { pipeline: string; shown: Checkpoint[]
   );
 }
 
-function spoken(one: Checkpoint): string {
+function spoken(one: CheckpointRow): string {
   const parts = [
     `checkpoint ${one.checkpoint_id}`,
-    STATES[one.state].word,
+    lookOf(one.state).word,
     one.interval ? interval(one.interval) : "",
     duration(one.duration_ms),
     `${bytes(one.size_bytes)}, uploaded ${bytes(one.uploaded_bytes)}`,
@@ -115,7 +115,7 @@ function spoken(one: Checkpoint): string {
   return parts.filter(Boolean).join(", ");
 }
 
-function Strip({ shown, slot }: { shown: Checkpoint[]; slot: number }) {
+function Strip({ shown, slot }: { shown: CheckpointRow[]; slot: number }) {
   return (
     <g>
       <text className="axis-name" x={LEFT - 10} y={STRIP - 4} textAnchor="end">
@@ -125,14 +125,14 @@ function Strip({ shown, slot }: { shown: Checkpoint[]; slot: number }) {
         const x = LEFT + (at + 0.5) * slot;
         const y = STRIP / 2;
         const r = Math.min(4.5, slot * 0.42);
-        return <path key={one.checkpoint_id} className="mark" data-tone={STATES[one.state].tone} d={markOf(one, x, y, r)} />;
+        return <path key={one.checkpoint_id} className="mark" data-tone={lookOf(one.state).tone} d={markOf(one, x, y, r)} />;
       })}
     </g>
   );
 }
 
 /** A square is a savepoint, a cross was aborted, two bars are held in quarantine; circles are checkpoints. */
-function markOf(one: Checkpoint, x: number, y: number, r: number): string {
+function markOf(one: CheckpointRow, x: number, y: number, r: number): string {
   if (one.state === "ABORTED") return `M${x - r} ${y - r}L${x + r} ${y + r}M${x + r} ${y - r}L${x - r} ${y + r}`;
   if (one.state === "QUARANTINED") return `M${x - r / 2} ${y - r}v${2 * r}M${x + r / 2} ${y - r}v${2 * r}`;
   if (one.kind === "SAVEPOINT") return `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`;
@@ -140,7 +140,7 @@ function markOf(one: Checkpoint, x: number, y: number, r: number): string {
 }
 
 interface PanelProps {
-  shown: Checkpoint[];
+  shown: CheckpointRow[];
   slot: number;
   width: number;
   top: number;
@@ -208,7 +208,7 @@ function Sizes({ shown, slot, width, top }: PanelProps) {
   );
 }
 
-function Labels({ shown, slot, width }: { shown: Checkpoint[]; slot: number; width: number }) {
+function Labels({ shown, slot, width }: { shown: CheckpointRow[]; slot: number; width: number }) {
   const step = every(shown.length, width - LEFT - RIGHT, 40);
   return (
     <g>
@@ -224,15 +224,15 @@ function Labels({ shown, slot, width }: { shown: Checkpoint[]; slot: number; wid
   );
 }
 
-function Readout({ pipeline, checkpoint: one }: { pipeline: string; checkpoint: Checkpoint }) {
+function Readout({ pipeline, checkpoint: one }: { pipeline: string; checkpoint: CheckpointRow }) {
   const parts = split(one);
   return (
     <p className="readout">
       <a className="id" href={to.checkpoint(pipeline, one.checkpoint_id)}>
         {one.checkpoint_id}
       </a>
-      <span data-tone={STATES[one.state].tone} className="tone">
-        {STATES[one.state].word}
+      <span data-tone={lookOf(one.state).tone} className="tone">
+        {lookOf(one.state).word}
       </span>
       <span>{one.interval ? interval(one.interval) : day(one.created_at_ms)}</span>
       {one.duration_ms !== null && (

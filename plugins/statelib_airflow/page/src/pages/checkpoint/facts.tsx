@@ -23,7 +23,7 @@ export function Outcome({ detail }: { detail: CheckpointDetail }) {
     case "DELETING":
     case "DELETED":
       return <div className="notice quiet">Its files are {detail.state === "DELETED" ? "deleted" : "being deleted"}; what is known of it stays here.</div>;
-    case "COMPLETED":
+    default:
       return null;
   }
 }
@@ -98,7 +98,7 @@ export function AboutCheckpoint({ detail }: { detail: CheckpointDetail }) {
 
 /** The first of the gate's reasons; all of them stand below, under Quality. */
 function Held({ detail }: { detail: CheckpointDetail }) {
-  const [first, ...more] = (detail.reason ?? "").split("; ");
+  const [first, ...more] = detail.reason.split("; ");
   return (
     <div className="notice held">
       In quarantine{first && <> – {first}</>}

@@ -1,4 +1,4 @@
-import type { CheckpointDetail, StateFile } from "../../api";
+import type { CheckpointDetail, CheckpointFile } from "../../api";
 import { bytes, grouped, percent, plural } from "../../format";
 import { Parts } from "../../parts/bars";
 import { type Column, Table } from "../../parts/table";
@@ -6,7 +6,7 @@ import { Id, Section, Shown, Size } from "../../parts/text";
 
 const MOST_NAMED = 4;
 
-export function Files({ detail, files }: { detail: CheckpointDetail; files: StateFile[] }) {
+export function Files({ detail, files }: { detail: CheckpointDetail; files: CheckpointFile[] }) {
   const { pipeline, checkpoint_id: id } = detail;
   const origins = originsOf(files, id);
   const total = files.reduce((sum, file) => sum + file.size_bytes, 0);
@@ -38,7 +38,7 @@ export function Files({ detail, files }: { detail: CheckpointDetail; files: Stat
 }
 
 /** Bytes by the checkpoint that wrote them, the newest first. */
-export function originsOf(files: StateFile[], id: number): { id: number | null; bytes: number }[] {
+export function originsOf(files: CheckpointFile[], id: number): { id: number | null; bytes: number }[] {
   const sums = new Map<number | null, number>();
   for (const file of files) {
     const writer = file.created_by ?? (file.scope === "exclusive" ? id : null);
@@ -48,12 +48,12 @@ export function originsOf(files: StateFile[], id: number): { id: number | null; 
 }
 
 /** As seen from the checkpoint's directory: its pipeline's other directories, such as that of shared files, are beside it. */
-export function seenFrom(directory: string | null, path: string): string {
-  const around = directory?.replace(/[^/]*\/?$/, "") ?? "";
+export function seenFrom(directory: string, path: string): string {
+  const around = directory.replace(/[^/]*\/?$/, "");
   return around && path.startsWith(around) ? `../${path.slice(around.length)}` : path;
 }
 
-function columnsOf({ pipeline, checkpoint_id: id, directory }: CheckpointDetail): Column<StateFile>[] {
+function columnsOf({ pipeline, checkpoint_id: id, directory }: CheckpointDetail): Column<CheckpointFile>[] {
   return [
     {
       id: "path",
@@ -71,10 +71,10 @@ function columnsOf({ pipeline, checkpoint_id: id, directory }: CheckpointDetail)
       id: "groups",
       head: "Key groups",
       number: true,
-      by: (file) => file.key_groups?.[0] ?? null,
-      cell: (file) => (file.key_groups ? `${file.key_groups[0]}–${file.key_groups[1]}` : <span className="none">–</span>),
+      by: (file) => file.key_groups[0],
+      cell: (file) => `${file.key_groups[0]}–${file.key_groups[1]}`,
     },
-    { id: "crc", head: "CRC-32C", cell: (file) => (file.crc32c ? <code>{file.crc32c}</code> : <span className="none">–</span>) },
+    { id: "crc", head: "CRC-32C", cell: (file) => <code>{file.crc32c}</code> },
     {
       id: "writer",
       head: "Written by",
@@ -91,7 +91,7 @@ function columnsOf({ pipeline, checkpoint_id: id, directory }: CheckpointDetail)
   ];
 }
 
-function SharedWith({ pipeline, file }: { pipeline: string; file: StateFile }) {
+function SharedWith({ pipeline, file }: { pipeline: string; file: CheckpointFile }) {
   if (file.shared_with.length === 0) return <span className="none">{file.scope === "shared" ? "nobody now" : "exclusive"}</span>;
   const named = file.shared_with.toSorted((one, other) => other - one);
   return (

@@ -1,4 +1,4 @@
-import type { CheckpointDetail, Pipeline } from "../../api";
+import type { CheckpointDetail, PipelineRow } from "../../api";
 import { DisposeButton, disposable, RestoreButton, restorable } from "../../parts/actions";
 import { StateBadge, Tags } from "../../parts/badge";
 import { Loaded } from "../../parts/loaded";
@@ -40,7 +40,7 @@ export function CheckpointPage({ pipeline: name, id }: { pipeline: string; id: n
   );
 }
 
-function Actions({ pipeline, detail }: { pipeline: Pipeline | null; detail: CheckpointDetail }) {
+function Actions({ pipeline, detail }: { pipeline: PipelineRow | null; detail: CheckpointDetail }) {
   return (
     <div className="actions">
       {detail.base !== null && (
@@ -69,7 +69,7 @@ function Detail({ detail }: { detail: CheckpointDetail }) {
       {detail.states && <Operators detail={detail} states={detail.states} subtasks={subtasks} />}
       {detail.files && <Files detail={detail} files={detail.files} />}
       <div className="side-by-side">
-        {detail.lineage && detail.lineage.length > 0 && (
+        {detail.lineage.length > 0 && (
           <Section title="Lineage" id="lineage">
             <Lineage pipeline={detail.pipeline} lineage={detail.lineage} run={detail.run} />
           </Section>

@@ -1,20 +1,20 @@
 import { useState } from "react";
-import type { Ancestor, Checkpoint } from "../../api";
+import type { Ancestor, CheckpointRow } from "../../api";
 import { grouped, interval } from "../../format";
-import { StateBadge, STATES, Tags } from "../../parts/badge";
+import { lookOf, StateBadge, Tags } from "../../parts/badge";
 import { Id, Time } from "../../parts/text";
 
 const FIRST = 8;
 
 /** Itself, its base, the base of that, back to the one that began from nothing. */
-export function Lineage({ pipeline, lineage, run }: { pipeline: string; lineage: Ancestor[]; run: Checkpoint["run"] }) {
+export function Lineage({ pipeline, lineage, run }: { pipeline: string; lineage: Ancestor[]; run: CheckpointRow["run"] }) {
   const [all, setAll] = useState(lineage.length <= FIRST + 2);
   const shown = all ? lineage : lineage.slice(0, FIRST);
   return (
     <>
       <ol className="lineage">
         {shown.map((one, at) => (
-          <li key={one.checkpoint_id} data-tone={STATES[one.state].tone} aria-current={at === 0 ? "true" : undefined}>
+          <li key={one.checkpoint_id} data-tone={lookOf(one.state).tone} aria-current={at === 0 ? "true" : undefined}>
             {at === 0 ? <span className="id">{one.checkpoint_id}</span> : <Id pipeline={pipeline} id={one.checkpoint_id} />}
             <Tags checkpoint={{ head: false, kind: one.kind }} />
             <span className="nowrap">{one.interval ? interval(one.interval) : <span className="none">no interval</span>}</span>

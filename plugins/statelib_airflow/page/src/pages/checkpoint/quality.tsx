@@ -1,11 +1,12 @@
-import { apiUrl, type CheckpointDetail, type QualityResult } from "../../api";
+import type { CheckpointDetail, QualityResult } from "../../api";
 import { count, plural } from "../../format";
 import { Badge, SEVERITIES } from "../../parts/badge";
 import { Empty } from "../../parts/loaded";
 import { Section } from "../../parts/text";
+import { apiUrl } from "../../requests";
 
 export function Quality({ detail }: { detail: CheckpointDetail }) {
-  const results = detail.quality ?? [];
+  const results = detail.quality;
   const failed = results.filter((one) => !one.passed);
   const passed = results.filter((one) => one.passed);
   return (

@@ -1,11 +1,11 @@
 import { useState } from "react";
-import type { CheckpointDetail, KeyedState, Subtask } from "../../api";
+import type { CheckpointDetail, StateFacts, SubtaskFacts } from "../../api";
 import { grouped } from "../../format";
 import { HeatMap } from "../../parts/heat";
 import { type Column, Table } from "../../parts/table";
 import { Section, Shown, Size } from "../../parts/text";
 
-const STATE_COLUMNS: Column<KeyedState>[] = [
+const STATE_COLUMNS: Column<StateFacts>[] = [
   { id: "name", head: "State", names: true, by: (one) => one.name, cell: (one) => <code>{one.name}</code> },
   { id: "operator", head: "Operator", by: (one) => one.operator, cell: (one) => <span className="mono sub">{one.operator}</span> },
   { id: "kind", head: "Kind", by: (one) => one.kind, cell: (one) => one.kind },
@@ -14,11 +14,11 @@ const STATE_COLUMNS: Column<KeyedState>[] = [
   {
     id: "digest",
     head: "Digest",
-    cell: (one) => (one.digest_hex ? <code title={one.digest_hex}>{one.digest_hex.slice(0, 12)}</code> : <span className="none">–</span>),
+    cell: (one) => <code title={one.digest_hex}>{one.digest_hex.slice(0, 12)}</code>,
   },
 ];
 
-export function Operators(props: { detail: CheckpointDetail; states: KeyedState[]; subtasks: Subtask[] }) {
+export function Operators(props: { detail: CheckpointDetail; states: StateFacts[]; subtasks: SubtaskFacts[] }) {
   const { detail, states, subtasks } = props;
   const operatorState = detail.operator_state ?? [];
   const [at, setAt] = useState(0);
@@ -61,24 +61,27 @@ export function Operators(props: { detail: CheckpointDetail; states: KeyedState[
   );
 }
 
-const SUBTASK_COLUMNS: Column<Subtask>[] = [
+const SUBTASK_COLUMNS: Column<SubtaskFacts>[] = [
   { id: "subtask", head: "Subtask", names: true, by: (one) => one.subtask, cell: (one) => <span className="mono">{one.subtask}</span> },
   {
     id: "key_groups",
     head: "Key groups",
     number: true,
-    by: (one) => one.key_groups[0],
-    cell: ({ key_groups: [first, last] }) => (
-      <>
-        {first}–{last} <small>({grouped(last - first + 1)})</small>
-      </>
-    ),
+    by: (one) => one.key_groups?.[0] ?? null,
+    cell: ({ key_groups: groups }) =>
+      groups ? (
+        <>
+          {groups[0]}–{groups[1]} <small>({grouped(groups[1] - groups[0] + 1)})</small>
+        </>
+      ) : (
+        <span className="none">none</span>
+      ),
   },
   { id: "bytes", head: "Bytes", number: true, by: (one) => one.bytes, cell: (one) => <Size value={one.bytes} /> },
   { id: "restored", head: "Restored from", by: (one) => one.restored_from, cell: (one) => one.restored_from ?? <span className="none">nothing</span> },
 ];
 
-export function Subtasks({ subtasks }: { subtasks: Subtask[] }) {
+export function Subtasks({ subtasks }: { subtasks: SubtaskFacts[] }) {
   return (
     <Section title="Subtasks" id="subtasks">
       <Table caption="Subtasks" columns={SUBTASK_COLUMNS} rows={subtasks} rowKey={(one) => one.subtask} first={{ by: "subtask", down: false }} pageRows={16} />
