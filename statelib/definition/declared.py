@@ -13,12 +13,12 @@ from statelib.definition.model import (
     Parallelism,
     Part,
     Schedule,
-    Source,
     StateDefinition,
     Switch,
     TaskRetries,
 )
 from statelib.definition.quality import Checks
+from statelib.definition.source_model import Source
 from statelib.definition.states import descriptor_of, function_of, operator_descriptor_of, timers_of, ttl_of
 from statelib.definition.types import type_of
 from statelib.model.choices import Backend
@@ -66,7 +66,7 @@ class DeclaredPipeline(Part):
 
     def column_types(self) -> dict[str, StateType]:
         """Return the declared columns and their types, in the order of the file."""
-        return {name: type_of(text) for name, text in self.source.columns.items()}
+        return {name: type_of(text) for name, text in self.source.types().items()}
 
     def key_type(self) -> StateType:
         """Return the type of the key column, or a Tuple of the types of several key columns."""

@@ -11,9 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from statelib.definition.durations import milliseconds
 from statelib.definition.problems import did_you_mean
-from statelib.definition.source_templates import at_interval
 from statelib.functions.aggregates import Nulls
-from statelib.model.checkpoint import DataInterval
 from statelib.model.key_groups import MAX_MAX_PARALLELISM
 from statelib.model.termination import CheckpointRetentionPolicy
 
@@ -85,43 +83,6 @@ class Schedule(Part):
     start: Moment
     end: Moment | None = None
     catchup: Switch = False
-
-
-class Ready(Part):
-    """The conditions for the events of an interval to be complete. All given conditions must hold. ``marker``: a file
-    in the interval's directory, or a path of its own, exists; it is a template like ``path``. ``min_age``: no file has
-    changed for this long. ``next_interval``: the path of the next interval exists. ``asset``: this Airflow asset (a
-    URI) was updated after the interval's end. The DAG checks every ``poke_interval``, and fails after ``timeout``."""
-
-    marker: str | None = None
-    min_age: Duration | None = None
-    next_interval: Switch = False
-    asset: str | None = None
-    poke_interval: Duration = "60s"
-    timeout: Duration = "7d"
-
-
-class Source(Part):
-    """The source of the events. ``path``: a template for str.format with ``data`` (the deployment's root of data) and
-    ``start``, ``end`` (datetimes of the data interval, UTC). ``columns``: name to type. ``on_missing``: whether a path
-    that does not exist, or has no files, is an error or an interval without events. ``ready`` None: the events are
-    complete whenever a run reads them."""
-
-    format: str = "parquet"
-    path: str
-    columns: Annotated[dict[str, str], Field(min_length=1)]
-    on_missing: Literal["fail", "empty"] = "fail"
-    ready: Ready | None = None
-
-    @property
-    def may_be_empty(self) -> bool:
-        """Whether a directory without files is an interval without events, by ``on_missing`` or because of a marker."""
-        return self.on_missing == "empty" or (self.ready is not None and self.ready.marker is not None)
-
-    def location(self, data: str, interval: DataInterval) -> str:
-        """Return the path of one interval of the schedule. :func:`statelib.definition.source.parts.source_parts`
-        returns all paths of a data interval."""
-        return at_interval(self.path, data, interval)
 
 
 class FieldDefinition(Part):

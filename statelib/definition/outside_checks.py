@@ -42,7 +42,7 @@ class OutsideFindings:
 def check_outside(pipelines: Iterable[Pipeline]) -> OutsideFindings:
     """Check the functions and formats of pipelines as far as this host can. This imports the modules of the
     functions."""
-    by_pipeline = [(p, [*_check_format(p.source.format), *_check_functions(p)]) for p in pipelines]
+    by_pipeline = [(p, [*_check_format(p.source.file_format), *_check_functions(p)]) for p in pipelines]
     faults, warnings = (
         tuple(
             _file_error(pipeline, problems)

@@ -102,9 +102,17 @@ DESCRIPTIONS = {
     "schedule.end": "No interval begins after this time.",
     "schedule.catchup": "Whether Airflow also runs the intervals between `start` and today.",
     "source": "The source of the events.",
-    "source.format": "Any batch format that Spark reads.",
+    "source.format": "Any batch format that Spark reads. Default: `parquet`.",
     "source.path": "The path of one interval: a template with `{data}` (`STATELIB_DATA`), `{start}` and `{end}` (times "
     "in UTC; `{start:%Y-%m-%d}` formats them).",
+    "source.table": "A table of Spark's catalog, instead of `path`: Iceberg, Delta, Hive or a view, by the name that "
+    "Spark has for it. A template like `path`.",
+    "source.options": "Options of the format, as Spark names them: `header` of CSV, `url` and `query` of JDBC. The "
+    "values are templates like `path`; `{env[NAME]}` is a variable of the Spark driver's environment, for passwords.",
+    "source.where": "A condition in Spark's SQL on the source's own columns. A template like `path`, for example "
+    "`at >= '{start}' AND at < '{end}'`. It bounds an interval's events if no path does.",
+    "source.time_zone": "The zone of the source's times without a zone, such as `Europe/Berlin`. With it, a column of "
+    "such times can be declared as `instant`, and a column of instants as `datetime`.",
     "source.on_missing": "Whether a path that does not exist, or has no files, is an error or an interval without "
     "events.",
     "source.ready": "The conditions for an interval's events to be complete. All given conditions must hold. Without "
@@ -117,7 +125,12 @@ DESCRIPTIONS = {
     "source.ready.poke_interval": "The time between two checks by the DAG.",
     "source.ready.timeout": "How long the DAG waits before it fails.",
     "source.columns": "The columns that are read, and their types: `boolean`, `byte`, `short`, `int`, `long`, `float`, "
-    "`double`, `string`, `bytes`, `date`, `datetime` (without a zone), `instant`.",
+    "`double`, `string`, `bytes`, `date`, `datetime` (without a zone), `instant`, and for functions `list<...>`, "
+    "`map<..., ...>` and `row<name: type, ...>` of them. `name: long` is short for `name: {type: long}`.",
+    "source.columns.<name>.type": "The type.",
+    "source.columns.<name>.expr": "An expression in Spark's SQL that computes the column from the source's own "
+    "columns: `amount * price`, `payload.after.id`. Its value is cast to the type; a value that does not fit "
+    "fails the run.",
     "key": "The key column, or a list of key columns. State is kept per key.",
     "on_null_key": "Whether an event without a key fails the run, or is dropped and counted.",
     "on_gap": "Whether an interval may be left out. By default the run is refused, because its events would be lost.",

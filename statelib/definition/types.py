@@ -11,6 +11,8 @@ from statelib.model.types import (
     WINDOWS,
     ArrayOf,
     Like,
+    ListOf,
+    MapOf,
     OneOf,
     Opaque,
     Option,
@@ -29,7 +31,7 @@ KEY_TYPES = tuple(name for name in SCALARS if name not in ("void", "bytes"))
 """The types of a key column. ``bytes`` is not one: it is a Java array, whose hash is its identity, so that Flink
 refuses it as a key."""
 COLUMN_TYPES = tuple(name for name in SCALARS if name not in ("void", "time"))
-"""The types of a source's column: those that Spark reads as one value."""
+"""The types of a source's column with one value."""
 
 ARRAY_ELEMENTS = ("boolean", "char", "short", "int", "long", "float", "double", "string")
 """The element types of ``array<...>``. For ``byte[]`` there is ``bytes``."""
@@ -54,6 +56,17 @@ def columns_of(declared: Mapping[str, str]) -> dict[str, StateType | None]:
 def is_key_type(type_: StateType | None) -> bool:
     """Return whether a key may have the type. None counts as yes: another check reports it."""
     return type_ is None or (isinstance(type_, Scalar) and type_.name in KEY_TYPES)
+
+
+def column_type_problem(type_: StateType) -> str:
+    """Return why a source's column cannot have a type, '' if it can: the scalar types of :data:`COLUMN_TYPES`, and
+    lists, maps and rows of such types."""
+    match type_:
+        case ListOf() | MapOf() | Row():
+            return next(filter(None, map(column_type_problem, parts_of(type_))), "")
+        case Scalar(name) if name in COLUMN_TYPES:
+            return ""
+    return f"a column is one of {', '.join(COLUMN_TYPES)}, or a list, map or row of them"
 
 
 def undeclarable(kind: StateType) -> str:

@@ -211,6 +211,11 @@ class Deployment:
         return by_name[name]
 
 
+def source_variables() -> Mapping[str, str]:
+    """Return the variables that the options of a source may name."""
+    return os.environ
+
+
 def storage_root(environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the root of the checkpoint storage, for commands that need no other setting. None if it is not set."""
     return environ.get("STATELIB_STORAGE") or None

@@ -32,7 +32,7 @@ def refused(here: Deployment | None, *words: object, status: int = 2) -> str:
     result = call(here, *words)
     assert (result.exit_code, result.stdout) == (status, "")
     first, *rest = result.stderr.splitlines()
-    assert first.startswith("statelib: ")
+    assert first.startswith("statelib: "), result.stderr
     assert len(rest) <= 1
     assert all(line.startswith("  hint: ") for line in rest)
     return first

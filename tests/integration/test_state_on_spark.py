@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 import statelib.spark
 from statelib.definition.columns import event_schema
-from statelib.definition.model import Source
+from statelib.definition.source_model import Source
 from statelib.flows.wiring import VARIABLES, Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.model.ids import CheckpointId, PipelineName
@@ -115,7 +115,8 @@ def test_a_pipelines_source_may_be_a_snapshot(
     day = DataInterval(1_356_998_400_000, 1_357_084_800_000)
     shutil.copytree(local_path(snapshot.directory), tmp_path / "2013-01-01")
     path = f"{tmp_path}/{{start:%Y-%m-%d}}"
-    of_it = Source(format="statelib", path=path, columns={"key_group": "int", "key": "string"})
+    columns = {"key_group": "int", "key": "string"}
+    of_it = Source.model_validate({"format": "statelib", "path": path, "columns": columns})
     pipeline_of_it = pipeline.model_copy(update={"source": of_it})
     found = source.read_interval(spark, pipeline_of_it, here.data, day)
     assert_same(found.toArrow(), snapshot.to_arrow(state.name).select(["key_group", "key"]))

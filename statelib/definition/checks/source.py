@@ -1,47 +1,73 @@
 """Checks of a pipeline file's schedule and source. Pure: they yield problems and never raise."""
 
+import re
 from collections.abc import Iterator
 from string import Formatter
+from zoneinfo import available_timezones
 
+from statelib.definition.checks.bounds import FAR_APART, check_bounds
 from statelib.definition.checks.names import name_problems
 from statelib.definition.checks.states import check_type
 from statelib.definition.durations import milliseconds
-from statelib.definition.model import Ready, Schedule, Source
+from statelib.definition.model import Schedule
 from statelib.definition.problems import Problem, did_you_mean
-from statelib.definition.source.intervals import cron_problem, first_intervals
-from statelib.definition.source.parts import range_text
-from statelib.definition.source_templates import BOUNDS, PLACEHOLDERS, is_whole_path
-from statelib.definition.types import COLUMN_TYPES, type_of
-from statelib.model.checkpoint import DataInterval
-from statelib.model.moments import epoch_ms
+from statelib.definition.source.intervals import cron_problem
+from statelib.definition.source.templates import PLACEHOLDERS, at_interval, is_whole_path
+from statelib.definition.source_model import Ready, Source, SourceColumn
+from statelib.definition.types import column_type_problem, type_of
 
-NOT_BOUNDED = "source-not-bounded"
-_PATH = ("source", "path")
-_PROBED = 64
-"""The number of intervals of a schedule whose paths are compared: enough for the hours of a day, the days of a month,
-and the minutes of an hour."""
-_FAR_APART = (DataInterval(981_173_106_000, 981_173_107_000), DataInterval(1_355_961_599_000, 1_355_961_600_000))
-"""Two intervals that differ in every unit of time."""
+_VARIABLE = re.compile(r"env\[\w+\]")
+FILE_FORMATS = ("parquet", "orc", "json", "csv", "text", "avro", "xml", "delta")
+"""Formats that Spark reads from a path only."""
 
 
 def check_source(source: Source, schedule: Schedule | None) -> Iterator[Problem]:
     """Yield the problems of the source, of the schedule, and of both together."""
     faults = list(_check_schedule(schedule)) if schedule else []
     yield from faults
-    for name, text in source.columns.items():
-        yield from _check_column(text, ("source", "columns", name))
-    templates = list(_check_template(source.path, _PATH))
+    place = list(_check_place(source))
+    yield from place
+    for name, column in source.columns.items():
+        yield from _check_column(column, ("source", "columns", name))
+    templates = [p for field, text in source.templates.items() for p in _check_template(text, ("source", *field))]
     yield from templates
-    if not templates:
-        yield from _check_bounded(source, None if faults else schedule)
+    if not place and not templates:
+        yield from check_bounds(source, None if faults else schedule)
+    zone = source.time_zone
+    if zone is not None and zone not in available_timezones():
+        yield Problem(("source", "time_zone"), f"expected a time zone such as Europe/Berlin, found {zone!r}")
     if source.ready is not None:
         yield from _check_ready(source, source.ready, schedule)
+
+
+def _check_place(source: Source) -> Iterator[Problem]:
+    """Yield the problems of path, table, format and options together."""
+    if source.table is not None:
+        yield from _check_table(source)
+    elif source.path is None and source.file_format.lower() in FILE_FORMATS:
+        yield Problem(("source", "path"), "is missing: expected path or table")
+    for field in ("path", "table", "where"):
+        if getattr(source, field) == "":
+            yield Problem(("source", field), "expected a text, found none")
+    for name in source.options:
+        if name.lower() in ("path", "paths"):
+            yield Problem(("source", "options", name), "write it as source.path")
+
+
+def _check_table(source: Source) -> Iterator[Problem]:
+    if source.path is not None:
+        yield Problem(("source", "table"), "a source is a path or a table, found both")
+    if source.format is not None:
+        yield Problem(("source", "format"), "Spark's catalog has the format of a table: leave it out")
+    if source.on_missing == "empty":
+        yield Problem(("source", "on_missing"), "only a path may be missing, and this source is a table")
 
 
 def _check_template(text: str, where: tuple[str, ...]) -> Iterator[Problem]:
     """A template of the placeholders ``{data}``, ``{start}`` and ``{end}``."""
     try:
         names = [name for _, name, _, _ in Formatter().parse(text) if name is not None]
+        names = [name for name in names if not (_VARIABLE.fullmatch(name) and where[1] == "options")]
     except ValueError as error:
         yield Problem(where, f"not a template: {error}")
         return
@@ -51,7 +77,7 @@ def _check_template(text: str, where: tuple[str, ...]) -> Iterator[Problem]:
         yield Problem(where, f"unknown placeholder {{{name}}}{meant}; known are {{data}}, {{start}}, {{end}}")
     if not unknown:
         try:
-            Source.model_construct(path=text).location("", _FAR_APART[0])
+            at_interval(text, "", FAR_APART[0])
         except (ValueError, LookupError) as error:
             yield Problem(where, f"not a template: {error}")
 
@@ -64,30 +90,14 @@ def _check_schedule(schedule: Schedule) -> Iterator[Problem]:
         yield Problem(("schedule", "end"), f"{schedule.end} is before start, {schedule.start}")
 
 
-def _check_column(text: str, where: tuple[str, ...]) -> Iterator[Problem]:
+def _check_column(column: SourceColumn, where: tuple[str, ...]) -> Iterator[Problem]:
+    text = column.type
     faults = [*name_problems(where[-1], where, in_type=True), *check_type(text, where)]
     yield from faults
-    if not faults and str(type_of(text)) not in COLUMN_TYPES:
-        yield Problem(where, f"a column is one of {', '.join(COLUMN_TYPES)}; found {text}")
-
-
-def _check_bounded(source: Source, schedule: Schedule | None) -> Iterator[Problem]:
-    """Yield a problem if two intervals have the same path, because both runs would apply the same events. A filter by
-    time would be another way to bound the events; there is none yet."""
-    named = {name for _, name, _, _ in Formatter().parse(source.path)}
-    if not named & set(BOUNDS):
-        text = "names neither {start} nor {end}: every interval would apply the same events again"
-        yield Problem(_PATH, f"{text}; write for example {{start:%Y-%m-%d}}", NOT_BOUNDED)
-        return
-    start_ms = epoch_ms(schedule.start) if schedule else 0
-    probed = first_intervals(schedule.cron, start_ms, _PROBED) if schedule else list(_FAR_APART)
-    seen: dict[str, DataInterval] = {}
-    for interval in probed:
-        other = seen.setdefault(source.location("", interval), interval)
-        if other is not interval:
-            twice = f"the intervals {range_text(other)} and {range_text(interval)} have the same path"
-            yield Problem(_PATH, f"{twice}: the second would apply the events of the first again", NOT_BOUNDED)
-            return
+    if not faults and (problem := column_type_problem(type_of(text))):
+        yield Problem(where, f"{problem}; found {text}")
+    if column.expr is not None and not column.expr.strip():
+        yield Problem((*where, "expr"), "expected an expression in SQL, found none")
 
 
 def _check_ready(source: Source, ready: Ready, schedule: Schedule | None) -> Iterator[Problem]:
@@ -95,14 +105,30 @@ def _check_ready(source: Source, ready: Ready, schedule: Schedule | None) -> Ite
     if not (ready.marker or ready.min_age or ready.next_interval or ready.asset):
         yield Problem(where, "expected one of marker, min_age, next_interval and asset")
     if ready.marker is not None:
-        yield from _check_template(ready.marker, (*where, "marker"))
-        others = ready.min_age or ready.next_interval or ready.asset
-        if source.on_missing == "empty" and not is_whole_path(ready.marker) and not others:
-            text = "a directory that may be missing has no marker either: write also min_age, next_interval or asset"
-            yield Problem((*where, "marker"), f"{text}, or a marker that is a path of its own, as {{data}}/done/x")
+        yield from _check_marker(source, ready, ready.marker)
+    if source.path is None:
+        yield from _check_ready_without_path(ready)
     if ready.next_interval and schedule is None:
         yield Problem((*where, "next_interval"), "a pipeline without a schedule has no next interval")
     for name in ("poke_interval", "timeout", "min_age"):
         value = getattr(ready, name)
         if value is not None and milliseconds(value) == 0:
             yield Problem((*where, name), "expected a duration of more than 0")
+
+
+def _check_marker(source: Source, ready: Ready, marker: str) -> Iterator[Problem]:
+    where = ("source", "ready", "marker")
+    yield from _check_template(marker, where)
+    others = ready.min_age or ready.next_interval or ready.asset
+    if source.on_missing == "empty" and not is_whole_path(marker) and not others:
+        text = "a directory that may be missing has no marker either: write also min_age, next_interval or asset"
+        yield Problem(where, f"{text}, or a marker that is a path of its own, as {{data}}/done/x")
+
+
+def _check_ready_without_path(ready: Ready) -> Iterator[Problem]:
+    named = {"min_age": ready.min_age, "next_interval": ready.next_interval}
+    for name in (name for name, value in named.items() if value):
+        yield Problem(("source", "ready", name), "is for files: this source has no path; use marker or asset")
+    if ready.marker is not None and not is_whole_path(ready.marker):
+        text = "this source has no directory: write a path of its own, which begins with {data}, / or a scheme"
+        yield Problem(("source", "ready", "marker"), text)

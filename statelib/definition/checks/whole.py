@@ -36,7 +36,7 @@ def find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
 
 
 def _find_problems(pipeline: DeclaredPipeline) -> Iterator[Problem]:
-    columns = columns_of(pipeline.source.columns)
+    columns = columns_of(pipeline.source.types())
     yield from _check_name(pipeline.name)
     yield from name_problems(pipeline.uid, ("uid",))
     yield from check_source(pipeline.source, pipeline.schedule)

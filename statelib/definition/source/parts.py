@@ -1,16 +1,17 @@
-"""The paths that hold the events of a data interval. Every way to start a run uses this module.
+"""The places that hold the events of a data interval. Every way to start a run uses this module.
 
-The source has one path per interval of the schedule. A data interval may be longer than
+The source has one place per interval of the schedule: a path, a table or a query. A data interval may be longer than
 that (``--whole``, or a run that was triggered by hand): then it consists of several intervals of the schedule, and the
-paths of all of them are read. An interval that does not consist of intervals of the schedule is refused, unless the
-path names it exactly.
+places of all of them are read. An interval that does not consist of intervals of the schedule is refused, unless the
+templates of the source name it exactly.
 """
 
 from dataclasses import dataclass
 
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.source.intervals import cut
-from statelib.definition.source_templates import names_exactly
+from statelib.definition.source.templates import at_interval, names_exactly
+from statelib.definition.source_model import Source
 from statelib.errors import InvalidRequestError
 from statelib.model.checkpoint import DataInterval
 from statelib.model.moments import moment_of
@@ -18,46 +19,71 @@ from statelib.model.moments import moment_of
 
 @dataclass(frozen=True)
 class SourcePart:
-    """One interval, and the path of its events."""
+    """One interval, and where its events are: the texts of the source's templates for this interval."""
 
+    source: Source
     interval: DataInterval
-    path: str
+    path: str | None
+    table: str | None
+    where: str | None
+    options: tuple[tuple[str, str], ...]
+
+    @property
+    def texts(self) -> tuple[object, ...]:
+        """The texts of all templates. Two parts with equal texts read the same events."""
+        return self.path, self.table, self.where, self.options
+
+    @property
+    def place(self) -> str:
+        """The path, or the name of the table or format, as messages show it."""
+        if self.path is not None:
+            return self.path
+        return f"table {self.table}" if self.table is not None else f"of format {self.source.file_format}"
+
+
+def source_part(source: Source, data: str, interval: DataInterval) -> SourcePart:
+    """Return where the events of one interval of the schedule are. ``data``: the value of ``{data}``."""
+    texts = {field: at_interval(text, data, interval) for field, text in source.templates.items()}
+    named = {name: texts.get((name,)) for name in ("path", "table", "where")}
+    options = tuple((name, texts["options", name]) for name in source.options)
+    return SourcePart(source, interval, **named, options=options)
 
 
 def source_parts(pipeline: DeclaredPipeline, data: str, interval: DataInterval) -> tuple[SourcePart, ...]:
-    """Return the parts of a data interval, oldest first. ``data``: the value of ``{data}`` in the path.
+    """Return the parts of a data interval, oldest first. ``data``: the value of ``{data}``.
 
-    Raises InvalidRequestError: ``interval-not-of-schedule`` if the schedule and path do not determine the paths of the
-    interval's events; ``source-not-bounded`` if two of its parts have the same path."""
+    Raises InvalidRequestError: ``interval-not-of-schedule`` if schedule and source do not determine the places of the
+    interval's events; ``source-not-bounded`` if two of its parts have the same place."""
     source, schedule = pipeline.source, pipeline.schedule
     intervals = cut(schedule.cron, interval) if schedule else None
     if intervals is None:
         if not _names_alone(pipeline, interval):
             raise _not_of_schedule(pipeline, interval)
         intervals = (interval,)
-    parts = tuple(SourcePart(each, source.location(data, each)) for each in intervals)
+    parts = tuple(source_part(source, data, each) for each in intervals)
     _check_distinct(pipeline, parts)
     return parts
 
 
 def _names_alone(pipeline: DeclaredPipeline, interval: DataInterval) -> bool:
-    """Return whether the path alone identifies this interval. With a schedule, the path must contain both bounds: a
+    """Return whether the templates alone identify this interval. With a schedule, they must contain both bounds: a
     directory of a weekly schedule is named by its Monday, but has the events of the week, not of that day."""
-    path = pipeline.source.path
-    both = "{start" in path and "{end" in path
-    return names_exactly(path, interval) and (both or pipeline.schedule is None)
+    texts = " ".join(pipeline.source.templates.values())
+    both = "{start" in texts and "{end" in texts
+    return names_exactly(texts, interval) and (both or pipeline.schedule is None)
 
 
 def _check_distinct(pipeline: DeclaredPipeline, parts: tuple[SourcePart, ...]) -> None:
-    seen: dict[str, DataInterval] = {}
+    seen: dict[object, SourcePart] = {}
     for part in parts:
-        other = seen.setdefault(part.path, part.interval)
-        if other is not part.interval:
+        other = seen.setdefault(part.texts, part)
+        if other is not part:
+            what = "path" if part.path is not None and part.where is None else "source"
             raise InvalidRequestError(
-                f"pipeline {pipeline.name}: {part.path} is the path of two intervals, {range_text(other)} and "
-                f"{range_text(part.interval)}: its events would be applied twice",
+                f"pipeline {pipeline.name}: {part.place} is the {what} of two intervals, "
+                f"{range_text(other.interval)} and {range_text(part.interval)}: its events would be applied twice",
                 kind="source-not-bounded",
-                hint="write more of {start} or {end} in source.path",
+                hint="write more of {start} or {end} in source.path, or a condition with both in source.where",
             )
 
 
@@ -66,16 +92,17 @@ def _not_of_schedule(pipeline: DeclaredPipeline, interval: DataInterval) -> Inva
     why = (
         f"it does not consist of intervals of the schedule {schedule.cron!r}"
         if schedule
-        else "the pipeline has no schedule, and the path alone does not name it"
+        else "the pipeline has no schedule, and the source alone does not name it"
     )
     hint = (
         "give it the start of one interval of the schedule and the end of one"
         if schedule
-        else "give the pipeline a schedule, let the interval be the one unit of time that the path names, "
-        "or name both {start} and {end} in source.path"
+        else "give the pipeline a schedule, let the interval be the one unit of time that the source names, "
+        "or name both {start} and {end} in source.path or source.where"
     )
+    templates = (f"source.{'.'.join(field)} {text!r}" for field, text in pipeline.source.templates.items())
     return InvalidRequestError(
-        f"pipeline {pipeline.name}: data interval {range_text(interval)}: source.path {pipeline.source.path!r} "
+        f"pipeline {pipeline.name}: data interval {range_text(interval)}: {' with '.join(templates)} "
         f"does not determine where its events are: {why}",
         kind="interval-not-of-schedule",
         hint=hint,

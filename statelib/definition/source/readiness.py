@@ -5,19 +5,19 @@ from dataclasses import asdict, dataclass
 
 from statelib.definition.declared import DeclaredPipeline
 from statelib.definition.durations import milliseconds
-from statelib.definition.model import Ready
 from statelib.definition.source.intervals import first_intervals
-from statelib.definition.source.parts import SourcePart, source_parts
-from statelib.definition.source_templates import at_interval, is_whole_path
+from statelib.definition.source.parts import SourcePart, source_part, source_parts
+from statelib.definition.source.templates import at_interval, is_whole_path
+from statelib.definition.source_model import Ready
 from statelib.model.checkpoint import DataInterval
 
 
 @dataclass(frozen=True)
 class PartRule:
-    """The conditions at one path. ``marker``, ``next_path``: paths that must exist, None if the pipeline file has no
-    such condition. ``end_ms``: end of the part's interval."""
+    """The conditions at one path. ``path``: None if the source is no path. ``marker``, ``next_path``: paths that must
+    exist, None if the pipeline file has no such condition. ``end_ms``: end of the part's interval."""
 
-    path: str
+    path: str | None
     end_ms: int
     marker: str | None = None
     next_path: str | None = None
@@ -63,9 +63,9 @@ def _rule(pipeline: DeclaredPipeline, ready: Ready, data: str, part: SourcePart)
     marker = next_path = None
     if ready.marker is not None:
         marker = at_interval(ready.marker, data, part.interval)
-        if not is_whole_path(ready.marker):
+        if not is_whole_path(ready.marker) and part.path is not None:
             marker = f"{part.path.rstrip('/')}/{marker}"
     if ready.next_interval and pipeline.schedule is not None:
         (following,) = first_intervals(pipeline.schedule.cron, part.interval.end_ms, 1)
-        next_path = pipeline.source.location(data, following)
+        next_path = source_part(pipeline.source, data, following).path
     return PartRule(part.path, part.interval.end_ms, marker, next_path)

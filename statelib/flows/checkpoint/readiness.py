@@ -50,20 +50,24 @@ def summary(clauses: list[str]) -> str:
 
 
 def _missing(rule: ReadyRule, part: PartRule, look: Look, now: int) -> Iterator[str]:
-    listing = look(part.path)
-    if not listing.exists and not rule.may_be_missing:
+    listing = None if part.path is None else look(part.path)
+    if listing is not None and not listing.exists and not rule.may_be_missing:
         yield f"{part.path} does not exist"
         return
     if part.marker is not None and not _is_moot(part, listing) and not look(part.marker).exists:
         yield f"{part.marker} does not exist"
     if part.next_path is not None and not look(part.next_path).exists:
         yield f"{part.next_path}, of the interval after it, does not exist"
+    if listing is None:
+        return
     since_ms = part.end_ms if listing.newest_ms is None else listing.newest_ms
     if now - since_ms < rule.min_age_ms:
         what = "ended" if listing.newest_ms is None else "changed"
         yield f"{part.path} {what} {(now - since_ms) // 1000} s ago, expected {rule.min_age_ms // 1000} s or more"
 
 
-def _is_moot(part: PartRule, listing: SourceListing) -> bool:
+def _is_moot(part: PartRule, listing: SourceListing | None) -> bool:
     """Return whether the marker need not be checked, because its directory is missing and is allowed to be."""
-    return not listing.exists and part.marker is not None and part.marker.startswith(f"{part.path.rstrip('/')}/")
+    if listing is None or listing.exists or part.marker is None or part.path is None:
+        return False
+    return part.marker.startswith(f"{part.path.rstrip('/')}/")

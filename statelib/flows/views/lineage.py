@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from statelib.definition.pipeline import Pipeline
-from statelib.definition.source.parts import source_parts
+from statelib.definition.source.parts import SourcePart, source_parts
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest, DataInterval, SnapshotKind
 from statelib.model.moments import moment_of
@@ -73,11 +73,23 @@ def state_name(pipeline: str) -> tuple[str, str]:
 def _sources(
     deployment: Deployment, pipeline: Pipeline, record: CheckpointRecord, interval: DataInterval
 ) -> list[LineageDataset]:
-    """Return one dataset per path of the interval's events. The number of events is known only if there is one path."""
+    """Return one dataset per place of the interval's events. The number of events is known if there is only one."""
     parts = source_parts(pipeline, deployment.data, interval)
-    columns = tuple(LineageField(name, str(kind)) for name, kind in pipeline.source.columns.items())
+    columns = tuple(LineageField(name, type_) for name, type_ in pipeline.source.types().items())
     read = record.events.read if record.events and len(parts) == 1 else None
-    return [LineageDataset(*dataset_name(part.path), fields=columns, touched=read) for part in parts]
+    return [LineageDataset(*_input_name(part), fields=columns, touched=read) for part in parts]
+
+
+def _input_name(part: SourcePart) -> tuple[str, str]:
+    """Return the namespace and the name of what one part of an interval reads: a path, a table, or the URL of a
+    database and the table or query in it."""
+    if part.path is not None:
+        return dataset_name(part.path)
+    if part.table is not None:
+        return "spark", part.table
+    options = {name.lower(): text for name, text in part.options}
+    url = options.get("url", part.source.file_format)
+    return hidden(url), options.get("dbtable", options.get("query", part.source.file_format))
 
 
 def dataset_name(path: str) -> tuple[str, str]:

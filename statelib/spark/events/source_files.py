@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from statelib.definition.columns import event_schema
-from statelib.definition.model import Source
 from statelib.definition.pipeline import Pipeline
+from statelib.definition.source_model import Source
 from statelib.errors import RetryableError
 from statelib.spark.events.owners import owners_of
-from statelib.spark.events.source_types import SPARK_TYPES, is_read_as
+from statelib.spark.events.source_types import is_read_as, spark_name
 from statelib.wire.checksum import xxh3
 
 READERS = 8
@@ -182,11 +182,11 @@ def _check_columns(pipeline: Pipeline, path: str, file: pq.ParquetFile) -> None:
         raise _LeftToSparkError(f"{path} has days of the old calendar")
     schema = file.schema_arrow
     flat = {column.path: column.physical_type for column in map(file.schema.column, range(len(file.schema)))}
-    for name, declared in pipeline.source.columns.items():
+    for name, declared in pipeline.column_types().items():
         if schema.names.count(name) != 1:
             raise _LeftToSparkError(f"{path} has no column {name}")
         actual = "timestamp" if flat.get(name) == "INT96" else _spark_type(schema.field(name).type)
-        if not is_read_as(actual, SPARK_TYPES[str(declared)]):
+        if not is_read_as(actual, spark_name(declared)):
             raise _LeftToSparkError(f"{path}: column {name} is {schema.field(name).type}")
 
 

@@ -1,11 +1,9 @@
 """The types of a source's columns: Spark's name of each declared type, and the types that can be read as another
 one."""
 
-SPARK_TYPES = {
-    "boolean": "boolean", "byte": "tinyint", "short": "smallint", "int": "int", "long": "bigint",
-    "float": "float", "double": "double", "string": "string", "bytes": "binary", "date": "date",
-    "datetime": "timestamp_ntz", "instant": "timestamp",
-}  # fmt: skip
+from statelib.model.types import StateType
+from statelib.serializers.registry import codec_of
+from statelib.spark.dataframe.arrow_types import spark_type
 
 _WIDENINGS = {
     "tinyint": {"smallint", "int", "bigint", "float", "double"},
@@ -14,6 +12,11 @@ _WIDENINGS = {
     "float": {"double"},
     "date": set(),
 }
+
+
+def spark_name(type_: StateType) -> str:
+    """Return Spark's name of the type of a column, as ``DataType.simpleString`` writes it."""
+    return spark_type(codec_of(type_).arrow_type).simpleString()
 
 
 def is_read_as(actual: str, wanted: str) -> bool:

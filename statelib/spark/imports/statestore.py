@@ -19,7 +19,7 @@ from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.values import value_arrow_type
 from statelib.serializers.registry import codec_of
 from statelib.spark.dataframe.arrow_types import spark_type
-from statelib.spark.events.source_types import SPARK_TYPES
+from statelib.spark.events.source_types import spark_name
 
 VALUE = "__statelib_value"
 USER_KEY = "__statelib_user_key"
@@ -65,7 +65,7 @@ def entries_of(store: DataFrame, pipeline: Pipeline, mapping: StateStoreMapping)
     _check_names(pipeline, descriptor, mapping)
     types = pipeline.column_types()
     columns = [
-        _column(store, "key", mapping.keys.get(name, ""), name).cast(SPARK_TYPES[str(types[name])]).alias(name)
+        _column(store, "key", mapping.keys.get(name, ""), name).cast(spark_name(types[name])).alias(name)
         for name in pipeline.key
     ]
     if descriptor.user_key_type is not None:

@@ -14,6 +14,8 @@ OF_SPARK = (PySparkException, Py4JError)
 
 _FILE = re.compile(r"Encountered error while reading file (\S+?)\.?(?:\s|$)")
 _FORMAT = re.compile(r"(?:\[DATA_SOURCE_NOT_FOUND\] )?Failed to find (?:the )?data source: ([\w.-]+?)\.(?:\s|$)")
+_VALUE = re.compile(r"\[([A-Z_.]+)\] ([^\n]*?)\s*SQLSTATE: 22\w{3}")
+"""Spark's message about a value that an expression cannot compute with. SQL's states of class 22 are data errors."""
 _CAUSE = re.compile(r"(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?!\[FAILED_READ_FILE)(.*)")
 _LOST = re.compile(r"(Python worker exited unexpectedly|ExecutorLostFailure|Executor heartbeat timed out)")
 _JAVA = re.compile(r"(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (.*)")
@@ -23,8 +25,9 @@ _MOST = 500
 
 @contextmanager
 def naming_what_failed() -> Iterator[None]:
-    """Raise Spark's errors about a file or a format as errors that name it: RetryableError (``source-unreadable``),
-    InvalidRequestError (``unknown-format``). Other errors are not changed."""
+    """Raise Spark's errors about a file, a format or a value as errors that name it: RetryableError
+    (``source-unreadable``), InvalidRequestError (``unknown-format``, ``bad-source-value``). Other errors stay as they
+    are."""
     try:
         yield
     except OF_SPARK as error:
@@ -57,7 +60,7 @@ def _raised(lines: list[str]) -> str | None:
 
 def _job_failure(text: str) -> StatelibError:
     """Return the error for Spark's message about a failed job: RetryableError (``source-unreadable``, ``worker-lost``,
-    ``spark-failed``) or InvalidRequestError (``unknown-format``)."""
+    ``spark-failed``) or InvalidRequestError (``unknown-format``, ``bad-source-value``)."""
     return (
         _of_source(text)
         or _of_worker(text)
@@ -93,7 +96,22 @@ def _unknown_format(name: str, _text: str) -> StatelibError:
     )
 
 
-_SOURCES: dict[re.Pattern[str], Callable[[str, str], StatelibError]] = {_FILE: _unreadable, _FORMAT: _unknown_format}
+def _bad_value(condition: str, text: str) -> StatelibError:
+    match = _VALUE.search(text)
+    message = match[2] if match else ""
+    return InvalidRequestError(
+        f"an event has a value that source.where or an expression of source.columns cannot take: {condition}: "
+        f"{message[:_MOST]}",
+        kind="bad-source-value",
+        hint="correct the event, or write an expression that takes such values, for example with try_cast or CASE",
+    )
+
+
+_SOURCES: dict[re.Pattern[str], Callable[[str, str], StatelibError]] = {
+    _FILE: _unreadable,
+    _FORMAT: _unknown_format,
+    _VALUE: _bad_value,
+}
 
 
 def _of_worker(text: str) -> StatelibError | None:

@@ -1,16 +1,22 @@
 """The Spark session in which statelib runs its jobs."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark import SparkConf
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of PySpark that print the error of a query as JSON, although the error is raised too."""
 _DAEMON = "spark.python.daemon.module"
 
 
 def new_session(name: str, master: str | None = None) -> SparkSession:
     """Return a Spark session with the time zone UTC. ``master``: None if spark-submit sets the master."""
+    for logger in _QUERY_LOGGERS:
+        PySparkLogger.getLogger(logger).setLevel(logging.CRITICAL)
     builder = SparkSession.builder.appName(name)
     return (
         (builder if master is None else builder.master(master))

@@ -12,11 +12,14 @@ from pydantic import ValidationError
 from statelib.definition.pipeline import Pipeline
 from statelib.definition.source.intervals import first_intervals
 from statelib.definition.source.parts import source_parts
-from statelib.definition.source_templates import at_interval, names_exactly
-from statelib.definition.types import COLUMN_TYPES
+from statelib.definition.source.readiness import ready_rule
+from statelib.definition.source.templates import at_interval, names_exactly, with_variables
+from statelib.definition.types import COLUMN_TYPES, type_of
 from statelib.errors import InvalidRequestError
+from statelib.flows.checkpoint.readiness import missing
 from statelib.model.checkpoint import DataInterval
-from statelib.spark.events.source_types import SPARK_TYPES
+from statelib.spark.events.source_types import spark_name
+from statelib.storage.source_listing import SourceListing
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR_MS = 3_600_000
@@ -126,4 +129,73 @@ def test_parts_follow_each_other_and_make_up_the_interval(cron: str, moment: dat
 
 
 def test_a_column_is_what_spark_reads() -> None:
-    assert set(COLUMN_TYPES) == set(SPARK_TYPES)
+    for name in COLUMN_TYPES:
+        assert spark_name(type_of(name))
+    nested = type_of("map<string, list<row<a: long, b: instant>>>")
+    assert spark_name(nested) == "map<string,array<struct<a:bigint,b:timestamp>>>"
+
+
+WHERE = "at >= '{start}' AND at < '{end}'"
+
+
+def new_table_pipeline(cron: str | None = None, **source: Any) -> Pipeline:
+    schedule: dict[str, Any] = {"schedule": {"cron": cron, "start": FIRST}} if cron else {}
+    given = {"columns": {"k": "string"}, **source}
+    states = {"n": {"kind": "value", "value": {"agg": "count"}}}
+    return Pipeline.model_validate(
+        {"name": "p", "source": given, "key": "k", "states": states, "backend": "heap", **schedule}
+    )
+
+
+def test_a_table_is_read_in_one_part_per_interval_of_the_schedule() -> None:
+    pipeline = new_table_pipeline("@daily", table="lake.orders", where=WHERE)
+    parts = source_parts(pipeline, "/d", hours(0, 48))
+    assert [(part.path, part.table, part.where) for part in parts] == [
+        (None, "lake.orders", f"at >= '2026-01-0{day} 00:00:00+00:00' AND at < '2026-01-0{day + 1} 00:00:00+00:00'")
+        for day in (1, 2)
+    ]
+
+
+def test_a_condition_with_both_bounds_needs_no_schedule() -> None:
+    pipeline = new_table_pipeline(table="lake.orders", where=WHERE)
+    (part,) = source_parts(pipeline, "/d", hours(0.5, 7))
+    assert part.where == "at >= '2026-01-01 00:30:00+00:00' AND at < '2026-01-01 07:00:00+00:00'"
+    one_day = new_table_pipeline(table="lake.orders", where="day = '{start:%Y-%m-%d}'")
+    assert len(source_parts(one_day, "/d", hours(0, 24))) == 1
+    with pytest.raises(InvalidRequestError, match=r"source\.table 'lake\.orders' with source\.where \"day = "):
+        source_parts(one_day, "/d", hours(0, 48))
+
+
+def test_options_are_texts_of_the_interval_and_hold_no_secret() -> None:
+    options = {"url": "jdbc:x", "query": "SELECT * FROM o WHERE {start:%j} = d", "password": "{env[SECRET]}", "n": 3}
+    pipeline = new_table_pipeline("@daily", format="jdbc", options={**options, "fast": True})
+    (part,) = source_parts(pipeline, "/d", hours(0, 24))
+    assert dict(part.options) == {
+        "url": "jdbc:x", "query": "SELECT * FROM o WHERE 001 = d", "password": "{env[SECRET]}", "n": "3",
+        "fast": "true",
+    }  # fmt: skip
+    assert with_variables(dict(part.options)["password"], {"SECRET": "{start}"}) == "{start}"
+
+
+@pytest.mark.parametrize(
+    ("ready", "expected"),
+    [
+        ({"min_age": "5m"}, "is for files: this source has no path; use marker or asset"),
+        ({"next_interval": True}, "is for files"),
+        ({"marker": "_SUCCESS"}, "this source has no directory: write a path of its own"),
+    ],
+)
+def test_a_table_has_no_files_that_could_be_ready(ready: dict[str, object], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected):
+        new_table_pipeline("@daily", table="lake.orders", where=WHERE, ready=ready)
+
+
+def test_a_table_may_wait_for_a_marker_of_its_own() -> None:
+    ready = {"marker": "{data}/done/{start:%d}"}
+    pipeline = new_table_pipeline("@daily", table="lake.orders", where=WHERE, ready=ready)
+    rule = ready_rule(pipeline, "/d", hours(0, 24))
+    assert rule is not None
+    assert rule.parts[0].path is None
+    assert rule.parts[0].marker == "/d/done/01"
+    assert missing(rule, {"/d/done/01": SourceListing(True, 1, 0)}.__getitem__) == []
+    assert missing(rule, {"/d/done/01": SourceListing(False, 0, None)}.__getitem__) == ["/d/done/01 does not exist"]

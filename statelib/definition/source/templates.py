@@ -1,7 +1,7 @@
 """The path of a source as a template: its text for an interval, and whether it identifies an interval exactly."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from string import Formatter
 
@@ -11,12 +11,29 @@ from statelib.model.moments import moment_of
 PLACEHOLDERS = ("data", "start", "end")
 BOUNDS = ("start", "end")
 
+_VARIABLE = re.compile(r"\{env\[(\w+)\]\}")
 _DIRECTIVE = re.compile(r"%[-_0^#]?(.)", re.DOTALL)
 
 
+class _KeptVariables:
+    """The placeholders ``{env[NAME]}``, each of which is replaced by itself."""
+
+    def __getitem__(self, name: str) -> str:
+        return f"{{env[{name}]}}"
+
+
 def at_interval(template: str, data: str, interval: DataInterval) -> str:
-    """Return the text of a template for one interval. It may use ``data``, ``start`` and ``end`` (UTC datetimes)."""
-    return template.format(data=data, start=moment_of(interval.start_ms), end=moment_of(interval.end_ms))
+    """Return the text of a template for one interval. It may use ``data``, ``start`` and ``end`` (UTC datetimes).
+
+    ``{env[NAME]}`` stays as it is: :func:`with_variables` replaces it where the source is read, so that no other place
+    holds a secret."""
+    start, end = moment_of(interval.start_ms), moment_of(interval.end_ms)
+    return template.format(data=data, start=start, end=end, env=_KeptVariables())
+
+
+def with_variables(text: str, variables: Mapping[str, str]) -> str:
+    """Return a text with the value of the variable for each ``{env[NAME]}``. Raises KeyError, with the name."""
+    return _VARIABLE.sub(lambda match: variables[match[1]], text)
 
 
 def is_whole_path(marker: str) -> bool:

@@ -1,0 +1,85 @@
+"""The source of a pipeline file as pydantic models: where the events of an interval are, and their columns."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from statelib.definition.model import Duration, Part, Switch
+
+
+class Ready(Part):
+    """The conditions for the events of an interval to be complete. All given conditions must hold. ``marker``: a file
+    in the interval's directory, or a path of its own, exists; it is a template like ``path``. ``min_age``: no file has
+    changed for this long. ``next_interval``: the path of the next interval exists. ``asset``: this Airflow asset (a
+    URI) was updated after the interval's end. The DAG checks every ``poke_interval``, and fails after ``timeout``."""
+
+    marker: str | None = None
+    min_age: Duration | None = None
+    next_interval: Switch = False
+    asset: str | None = None
+    poke_interval: Duration = "60s"
+    timeout: Duration = "7d"
+
+
+class SourceColumn(Part):
+    """A column of the events. ``expr``: the SQL expression that computes it from the source's own columns; None: it is
+    the source's column of the same name. A text instead of a mapping is short for ``type``."""
+
+    type: str
+    expr: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, data: object) -> object:
+        return {"type": data} if isinstance(data, str) else data
+
+
+def _as_text(value: object) -> object:
+    """Return the text of a number or a boolean, in which Spark takes the value of an option."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Option = Annotated[str, BeforeValidator(_as_text)]
+
+
+class Source(Part):
+    """The source of the events: the files under ``path`` in a ``format``, a ``table`` of Spark's catalog, or what a
+    format reads by its ``options`` alone, such as a JDBC query. ``where``: a condition in SQL on the source's own
+    columns. ``path``, ``table``, ``where`` and the options are templates for str.format with ``data`` (the deployment's
+    root of data) and ``start``, ``end`` (datetimes of the data interval, UTC); options also with ``env[NAME]``, a
+    variable of the Spark driver's environment. ``time_zone``: the zone of the source's times without a zone, such as
+    Europe/Berlin. ``on_missing``: whether a path that does not exist, or has no files, is an error or an interval
+    without events. ``ready`` None: the events are complete whenever a run reads them."""
+
+    format: str | None = None
+    path: str | None = None
+    table: str | None = None
+    options: dict[str, Option] = Field(default={})
+    where: str | None = None
+    time_zone: str | None = None
+    columns: Annotated[dict[str, SourceColumn], Field(min_length=1)]
+    on_missing: Literal["fail", "empty"] = "fail"
+    ready: Ready | None = None
+
+    @property
+    def file_format(self) -> str:
+        """The format in which Spark reads the source, if it is not a table."""
+        return self.format or "parquet"
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether a directory without files is an interval without events, by ``on_missing`` or because of a marker."""
+        return self.on_missing == "empty" or (self.ready is not None and self.ready.marker is not None)
+
+    @property
+    def templates(self) -> dict[tuple[str, ...], str]:
+        """The templates by their field: those that are given of ``path``, ``table`` and ``where``, and the options."""
+        named = {(name,): getattr(self, name) for name in ("path", "table", "where")}
+        options = {("options", name): text for name, text in self.options.items()}
+        return {field: text for field, text in (named | options).items() if text is not None}
+
+    def types(self) -> dict[str, str]:
+        """Return the declared types of the columns, in the order of the file."""
+        return {name: column.type for name, column in self.columns.items()}

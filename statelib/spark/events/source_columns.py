@@ -1,0 +1,122 @@
+"""The rows of an opened source as events: the condition applied, and the declared columns in their declared types."""
+
+from collections.abc import Mapping
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+
+from statelib.definition.pipeline import Pipeline
+from statelib.definition.source.parts import SourcePart
+from statelib.errors import InvalidRequestError
+from statelib.spark.events.source_types import is_read_as, spark_name
+
+_LOCAL, _INSTANT = "timestamp_ntz", "timestamp"
+"""Spark's types for a time without a zone, and for an instant. The session's time zone is UTC, in which each can be
+cast to the other without loss."""
+_ANSI = "spark.sql.ansi.enabled"
+
+
+def events_of(spark: SparkSession, pipeline: Pipeline, part: SourcePart, frame: DataFrame) -> DataFrame:
+    """Return the events of one part: the rows of ``frame`` that ``source.where`` accepts, with the declared columns.
+
+    Raises InvalidRequestError: ``missing-column``, ``column-type``, ``bad-expression``."""
+    source = part.source
+    if source.where is not None or any(column.expr for column in source.columns.values()):
+        _check_strict(spark, pipeline)
+    if part.where is not None:
+        frame = _checked(pipeline, "where", part.where, frame, part.where, filters=True)
+    actual = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    missing = [name for name, column in source.columns.items() if column.expr is None and name not in actual]
+    if missing:
+        raise InvalidRequestError(
+            f"pipeline {pipeline.name}: source {part.place} has no column {', '.join(missing)}; "
+            f"it has {', '.join(actual)}",
+            kind="missing-column",
+            hint="correct source.columns in the pipeline file",
+        )
+    return frame.selectExpr(*_columns(pipeline, part, frame, actual))
+
+
+def no_events(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    """Return a DataFrame without rows that has the declared columns."""
+    columns = (f"`{name}` {spark_name(type_)}" for name, type_ in pipeline.column_types().items())
+    return spark.createDataFrame([], ", ".join(columns))
+
+
+def _columns(pipeline: Pipeline, part: SourcePart, frame: DataFrame, actual: Mapping[str, str]) -> list[str]:
+    """Return the SQL expression for each declared column, in its declared type. Expressions in SQL need one JVM call
+    for all columns."""
+    types = pipeline.column_types()
+    expressions = []
+    for name, column in part.source.columns.items():
+        wanted = spark_name(types[name])
+        if column.expr is None:
+            expressions.append(_plain_column(pipeline, part, name, actual[name], wanted))
+        else:
+            expression = f"CAST(({column.expr}) AS {wanted}) AS `{name}`"
+            _checked(pipeline, f"columns.{name}", column.expr, frame, expression)
+            expressions.append(expression)
+    return expressions
+
+
+def _plain_column(pipeline: Pipeline, part: SourcePart, name: str, actual: str, wanted: str) -> str:
+    column = f"`{name}`"
+    if is_read_as(actual, wanted):
+        return column if actual == wanted else f"CAST({column} AS {wanted}) AS {column}"
+    zone = part.source.time_zone
+    if zone is not None and {actual, wanted} == {_LOCAL, _INSTANT}:
+        from_zone, to_zone = (zone, "UTC") if wanted == _INSTANT else ("UTC", zone)
+        local = f"CAST({column} AS {_LOCAL})"
+        return f"CAST(convert_timezone('{from_zone}', '{to_zone}', {local}) AS {wanted}) AS {column}"
+    raise InvalidRequestError(
+        f"pipeline {pipeline.name}: column {name} of {part.place} is {actual}, source.columns declares "
+        f"{part.source.columns[name].type} ({wanted} in Spark)",
+        kind="column-type",
+        hint="correct source.columns in the pipeline file, compute the column with 'expr', or name the zone of times "
+        "without one in source.time_zone",
+    )
+
+
+def _checked(
+    pipeline: Pipeline, field: str, written: str, frame: DataFrame, sql: str, *, filters: bool = False
+) -> DataFrame:
+    """Return ``frame`` with a condition, or with one column, of the pipeline file. ``written``: the user's text.
+
+    Raises InvalidRequestError (``bad-expression``) if Spark does not understand it, if it would make one row of several
+    rows, or if its value can differ from try to try."""
+    try:
+        result = frame.where(sql) if filters else frame.selectExpr(sql)
+        plan = result._jdf.queryExecution().analyzed()
+    except (AnalysisException, ParseException) as error:
+        raise _bad_expression(pipeline, field, written, _first_line(str(error))) from error
+    if plan.nodeName() not in ("Filter", "Project"):
+        reason = "expected a value for each row, found an aggregate"
+        raise _bad_expression(pipeline, field, written, reason)
+    if not plan.deterministic():
+        raise _bad_expression(pipeline, field, written, "its value can be another one when a task is repeated")
+    return result
+
+
+def _check_strict(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Raise InvalidRequestError (``bad-expression``) if Spark would turn a value that does not fit into a null."""
+    setting = spark.conf.get(_ANSI)
+    if setting != "true":
+        raise InvalidRequestError(
+            f"pipeline {pipeline.name}: source.where and expressions need {_ANSI}: true, found {setting}: a value "
+            "that does not fit its type would become null without an error",
+            kind="bad-expression",
+            hint=f"leave {_ANSI} at its default in Spark's configuration",
+        )
+
+
+def _bad_expression(pipeline: Pipeline, field: str, written: str, reason: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"pipeline {pipeline.name}: source.{field}: {written!r}: {reason}",
+        kind="bad-expression",
+        hint="write SQL of Spark on the source's own columns",
+    )
+
+
+def _first_line(text: str) -> str:
+    """Return the first line of Spark's message, which says what is wrong; the rest shows the plan."""
+    return text.strip().splitlines()[0].removesuffix(";")

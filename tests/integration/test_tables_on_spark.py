@@ -1,0 +1,210 @@
+"""Sources that are tables, queries of a database or files with options, with conditions and computed columns."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from statelib.definition.pipeline import load_pipeline
+from statelib.errors import InvalidRequestError, NotFoundError, StatelibError
+from statelib.flows.views.inspection import resolve
+from statelib.flows.wiring import Deployment
+from statelib.model.checkpoint import DataInterval
+from statelib.spark.events.source import read_interval
+from tests.integration.shop_cli import refused, said
+from tests.support.worlds import new_deployment
+
+FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR_MS = 3_600_000
+WHERE = "at >= '{start}' AND at < '{end}'"
+ORDERS = pl.DataFrame(
+    {
+        "shop": ["a", "b", "a", "b", "a"],
+        "amount": [1, 2, 3, 4, 5],
+        "price": [0.5, 1.5, 2.5, 3.5, 4.5],
+        "at": [datetime(2026, 1, day, hour, tzinfo=UTC) for day, hour in ((1, 0), (1, 23), (2, 0), (2, 5), (3, 0))],
+        "payload": [{"after": {"id": n, "tags": ["x"] * n}} for n in range(5)],
+    }
+)
+
+
+@pytest.fixture
+def here(tmp_path: Path, spark: SparkSession) -> Deployment:
+    for name in ("pipelines", "data"):
+        (tmp_path / name).mkdir()
+    return new_deployment(tmp_path, tmp_path / "data", tmp_path / "pipelines")
+
+
+@pytest.fixture
+def table(tmp_path: Path, spark: SparkSession) -> str:
+    """A table of all orders in Spark's catalog."""
+    ORDERS.write_parquet(tmp_path / "orders.parquet")
+    spark.read.parquet(str(tmp_path / "orders.parquet")).createOrReplaceTempView("lake_orders")
+    return "lake_orders"
+
+
+def write_pipeline(here: Deployment, source: dict[str, Any], key: str = "shop", **more: Any) -> None:
+    states = more.pop("states", {"total": {"kind": "value", "value": {"agg": "sum", "of": "amount"}}})
+    content = {
+        "name": "orders", "schedule": {"cron": "@daily", "start": FIRST}, "source": source, "key": key,
+        "states": states, "backend": "heap", "parallelism": 2,
+    }  # fmt: skip
+    (Path(here.pipelines_directory) / "orders.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+
+
+def read(spark: SparkSession, here: Deployment, source: dict[str, Any], days: int = 1) -> pa.Table:
+    """Return the events of the first days."""
+    write_pipeline(here, source)
+    pipeline = load_pipeline(Path(here.pipelines_directory) / "orders.yaml")
+    start_ms = int(FIRST.timestamp() * 1000)
+    interval = DataInterval(start_ms, start_ms + 24 * days * HOUR_MS)
+    return read_interval(spark, pipeline, here.data, interval).toArrow()
+
+
+def test_a_table_gives_each_event_to_one_interval(spark: SparkSession, here: Deployment, table: str) -> None:
+    source = {"table": table, "where": WHERE, "columns": {"shop": "string", "amount": "long"}}
+    assert read(spark, here, source).to_pydict() == {"shop": ["a", "b"], "amount": [1, 2]}
+    assert sorted(read(spark, here, source, 3)["amount"].to_pylist()) == [1, 2, 3, 4, 5]
+    for day in (1, 2, 3):
+        (done,) = json.loads(said(here, "run", "orders", "--json"))["checkpoints"]
+        assert done["checkpoint_id"] == day
+    state = resolve(here, "orders/3").to_arrow("total").to_pylist()
+    assert {row["key"]: row["value"] for row in state} == {"a": 9, "b": 6}
+
+
+def test_columns_are_computed_and_nested_fields_are_taken(spark: SparkSession, here: Deployment, table: str) -> None:
+    columns = {
+        "shop": {"expr": "upper(shop)", "type": "string"},
+        "amount": {"expr": "amount * 2", "type": "long"},
+        "cost": {"expr": "amount * price", "type": "double"},
+        "id": {"expr": "payload.after.id", "type": "long"},
+        "tags": {"expr": "payload.after.tags", "type": "list<string>"},
+        "payload": "row<after: row<id: long, tags: list<string>>>",
+    }
+    events = read(spark, here, {"table": table, "where": WHERE, "columns": columns})
+    assert events.select(["shop", "amount", "cost", "id", "tags"]).to_pylist() == [
+        {"shop": "A", "amount": 2, "cost": 0.5, "id": 0, "tags": []},
+        {"shop": "B", "amount": 4, "cost": 3.0, "id": 1, "tags": ["x"]},
+    ]
+    assert events["payload"][1].as_py() == {"after": {"id": 1, "tags": ["x"]}}
+
+
+def test_a_function_gets_lists_and_rows(here: Deployment, table: str) -> None:
+    columns = {"shop": "string", "at": "instant", "payload": "row<after: row<id: long, tags: list<string>>>"}
+    states = {
+        "seen": {
+            "kind": "value", "fields": {"tags": "long"},
+            "function": "tests.integration.users_of_nested_columns:count_tags",
+        }
+    }  # fmt: skip
+    write_pipeline(here, {"table": table, "where": WHERE, "columns": columns}, states=states)
+    said(here, "run", "orders", "--whole", "--end", "2026-01-04")
+    state = resolve(here, "orders/1").to_arrow("seen").to_pylist()
+    assert {row["key"]: row["value"]["tags"] for row in state} == {"a": 0 + 2 + 4, "b": 1 + 3}
+
+
+def test_an_option_may_be_a_variable_of_the_environment(
+    spark: SparkSession, here: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"inferSchema": True, "sep": "{env[SEPARATOR]}", "header": "true"}
+    source = {
+        "format": "csv", "options": options, "path": "{data}/{start:%Y-%m-%d}.csv",
+        "columns": {"shop": "string", "amount": "long"},
+    }  # fmt: skip
+    (Path(here.data) / "2026-01-01.csv").write_text("shop;amount\na;1\nb;2\n")
+    with pytest.raises(InvalidRequestError, match=r"source\.options\.sep: .* no variable SEPARATOR") as caught:
+        read(spark, here, source)
+    assert caught.value.kind == "no-variable"
+    monkeypatch.setenv("SEPARATOR", ";")
+    assert read(spark, here, source).to_pydict() == {"shop": ["a", "b"], "amount": [1, 2]}
+
+
+def of_amount(expression: str) -> dict[str, Any]:
+    return {"shop": "string", "amount": {"expr": expression, "type": "long"}}
+
+
+def test_times_are_converted_if_their_zone_is_named(spark: SparkSession, here: Deployment, table: str) -> None:
+    spark.table(table).selectExpr("*", "CAST(at AS timestamp_ntz) AS local").createOrReplaceTempView("zones")
+    columns = {"shop": "string", "amount": "long", "at": "datetime", "local": "instant"}
+    source = {"table": "zones", "where": WHERE, "columns": columns}
+    error = errors(spark, here, source)
+    assert (error.kind, "source.time_zone" in error.hint) == ("column-type", True)
+    first, second = read(spark, here, source | {"time_zone": "America/New_York"}).to_pylist()
+    assert first["at"] == datetime(2025, 12, 31, 19)
+    assert second["local"] == datetime(2026, 1, 2, 4, tzinfo=UTC)
+
+
+BAD_COLUMNS = {
+    "no such column": ("nothing * 2", "columns.amount: 'nothing * 2': [UNRESOLVED_COLUMN"),
+    "no SQL": ("amount +", "columns.amount: 'amount +': "),
+    "an aggregate": ("sum(amount)", "columns.amount: 'sum(amount)': expected a value for each row"),
+    "rows of one row": ("explode(sequence(1, 3))", "columns.amount: "),
+    "chance": ("rand() * 5", "its value can be another one when a task is repeated"),
+    "another type": ("payload", "[DATATYPE_MISMATCH"),
+}
+BAD_CONDITIONS = {
+    "a condition that is none": ("amount", "where: "),
+    "a condition of chance": ("rand() < 0.5", "its value can be another one when a task is repeated"),
+}
+
+
+@pytest.mark.parametrize("case", [*BAD_COLUMNS, *BAD_CONDITIONS])
+def test_an_expression_with_an_error_is_one_error(spark: SparkSession, here: Deployment, table: str, case: str) -> None:
+    text, expected = (BAD_COLUMNS | BAD_CONDITIONS)[case]
+    source = {"table": table, "where": WHERE, "columns": of_amount(text)}
+    if case in BAD_CONDITIONS:
+        source |= {"where": f"{WHERE} AND {text}", "columns": of_amount("amount")}
+    error = errors(spark, here, source)
+    assert error.kind == "bad-expression"
+    assert error.message.startswith("pipeline orders: source.")
+    assert expected in error.message
+    assert "\n" not in error.message
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("CAST(shop AS long)", "CAST_INVALID_INPUT"),
+        ("amount DIV 0", "DIVIDE_BY_ZERO"),
+        ("9223372036854775807L + amount", "ARITHMETIC_OVERFLOW"),
+    ],
+)
+def test_a_value_that_does_not_fit_fails_the_run(here: Deployment, table: str, expression: str, expected: str) -> None:
+    write_pipeline(here, {"table": table, "where": WHERE, "columns": of_amount(expression)})
+    message = refused(here, "run", "orders")
+    assert (
+        f"an event has a value that source.where or an expression of source.columns cannot take: {expected}" in message
+    )
+    assert len(message.splitlines()) <= 3
+
+
+def test_without_strict_sql_expressions_are_refused(spark: SparkSession, here: Deployment, table: str) -> None:
+    source = {"table": table, "where": WHERE, "columns": {"shop": "string", "amount": "long"}}
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        with pytest.raises(InvalidRequestError, match=r"need spark\.sql\.ansi\.enabled: true, found false"):
+            read(spark, here, source)
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+
+
+def test_a_table_that_vanished_or_changed_is_one_error(spark: SparkSession, here: Deployment, table: str) -> None:
+    source = {"table": table, "where": WHERE, "columns": {"shop": "string", "amount": "int"}}
+    changed = errors(spark, here, source)
+    assert (changed.kind, "column amount of table lake_orders is bigint" in changed.message) == ("column-type", True)
+    spark.catalog.dropTempView(table)
+    gone = errors(spark, here, source)
+    assert (type(gone), gone.kind) == (NotFoundError, "no-source")
+    assert "source table lake_orders cannot be read: TABLE_OR_VIEW_NOT_FOUND" in gone.message
+
+
+def errors(spark: SparkSession, here: Deployment, source: dict[str, Any]) -> StatelibError:
+    with pytest.raises(StatelibError) as caught:
+        read(spark, here, source)
+    return caught.value

@@ -1,0 +1,30 @@
+"""Each source that docs/sources.md shows is valid in a pipeline file."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from statelib.definition.pipeline import load_pipeline
+
+TEXT = (Path(__file__).parents[3] / "docs" / "sources.md").read_text()
+BLOCKS = re.findall(r"^```yaml\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+REST = """\
+name: shown
+schedule: {cron: "@daily", start: 2026-01-01}
+key: customer
+states: {orders: {kind: value, value: {agg: count}}}
+backend: heap
+"""
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_a_source_in_the_document_is_valid(tmp_path: Path, block: str) -> None:
+    path = tmp_path / "shown.yaml"
+    path.write_text(REST + block)
+    assert set(load_pipeline(path).source.columns) == set(yaml.safe_load(block)["source"]["columns"])
+
+
+def test_all_blocks_were_found() -> None:
+    assert len(BLOCKS) == TEXT.count("```yaml") > 4
