@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from statelib.cli.presenters.snapshot_document import describe
 from statelib.errors import UnsupportedError
+from statelib.formats.keyed.header import encode_header
 from statelib.formats.metadata.metadata_file import encode_metadata
 from statelib.formats.text import natural_json
 from statelib.formats.text.typed_json import entry_lines, operator_lines
@@ -130,6 +132,21 @@ def test_entries_that_nothing_divides_are_handed_out_as_one() -> None:
         assert [(line["uk"]["v"], line["value"]["v"]) for line in lines] == [("a", "xy"), ("b", "z")]
     finally:
         unregister_decoder(NAME)
+
+
+def test_states_whose_entries_nothing_divides_are_named_all_the_same(tmp_path: Path) -> None:
+    snapshot = struct.pack(">H", 3) + b"a.S" + struct.pack(">i", 3)
+    states = [StateDescriptor(name, StateKind.VALUE, Opaque("a.S", "", snapshot)) for name in ("one", "two")]
+    header = encode_header(KeyedStateSchema(LONG, 1, tuple(states)), compressed=False)
+    entry = struct.pack(">bq", 0, 7) + b"\1\2\3"
+    data = header + struct.pack(">i", 0) + b"".join(struct.pack(">hi", i, 2) + entry * 2 for i in range(2))
+    keyed = KeyGroupsStateHandle(KeyGroupRange(0, 0), (len(header),), ByteStreamStateHandle("heap", data))
+    operators = (OperatorState(bytes(16), 1, 1, ((0, OperatorSubtaskState(keyed=keyed)),)),)
+    (tmp_path / "_metadata").write_bytes(encode_metadata(CheckpointMetadata(1, operators)))
+    (described,) = describe(open_checkpoint(str(tmp_path)), counted=True)["operators"]
+    assert "only the class of its serializer can find where" in described["unreadable"]
+    assert [(state["name"], state["entries"]) for state in described["states"]] == [("one", None), ("two", None)]
+    assert described["key_type"] == "long"
 
 
 def test_timers_in_raw_keyed_state_are_exported_and_never_left_behind(tmp_path: Path) -> None:

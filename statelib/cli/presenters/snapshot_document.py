@@ -23,8 +23,8 @@ Json = dict[str, Any]
 def describe(opened: Checkpoint, *, counted: bool = False) -> Json:
     """Return the description of a snapshot.
 
-    An operator whose state cannot be read has the reason in ``unreadable``. With ``counted``, a snapshot without a
-    manifest is read whole, to count its entries and keys."""
+    An operator whose state cannot be read or counted has the reason in ``unreadable``. With ``counted``, a snapshot
+    without a manifest is read whole, to count its entries and keys."""
     parts = {part.selected: part for part in opened.each_operator()}
     return {
         "directory": opened.directory,
@@ -87,6 +87,7 @@ def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | No
         return description
     try:
         schema = part.schema()
+        description |= {"key_type": str(schema.key_type), "states": _states(schema, None)}
         amounts = amounts_of(part, counted=counted)
     except (UnsupportedError, NotFoundError, InvalidRequestError) as error:  # also files that were moved
         return {**description, "unreadable": error.message}
@@ -96,8 +97,7 @@ def _operator(opened: Checkpoint, operator: OperatorState, part: Checkpoint | No
         return {**description, "unreadable": error.message, "damaged": True}
     if amounts.entries is not None:
         _add_entries(description, operator, amounts.entries)
-    keyed = {"key_type": str(schema.key_type), "keys": amounts.keys, "states": _states(schema, amounts.entries)}
-    return {**description, **keyed}
+    return {**description, "keys": amounts.keys, "states": _states(schema, amounts.entries)}
 
 
 def _subtask(index: int, handle: KeyedStateHandle) -> Json:
