@@ -22,6 +22,7 @@ from statelib.flows.recovery.rebuild import apply_rebuild, plan_rebuild
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.savepoint.steps import begin_savepoint
+from statelib.flows.views.anatomy import SideDataFacts, portrait
 from statelib.flows.views.inspection import resolve
 from statelib.flows.wiring import Deployment
 from statelib.model.handles import ByteStreamStateHandle
@@ -169,6 +170,10 @@ def story(here: Deployment, run: Run) -> None:
     left, right = files(opened(here, again))
     assert files(opened(here, rescaled)) == [left, left, right, right], "the middle one sees what both had"
     assert verify(opened(here, rescaled)).problems == ()
+    anatomy = portrait(here, PipelineName("learns"), CheckpointId(rescaled)).anatomy
+    assert anatomy is not None
+    assert SideDataFacts("model", 2, 60_000) in anatomy.side_data, "two files, however many subtasks have them"
+    assert [facts.name for facts in anatomy.side_data] == ["days", "model"]
     restore(here, str(rescaled), 1)
     single = one_day(here, 5, run, ["g", "f"])
     assert models(opened(here, single)) == [{"a", "b", "c", "d", "e", "f", "g"}]

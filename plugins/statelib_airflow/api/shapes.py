@@ -7,7 +7,7 @@ that a view of the flows already declares is used as it is.
 from dataclasses import dataclass
 
 from statelib.catalog.views.browsing import Ancestor
-from statelib.flows.views.anatomy import CheckpointFile, OperatorStateFacts, StateFacts, SubtaskFacts
+from statelib.flows.views.anatomy import CheckpointFile, OperatorStateFacts, SideDataFacts, StateFacts, SubtaskFacts
 from statelib.flows.views.comparison import FileComparison, StateComparison
 from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.quality import QualityResult
@@ -100,7 +100,7 @@ class CheckpointRow:
 
 @dataclass(frozen=True)
 class CheckpointDetail(CheckpointRow):
-    """A checkpoint with its details. The contents of ``_metadata``, from ``max_parallelism`` to ``operator_state``, are
+    """A checkpoint with its details. The contents of ``_metadata``, from ``max_parallelism`` to ``side_data``, are
     null if it cannot be read; ``problem`` then says why."""
 
     max_parallelism: int | None
@@ -110,6 +110,7 @@ class CheckpointDetail(CheckpointRow):
     files: tuple[CheckpointFile, ...] | None
     files_total: int | None
     operator_state: tuple[OperatorStateFacts, ...] | None
+    side_data: tuple[SideDataFacts, ...] | None
     lineage: tuple[Ancestor, ...]
     quality: tuple[QualityResult, ...]
     problem: str | None

@@ -71,6 +71,16 @@ class OperatorStateFacts:
 
 
 @dataclass(frozen=True)
+class SideDataFacts:
+    """The side data of one name. ``pieces``: how many there are; a piece that several subtasks have is counted once.
+    ``size_bytes``: the size of all pieces."""
+
+    name: str
+    pieces: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
 class Anatomy:
     """The content of ``_metadata``. ``states`` and ``files``: the first ones, of ``states_total`` and
     ``files_total``."""
@@ -82,6 +92,7 @@ class Anatomy:
     files: tuple[CheckpointFile, ...]
     files_total: int
     operator_state: tuple[OperatorStateFacts, ...]
+    side_data: tuple[SideDataFacts, ...]
 
 
 @dataclass(frozen=True)
@@ -147,6 +158,7 @@ def _anatomy(opened: Checkpoint, manifest: CheckpointManifest, files: list[Check
         files=tuple(files),
         files_total=len(manifest.files),
         operator_state=_operator_states(opened),
+        side_data=_side_data(manifest),
     )
 
 
@@ -203,3 +215,9 @@ def _operator_states(opened: Checkpoint) -> tuple[OperatorStateFacts, ...]:
         broadcast = mode == OperatorStateMode.BROADCAST
         elements[name, mode] = max(before, len(offsets)) if broadcast else before + len(offsets)
     return tuple(OperatorStateFacts(name, OperatorStateMode(mode).name, n) for (name, mode), n in elements.items())
+
+
+def _side_data(manifest: CheckpointManifest) -> tuple[SideDataFacts, ...]:
+    names = sorted({record.name for record in manifest.side_data})
+    pieces = {name: {record.handle for record in manifest.side_data if record.name == name} for name in names}
+    return tuple(SideDataFacts(name, len(each), sum(one.size_bytes for one in each)) for name, each in pieces.items())

@@ -203,7 +203,7 @@ export function detailOf(one: CheckpointRow): CheckpointDetail {
   const recipe = RECIPES.find(({ name }) => name === one.pipeline);
   if (!recipe || one.entries === null || one.state === "DELETED") {
     const gone = one.state === "DELETED" ? `${one.directory}/_metadata does not exist` : null;
-    return { ...one, states: null, states_total: null, max_parallelism: 128, subtasks: null, files: null, files_total: null, lineage: lineageOf(one), quality: [], operator_state: null, problem: gone };
+    return { ...one, states: null, states_total: null, max_parallelism: 128, subtasks: null, files: null, files_total: null, lineage: lineageOf(one), quality: [], operator_state: null, side_data: null, problem: gone };
   }
   const random = dice(one.checkpoint_id * 7 + 1);
   const entries = one.entries;
@@ -234,6 +234,7 @@ export function detailOf(one: CheckpointRow): CheckpointDetail {
     lineage: lineageOf(one),
     quality: qualityOf(one),
     operator_state: [{ name: "statelib.source-position", mode: "SPLIT_DISTRIBUTE", elements: 1 }],
+    side_data: one.pipeline === "route_delays" ? [{ name: "delay_model", pieces: 2, size_bytes: 61_440 }] : [],
     problem: null,
   };
 }

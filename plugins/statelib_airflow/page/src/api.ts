@@ -18,7 +18,7 @@ export interface AppliedEvents {
 }
 
 /**
- * A checkpoint with its details. The contents of `_metadata`, from `max_parallelism` to `operator_state`, are
+ * A checkpoint with its details. The contents of `_metadata`, from `max_parallelism` to `side_data`, are
  * null if it cannot be read; `problem` then says why.
  */
 export interface CheckpointDetail {
@@ -60,6 +60,7 @@ export interface CheckpointDetail {
   files: CheckpointFile[] | null;
   files_total: number | null;
   operator_state: OperatorStateFacts[] | null;
+  side_data: SideDataFacts[] | null;
   lineage: Ancestor[];
   quality: QualityResult[];
   problem: string | null;
@@ -254,6 +255,16 @@ export interface RunLink {
 
 /** The consequence of a check that fails. The names are stored in the catalog: add new ones, change none. */
 export type Severity = "WARN" | "QUARANTINE" | "FAIL";
+
+/**
+ * The side data of one name. `pieces`: how many there are; a piece that several subtasks have is counted once.
+ * `size_bytes`: the size of all pieces.
+ */
+export interface SideDataFacts {
+  name: string;
+  pieces: number;
+  size_bytes: number;
+}
 
 /** The user of the page. */
 export interface SignedInUser {

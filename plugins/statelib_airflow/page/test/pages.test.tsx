@@ -141,6 +141,12 @@ describe("one checkpoint", () => {
     expect(within(await screen.findByRole("table", { name: "Subtasks" })).getAllByText("none")).toHaveLength(2);
   });
 
+  it("lists side data with its size", async () => {
+    show("#/p/route_delays/c/55");
+    const name = await screen.findByText("delay_model");
+    expect(name.closest("li")?.textContent).toMatch(/^side data delay_model, 2 pieces, 60\.0\sKiB$/);
+  });
+
   it("shows what is known of one whose files are gone", async () => {
     show("#/p/aircraft_activity/c/40");
     expect(await screen.findByText(/_metadata does not exist/)).toBeTruthy();

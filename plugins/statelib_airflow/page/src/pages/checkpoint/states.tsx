@@ -1,6 +1,6 @@
 import { useState } from "react";
 import type { CheckpointDetail, StateFacts, SubtaskFacts } from "../../api";
-import { grouped } from "../../format";
+import { grouped, plural } from "../../format";
 import { HeatMap } from "../../parts/heat";
 import { type Column, Table } from "../../parts/table";
 import { Section, Shown, Size } from "../../parts/text";
@@ -21,17 +21,23 @@ const STATE_COLUMNS: Column<StateFacts>[] = [
 export function Operators(props: { detail: CheckpointDetail; states: StateFacts[]; subtasks: SubtaskFacts[] }) {
   const { detail, states, subtasks } = props;
   const operatorState = detail.operator_state ?? [];
+  const sideData = detail.side_data ?? [];
   const [at, setAt] = useState(0);
   const state = states[Math.min(at, states.length - 1)];
   const counted = states.some((one) => one.entries_by_key_group?.length);
   return (
     <Section title="Operators and states" id="states" aside={<Shown shown={states.length} total={detail.states_total} what="state" />}>
       <Table caption="Keyed states" columns={STATE_COLUMNS} rows={states} rowKey={(one) => `${one.operator}/${one.name}`} />
-      {operatorState.length > 0 && (
+      {operatorState.length + sideData.length > 0 && (
         <ul className="plain-list">
           {operatorState.map((one) => (
             <li key={one.name}>
               operator state <code>{one.name}</code>, {one.mode.toLowerCase().replaceAll("_", " ")}, {grouped(one.elements)} {one.elements === 1 ? "element" : "elements"}
+            </li>
+          ))}
+          {sideData.map((one) => (
+            <li key={one.name}>
+              side data <code>{one.name}</code>, {plural(one.pieces, "piece")}, <Size value={one.size_bytes} />
             </li>
           ))}
         </ul>
