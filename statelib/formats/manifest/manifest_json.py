@@ -1,15 +1,38 @@
-"""The manifest as JSON: fields by name, statistics as base64 of little-endian arrays.
+"""The declaration of the manifest as JSON: the fields of each object, their names, types, and values if missing.
 
-Reading checks the type of each field, and raises a ValueError that names the field.
+A field may be added, with the value that older manifests have instead, but none is removed.
 """
 
-import base64
 import re
-from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from statelib.formats.manifest.json_object import JsonObject
+from statelib.formats.manifest.declared_json import (
+    BOOLEAN,
+    BYTES,
+    FLAG,
+    INTEGER,
+    KEY_GROUPS,
+    MOMENT,
+    NAMED_INTEGERS,
+    NUMBER,
+    NUMBERS,
+    SIZES,
+    TEXT,
+    TEXTS,
+    JsonField,
+    Plain,
+    Record,
+    TwoForms,
+    array_of,
+    listed,
+    one_of,
+    optional,
+    parsed,
+    wrong,
+)
 from statelib.formats.manifest.key_counts_text import key_counts_from_text, key_counts_text
 from statelib.model.amounts import number_of
 from statelib.model.checkpoint import (
@@ -25,284 +48,206 @@ from statelib.model.checkpoint import (
     SourcePosition,
 )
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
-from statelib.model.ids import AttemptId, CheckpointId, Epoch, pipeline_name
-from statelib.model.state import FieldMeaning, KeyCounts, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
+from statelib.model.ids import pipeline_name
+from statelib.model.key_groups import KeyGroupRange
+from statelib.model.state import FieldMeaning, KeyedStateSchema, StateDescriptor, StateKind, StateStatistics
+from statelib.model.types import StateType
 from statelib.serializers.type_text import parse_type
 
-_Json = dict[str, object]
 
-
-def manifest_to_json(manifest: CheckpointManifest) -> _Json:
-    """Return the manifest as a dictionary that ``json`` can write; inverse of :func:`manifest_from_json`.
-
-    ``side_data`` is there only if a function keeps some, so that other manifests are as they were before."""
-    content: _Json = {
-        "pipeline": manifest.pipeline,
-        "checkpoint_id": manifest.checkpoint_id,
-        "kind": manifest.kind.value,
-        "strategy": manifest.strategy,
-        "epoch": manifest.epoch,
-        "attempt": manifest.attempt,
-        "generation": manifest.generation,
-        "base": manifest.base,
-        "created_at_ms": manifest.created_at_ms,
-        "position": _position_to_json(manifest.position),
-        "events": {
-            "read": manifest.events.read,
-            "applied": manifest.events.applied,
-            "null_key": manifest.events.null_key,
-            "late": dict(manifest.events.late),
-        },
-        "schema": _schema_to_json(manifest.schema),
-        "files": [_file_to_json(file) for file in manifest.files],
-        "statistics": [_statistics_to_json(statistics) for statistics in manifest.statistics],
-        "sync_ms": manifest.sync_ms,
-        "async_ms": manifest.async_ms,
-        "uploaded_bytes": manifest.uploaded_bytes,
-        "origins": [{"pipeline": o.pipeline, "checkpoint_id": o.checkpoint_id} for o in manifest.origins],
-        "restored_from": list(manifest.restored_from),
-        "restores": [None if r is None else [r.size_bytes, r.restore_ms] for r in manifest.restores],
-        "uid": manifest.uid,
-        "upload_ms": manifest.upload_ms,
-        "keys_changed": manifest.keys_changed,
-        "drained": manifest.drained,
-        "keys": None if manifest.keys is None else key_counts_text(manifest.keys),
-    }
-    if manifest.side_data:
-        content["side_data"] = list(map(_side_data_to_json, manifest.side_data))
-    return content
+def manifest_to_json(manifest: CheckpointManifest) -> dict[str, object]:
+    """Return the manifest as a dictionary that ``json`` can write; inverse of :func:`manifest_from_json`."""
+    return MANIFEST.write(manifest)
 
 
 def manifest_from_json(content: object) -> CheckpointManifest:
     """Return the manifest that ``content``, parsed JSON, describes.
 
-    Raise ValueError, or the StatelibError of a model class that refuses a value.
+    Raise ValueError, which names the field, or the StatelibError of a model class that refuses a value.
     """
-    o = JsonObject(content, "manifest")
-    base = o.optional_number("base")
-    files = tuple(map(_file_from_json, o.children("files")))
-    manifest = CheckpointManifest(
-        pipeline=pipeline_name(o.text("pipeline")),
-        checkpoint_id=CheckpointId(o.number("checkpoint_id")),
-        kind=SnapshotKind(o.text("kind")),
-        strategy=o.text("strategy"),
-        epoch=Epoch(o.number("epoch")),
-        attempt=AttemptId(o.text("attempt")),
-        generation=o.number("generation"),
-        base=None if base is None else CheckpointId(base),
-        created_at_ms=o.moment("created_at_ms"),
-        position=_position_from_json(o.child("position")),
-        events=_events_from_json(o.child("events")),
-        schema=_schema_from_json(o.value("schema")),
-        files=files,
-        statistics=tuple(map(_statistics_from_json, o.children("statistics"))),
-        sync_ms=o.integer("sync_ms"),
-        async_ms=o.integer("async_ms"),
-        # this field and those below are missing in older manifests
-        uploaded_bytes=o.later_integer("uploaded_bytes"),
-        origins=tuple(map(_origin_from_json, o.children("origins"))) if o.has("origins") else (),
-        restored_from=o.texts("restored_from") if o.has("restored_from") else (),
-        restores=_restores_from_json(o) if o.has("restores") else (),
-        uid=o.text("uid") if o.has("uid") else "",
-        upload_ms=o.later_integer("upload_ms"),
-        keys_changed=o.later_integer("keys_changed"),
-        drained=o.has("drained") and o.boolean("drained"),
-        keys=_keys_from_json(o),
-        side_data=tuple(_side_data_from_json(part, files) for part in o.children("side_data"))
-        if o.has("side_data")
-        else (),
-    )
-    if base is not None and base >= manifest.checkpoint_id:
-        raise ValueError(f"base {base} of checkpoint {manifest.checkpoint_id}: expected an older one")
-    if len(manifest.statistics) != len(manifest.schema.states):
-        raise ValueError(
-            f"{number_of(len(manifest.statistics), 'statistic')} for {number_of(len(manifest.schema.states), 'state')}"
-        )
-    return manifest
+    return MANIFEST.read(content, "manifest")
 
 
-def _keys_from_json(o: JsonObject) -> KeyCounts | None:
-    """Return the number of keys per key group; None if the manifest, perhaps an older one, does not have them."""
-    if not o.has("keys") or o.value("keys") is None:
-        return None
-    return key_counts_from_text(o.text("keys"), o.child("schema").integer("max_parallelism"))
+def _read_xxh3(content: object, where: str) -> int:
+    text = TEXT.read(content, where)
+    if not re.fullmatch("[0-9a-f]{16}", text):
+        raise wrong(where, "16 hexadecimal digits", text)
+    return int(text, 16)
 
 
-def _restores_from_json(o: JsonObject) -> tuple[RestoreMeasure | None, ...]:
-    pairs = o.optional_pairs("restores")
-    return tuple(None if pair is None else RestoreMeasure(*pair) for pair in pairs)
+TYPE: Plain[StateType] = parsed(parse_type)
+PIPELINE = parsed(pipeline_name)
+XXH3 = Plain(_read_xxh3, lambda xxh3: f"{xxh3:016x}")
+RANGE = JsonField("key_groups", KEY_GROUPS, "key_group_range")
 
 
-def _origin_from_json(o: JsonObject) -> Origin:
-    return Origin(pipeline_name(o.text("pipeline")), CheckpointId(o.number("checkpoint_id")))
+SEGMENT = Record(
+    SegmentRecord,
+    JsonField("start", INTEGER),
+    JsonField("size_bytes", INTEGER),
+    JsonField("crc32c", INTEGER),
+    JsonField("xxh3", optional(XXH3), missing=None),
+)
+FILE = Record(
+    FileRecord,
+    JsonField("path", TEXT),
+    JsonField("size_bytes", INTEGER),
+    JsonField("crc32c", INTEGER),
+    JsonField("xxh3", optional(XXH3), missing=None),
+    JsonField("subtask", INTEGER),
+    RANGE,
+    JsonField("segments", listed(SEGMENT), missing=(), sparse=True),
+)
 
 
-def _schema_to_json(schema: KeyedStateSchema) -> _Json:
-    """Return the schema as a dictionary with types as text (``statelib.model.types``); inverse of
-    :func:`_schema_from_json`."""
-    return {
-        "key_type": str(schema.key_type),
-        "max_parallelism": schema.max_parallelism,
-        "states": [
-            {
-                "name": state.name,
-                "kind": state.kind.value,
-                "value_type": str(state.value_type),
-                "user_key_type": None if state.user_key_type is None else str(state.user_key_type),
-                "namespace_type": str(state.namespace_type),
-                "meanings": [_meaning_to_json(meaning) for meaning in state.meanings],
-            }
-            for state in schema.states
-        ],
-    }
+def _inline_side_data(name: str, key_group_range: KeyGroupRange, data: bytes) -> SideDataRecord:
+    return SideDataRecord(name, key_group_range, ByteStreamStateHandle(name, data))
 
 
-def _schema_from_json(content: object) -> KeyedStateSchema:
-    """Return the schema that ``content``, parsed JSON, describes.
-
-    Raise ValueError, or the StatelibError of a type or state that refuses a value.
-    """
-    o = JsonObject(content, "schema")
-    return KeyedStateSchema(
-        parse_type(o.text("key_type")),
-        o.integer("max_parallelism"),
-        tuple(_state_from_json(state) for state in o.children("states")),
-    )
-
-
-def _state_from_json(o: JsonObject) -> StateDescriptor:
-    user_key = o.optional_text("user_key_type")
-    return StateDescriptor(
-        o.text("name"),
-        StateKind(o.text("kind")),
-        parse_type(o.text("value_type")),
-        None if user_key is None else parse_type(user_key),
-        parse_type(o.text("namespace_type")),
-        # missing in older manifests
-        tuple(map(_meaning_from_json, o.children("meanings"))) if o.has("meanings") else (),
-    )
-
-
-_MEANING_FLAGS = ("keeps_nulls", "together")
-
-
-def _meaning_to_json(meaning: FieldMeaning) -> _Json:
-    """Return the meaning without its earlier names, which only the pipeline file needs to read older snapshots."""
-    return {
-        "field": meaning.field,
-        "agg": meaning.agg,
-        "of": meaning.of,
-        "by": list(meaning.by),
-        "bounds": list(meaning.bounds),
-        **{name: True for name in _MEANING_FLAGS if getattr(meaning, name)},
-    }
-
-
-def _meaning_from_json(o: JsonObject) -> FieldMeaning:
-    flags = (o.has(name) and o.value(name) is True for name in _MEANING_FLAGS)  # written only if true
-    return FieldMeaning(
-        o.text("field"), o.text("agg"), o.optional_text("of"), o.texts("by"), o.numbers("bounds"), (), *flags
-    )
-
-
-def _position_to_json(position: SourcePosition) -> _Json:
-    interval = position.interval
-    return {
-        "start_ms": None if interval is None else interval.start_ms,
-        "end_ms": None if interval is None else interval.end_ms,
-        "watermark_ms": position.watermark_ms,
-    }
-
-
-def _position_from_json(o: JsonObject) -> SourcePosition:
-    start, end = o.optional_moment("start_ms"), o.optional_moment("end_ms")
-    if (start is None) != (end is None):
-        raise ValueError("position: start_ms and end_ms go together")
-    interval = None if start is None or end is None else DataInterval(start, end)
-    return SourcePosition(interval, o.integer("watermark_ms"))
-
-
-def _events_from_json(o: JsonObject) -> EventCounts:
-    return EventCounts(o.integer("read"), o.integer("applied"), o.integer("null_key"), o.named_integers("late"))
-
-
-def _file_to_json(file: FileRecord) -> _Json:
-    content: _Json = {
-        "path": file.path,
-        "size_bytes": file.size_bytes,
-        "crc32c": file.crc32c,
-        "xxh3": _xxh3_to_json(file.xxh3),
-        "subtask": file.subtask,
-        "key_groups": [file.key_group_range.start, file.key_group_range.end],
-    }
-    if file.segments:
-        content["segments"] = [
-            {"start": s.start, "size_bytes": s.size_bytes, "crc32c": s.crc32c, "xxh3": _xxh3_to_json(s.xxh3)}
-            for s in file.segments
-        ]
-    return content
-
-
-def _file_from_json(o: JsonObject) -> FileRecord:
-    return FileRecord(
-        o.text("path"),
-        o.integer("size_bytes"),
-        o.integer("crc32c"),
-        o.integer("subtask"),
-        o.key_groups("key_groups"),
-        xxh3=_xxh3_from_json(o),
-        segments=tuple(map(_segment_from_json, o.children("segments"))) if o.has("segments") else (),
-    )
-
-
-def _segment_from_json(o: JsonObject) -> SegmentRecord:
-    return SegmentRecord(o.integer("start"), o.integer("size_bytes"), o.integer("crc32c"), _xxh3_from_json(o))
-
-
-def _side_data_to_json(part: SideDataRecord) -> _Json:
-    content: _Json = {"name": part.name, "key_groups": [part.key_group_range.start, part.key_group_range.end]}
-    if isinstance(part.handle, ByteStreamStateHandle):
-        return {**content, "data": base64.b64encode(part.handle.data).decode("ascii")}
-    return {**content, "path": part.handle.path}
-
-
-def _side_data_from_json(o: JsonObject, files: Sequence[FileRecord]) -> SideDataRecord:
-    """Return the side data that ``o`` describes. Raise ValueError unless its file is one of ``files``."""
-    name, key_groups = o.text("name"), o.key_groups("key_groups")
-    if o.has("data"):
-        data = base64.b64decode(o.text("data"), validate=True)
-        return SideDataRecord(name, key_groups, ByteStreamStateHandle(name, data))
-    path = o.text("path")
-    sizes = [file.size_bytes for file in files if file.path == path]
-    if not sizes:
-        raise ValueError(f"side_data {name!r}: its file {path} is not among the files")
+def _side_data_in_file(name: str, key_group_range: KeyGroupRange, path: str) -> SideDataRecord:
+    """Return side data whose handle has no size yet, because that is recorded with the file."""
     kind = FileStateHandle if path.startswith("/") or ":" in path else RelativeFileStateHandle
-    return SideDataRecord(name, key_groups, kind(path, sizes[0]))
+    return SideDataRecord(name, key_group_range, kind(path, 0))
 
 
-def _xxh3_to_json(xxh3: int | None) -> str | None:
-    return None if xxh3 is None else f"{xxh3:016x}"
+SIDE_DATA = TwoForms(
+    "data",
+    Record(
+        _inline_side_data, JsonField("name", TEXT), RANGE, JsonField("data", BYTES, get=lambda part: part.handle.data)
+    ),
+    Record(
+        _side_data_in_file, JsonField("name", TEXT), RANGE, JsonField("path", TEXT, get=lambda part: part.handle.path)
+    ),
+    lambda part: isinstance(part.handle, ByteStreamStateHandle),
+)
+
+MEANING = Record(
+    # earlier names are not written, because only the pipeline file needs them to read older snapshots
+    FieldMeaning,
+    JsonField("field", TEXT),
+    JsonField("agg", TEXT),
+    JsonField("of", optional(TEXT)),
+    JsonField("by", TEXTS),
+    JsonField("bounds", NUMBERS),
+    JsonField("keeps_nulls", FLAG, missing=False, sparse=True),
+    JsonField("together", FLAG, missing=False, sparse=True),
+)
+STATE = Record(
+    StateDescriptor,
+    JsonField("name", TEXT),
+    JsonField("kind", one_of(StateKind)),
+    JsonField("value_type", TYPE),
+    JsonField("user_key_type", optional(TYPE)),
+    JsonField("namespace_type", TYPE),
+    JsonField("meanings", listed(MEANING), missing=()),
+)
+SCHEMA = Record(
+    KeyedStateSchema,
+    JsonField("key_type", TYPE),
+    JsonField("max_parallelism", INTEGER),
+    JsonField("states", listed(STATE)),
+)
 
 
-def _xxh3_from_json(o: JsonObject) -> int | None:
-    """Return the XXH3-64 that 16 hexadecimal digits spell; None if it is null, or missing as in older manifests."""
-    text = o.optional_text("xxh3") if o.has("xxh3") else None
-    if text is not None and not re.fullmatch("[0-9a-f]{16}", text):
-        raise ValueError("files.xxh3: expected 16 hexadecimal digits")
-    return None if text is None else int(text, 16)
+def _statistics(key_group_range: KeyGroupRange, entries: Any, digests: Any) -> StateStatistics:
+    for name, array in (("entries", entries), ("digests", digests)):
+        if len(array) != len(key_group_range):
+            raise ValueError(f"{name}: {number_of(array.nbytes, 'byte')}, expected {8 * len(key_group_range)}")
+    return StateStatistics(key_group_range, entries, digests)
 
 
-def _statistics_to_json(statistics: StateStatistics) -> _Json:
-    key_groups = statistics.key_group_range
-    return {
-        "key_groups": [key_groups.start, key_groups.end],
-        "entries": base64.b64encode(statistics.entries.astype("<i8").tobytes()).decode("ascii"),
-        "digests": base64.b64encode(statistics.digests.astype("<u8").tobytes()).decode("ascii"),
-    }
+STATISTICS = Record(
+    _statistics,
+    RANGE,
+    JsonField("entries", array_of("<i8", np.int64)),
+    JsonField("digests", array_of("<u8", np.uint64)),
+)
 
 
-def _statistics_from_json(o: JsonObject) -> StateStatistics:
-    key_groups = o.key_groups("key_groups")
-    entries = np.frombuffer(o.packed("entries", 8 * len(key_groups)), "<i8").astype(np.int64)
-    digests = np.frombuffer(o.packed("digests", 8 * len(key_groups)), "<u8").astype(np.uint64)
-    return StateStatistics(key_groups, entries, digests)
+def _position(start_ms: int | None, end_ms: int | None, watermark_ms: int) -> SourcePosition:
+    if (start_ms is None) != (end_ms is None):
+        raise ValueError("start_ms and end_ms go together")
+    interval = None if start_ms is None or end_ms is None else DataInterval(start_ms, end_ms)
+    return SourcePosition(interval, watermark_ms)
+
+
+POSITION = Record(
+    _position,
+    JsonField("start_ms", optional(MOMENT), get=lambda position: position.interval and position.interval.start_ms),
+    JsonField("end_ms", optional(MOMENT), get=lambda position: position.interval and position.interval.end_ms),
+    JsonField("watermark_ms", INTEGER),
+)
+EVENTS = Record(
+    EventCounts,
+    JsonField("read", INTEGER),
+    JsonField("applied", INTEGER),
+    JsonField("null_key", INTEGER),
+    JsonField("late", NAMED_INTEGERS, missing=()),
+)
+ORIGIN = Record(Origin, JsonField("pipeline", PIPELINE), JsonField("checkpoint_id", NUMBER))
+RESTORE = Plain(
+    lambda content, where: RestoreMeasure(*SIZES.read(content, where)),
+    lambda restore: [restore.size_bytes, restore.restore_ms],
+)
+
+
+def _manifest(**values: Any) -> CheckpointManifest:
+    """Return the manifest of all values, after checking whether they fit together."""
+    number, base, schema, keys = values["checkpoint_id"], values["base"], values["schema"], values["keys"]
+    if base is not None and base >= number:
+        raise ValueError(f"base {base} of checkpoint {number}: expected an older one")
+    if len(values["statistics"]) != len(schema.states):
+        raise ValueError(
+            f"{number_of(len(values['statistics']), 'statistic')} for {number_of(len(schema.states), 'state')}"
+        )
+    sizes = {file.path: file.size_bytes for file in reversed(values["files"])}
+    values["keys"] = None if keys is None else key_counts_from_text(keys, schema.max_parallelism)
+    values["side_data"] = tuple(_sized(part, sizes) for part in values["side_data"])
+    return CheckpointManifest(**values)
+
+
+def _keys_text(manifest: CheckpointManifest) -> str | None:
+    return None if manifest.keys is None else key_counts_text(manifest.keys)
+
+
+def _sized(part: SideDataRecord, sizes: dict[str, int]) -> SideDataRecord:
+    """Return side data with the size of its file. Raise ValueError unless the file is one of the manifest's."""
+    handle = part.handle
+    if isinstance(handle, ByteStreamStateHandle):
+        return part
+    if handle.path not in sizes:
+        raise ValueError(f"side_data {part.name!r}: its file {handle.path} is not among the files")
+    return replace(part, handle=replace(handle, size_bytes=sizes[handle.path]))
+
+
+MANIFEST = Record(
+    _manifest,
+    JsonField("pipeline", PIPELINE),
+    JsonField("checkpoint_id", NUMBER),
+    JsonField("kind", one_of(SnapshotKind)),
+    JsonField("strategy", TEXT),
+    JsonField("epoch", NUMBER),
+    JsonField("attempt", TEXT),
+    JsonField("generation", NUMBER),
+    JsonField("base", optional(NUMBER)),
+    JsonField("created_at_ms", MOMENT),
+    JsonField("position", POSITION),
+    JsonField("events", EVENTS),
+    JsonField("schema", SCHEMA),
+    JsonField("files", listed(FILE)),
+    JsonField("statistics", listed(STATISTICS)),
+    JsonField("sync_ms", INTEGER),
+    JsonField("async_ms", INTEGER),
+    JsonField("uploaded_bytes", optional(INTEGER), missing=None),
+    JsonField("origins", listed(ORIGIN), missing=()),
+    JsonField("restored_from", TEXTS, missing=()),
+    JsonField("restores", listed(optional(RESTORE)), missing=()),
+    JsonField("uid", TEXT, missing=""),
+    JsonField("upload_ms", optional(INTEGER), missing=None),
+    JsonField("keys_changed", optional(INTEGER), missing=None),
+    JsonField("drained", BOOLEAN, missing=False),
+    JsonField(
+        "keys", optional(TEXT), missing=None, get=lambda manifest: manifest.keys and key_counts_text(manifest.keys)
+    ),
+    JsonField("side_data", listed(SIDE_DATA), missing=(), sparse=True),
+)
