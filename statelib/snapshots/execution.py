@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 from statelib.errors import ConflictError, StatelibError
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.strategy import SnapshotResources, SnapshotResult, SnapshotStrategy
-from statelib.snapshots.uploads import cancelled, discard_all
+from statelib.snapshots.uploads.streams import cancelled, discard_all
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointStreamFactory
 

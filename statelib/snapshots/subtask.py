@@ -3,9 +3,9 @@
 from typing import Any
 
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.operator import OperatorStateCopy, OperatorStateSnapshotStrategy
+from statelib.snapshots.strategies.operator import OperatorStateCopy, OperatorStateSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResources, SnapshotResult, SnapshotStrategy
-from statelib.snapshots.uploads import discard_all
+from statelib.snapshots.uploads.streams import discard_all
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointStreamFactory
 

@@ -14,15 +14,15 @@ from statelib.model.handles import (
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.restore.entries import iter_entries
 from statelib.restore.plan import RestoreSource
-from statelib.snapshots.previous import (
+from statelib.snapshots.strategy import SnapshotResult
+from statelib.snapshots.uploads.previous import (
     Identities,
     PreviousChangelog,
     PreviousSnapshot,
     previous_changelog,
     previous_snapshot,
 )
-from statelib.snapshots.records import file_records
-from statelib.snapshots.strategy import SnapshotResult
+from statelib.snapshots.uploads.records import file_records
 from statelib.storage.filesystem.inventory import list_files
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage

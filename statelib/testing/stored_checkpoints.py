@@ -26,13 +26,13 @@ from statelib.model.ids import AttemptId, CheckpointId, Epoch, PipelineName
 from statelib.model.key_groups import KeyGroupRange, all_key_groups, subtask_ranges
 from statelib.model.state import KeyedStateSchema, merge_statistics
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
-from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
-from statelib.snapshots.records import file_records
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
+from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
+from statelib.snapshots.uploads.records import file_records
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.views import CheckpointedStateScope

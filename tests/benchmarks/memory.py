@@ -32,10 +32,10 @@ from statelib.restore.plan import RestoreSource
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain

@@ -25,8 +25,8 @@ from statelib.model.ids import CheckpointId
 from statelib.restore.entries import iter_entries
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.testing.keyed_samples import fill, sample_schema
 from statelib.testing.stored_snapshots import KEY_GROUPS, UID, Stored, stored_canonical, stored_heap, stored_rocksdb
 from tests.support.tours import Tours, Way, events

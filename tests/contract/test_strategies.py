@@ -18,11 +18,11 @@ from statelib.model.handles import (
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
-from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
+from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointedStateScope, FileMergingSettings

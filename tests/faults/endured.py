@@ -22,14 +22,14 @@ from statelib.model.ids import AttemptId, CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
 from statelib.snapshots.execution import executed_snapshot
-from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
-from statelib.snapshots.previous import NO_PREVIOUS, PreviousSnapshot
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
+from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, SnapshotStrategy
+from statelib.snapshots.uploads.previous import NO_PREVIOUS, PreviousSnapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.local.reader import LocalFirstReader

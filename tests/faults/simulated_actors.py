@@ -30,7 +30,7 @@ from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, ClaimMode
 from statelib.model.state import empty_statistics
 from statelib.savepoints.verification import wrong_files
-from statelib.snapshots.records import file_records
+from statelib.snapshots.uploads.records import file_records
 from statelib.spark.snapshot.worker import task_attempt
 from statelib.storage import registry
 from statelib.storage.names import METADATA_NAME

@@ -19,12 +19,12 @@ from statelib.restore.entries import iter_entries
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
-from statelib.snapshots.previous import NO_PREVIOUS
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
+from statelib.snapshots.uploads.previous import NO_PREVIOUS
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain, Entries
 from statelib.testing.keyed_samples import all_entries

@@ -19,9 +19,9 @@ from statelib.model.state import KeyedStateSchema
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.entries.rows import statistics_of
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.reader import DirectoryReader

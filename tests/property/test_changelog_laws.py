@@ -24,11 +24,11 @@ from statelib.model.key_groups import KeyGroupRange, subtask_ranges
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.logged import restored_log
 from statelib.restore.plan import RestoreSource
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
-from statelib.snapshots.previous import NO_PREVIOUS, PreviousChangelog
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, SnapshotStrategy, take_snapshot
+from statelib.snapshots.uploads.previous import NO_PREVIOUS, PreviousChangelog
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.views import CheckpointedStateScope

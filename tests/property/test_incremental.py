@@ -19,8 +19,8 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.restore.keyed import restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.serializers.entries.keys import key_groups
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import FileMergingSettings

@@ -17,7 +17,7 @@ from statelib.model.types import LONG
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage

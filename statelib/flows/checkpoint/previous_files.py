@@ -13,7 +13,7 @@ from statelib.restore.base import restored_in_place
 from statelib.restore.logged import restored_log
 from statelib.restore.plan import RestoreSource
 from statelib.savepoints.opened import Checkpoint
-from statelib.snapshots.previous import (
+from statelib.snapshots.uploads.previous import (
     NO_PREVIOUS,
     CopyableFile,
     Identities,

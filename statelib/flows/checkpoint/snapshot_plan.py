@@ -20,7 +20,7 @@ from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, why
 from statelib.model.termination import StopMode
 from statelib.savepoints.opened import Checkpoint, open_checkpoint
-from statelib.snapshots.previous import (
+from statelib.snapshots.uploads.previous import (
     PreviousSnapshot,
 )
 from statelib.storage.references import encode_reference

@@ -9,10 +9,10 @@ from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, Relat
 from statelib.model.ids import AttemptId, PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.savepoints.opened import Checkpoint
-from statelib.snapshots.previous import CopyableFile
-from statelib.snapshots.stored import copied_stream
-from statelib.snapshots.upload_threads import UploadThreads
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.strategies.stored import copied_stream
+from statelib.snapshots.uploads.previous import CopyableFile
+from statelib.snapshots.uploads.streams import Uploads
+from statelib.snapshots.uploads.threads import UploadThreads
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.kind import StorageSettings
 from statelib.storage.names import SHARED_DIRECTORY, TASK_OWNED_DIRECTORY

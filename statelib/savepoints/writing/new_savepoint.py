@@ -29,9 +29,9 @@ from statelib.model.savepoint import KeyedOperator
 from statelib.model.state import StateDescriptor
 from statelib.serializers.entries.encoding import encode_entries
 from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows, key_groups_of
-from statelib.snapshots.keyed_writer import chunk_of, write_subtask
-from statelib.snapshots.operator_writer import write_operator_states
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.uploads.streams import Uploads
+from statelib.snapshots.writers.keyed import chunk_of, write_subtask
+from statelib.snapshots.writers.operator import write_operator_states
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.storage import DEFAULT_INLINE_THRESHOLD_BYTES
 from statelib.storage.kind import CheckpointStorage, StorageSettings

@@ -32,7 +32,7 @@ from statelib.savepoints.opened import Checkpoint, located
 from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWriter, cut_rows
 from statelib.serializers.entries.encoding import encode_entries
 from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows
-from statelib.snapshots.keyed_writer import chunk_of, write_subtask
+from statelib.snapshots.writers.keyed import chunk_of, write_subtask
 from statelib.storage.views import StateReader
 
 WINDOW_BYTES = 32 * 1024 * 1024

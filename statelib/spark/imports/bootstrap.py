@@ -35,8 +35,8 @@ from statelib.savepoints.writing.new_savepoint import (
     with_operator_states,
 )
 from statelib.serializers.entries.rows import NO_ROWS, StateRows, key_groups_of
-from statelib.snapshots.keyed_writer import write_subtask
-from statelib.snapshots.operator_writer import write_operator_states
+from statelib.snapshots.writers.keyed import write_subtask
+from statelib.snapshots.writers.operator import write_operator_states
 from statelib.spark.snapshot.worker import task_attempt
 from statelib.storage.local.scratch import scratch_directory
 from statelib.storage.registry import new_attempt

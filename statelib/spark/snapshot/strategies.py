@@ -13,16 +13,16 @@ from statelib.model.choices import Strategy
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import AttemptId
 from statelib.restore.plan import RestoreSource
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
-from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
-from statelib.snapshots.operator import OperatorStateSnapshotStrategy
-from statelib.snapshots.previous import PreviousSnapshot
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
-from statelib.snapshots.stored import StoredRocksDBSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
+from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.strategies.operator import OperatorStateSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.stored import StoredRocksDBSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.snapshots.subtask import SubtaskSnapshotStrategy
+from statelib.snapshots.uploads.previous import PreviousSnapshot
 from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope
 

@@ -40,9 +40,9 @@ from statelib.restore.plan import RestoreSource
 from statelib.restore.volume import bytes_to_read
 from statelib.serializers.entries.keys import key_groups
 from statelib.snapshots.execution import Executed, SnapshotExecutionType, executed_snapshot, expired
-from statelib.snapshots.records import file_records
-from statelib.snapshots.side_data import SideDataSnapshotStrategy
+from statelib.snapshots.strategies.side_data import SideDataSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
+from statelib.snapshots.uploads.records import file_records
 from statelib.spark.snapshot.local_recovery import local_recovery
 from statelib.spark.snapshot.strategies import copying_strategy, logging_backend, strategy_of
 from statelib.spark.snapshot.termination import unwound_by_signal

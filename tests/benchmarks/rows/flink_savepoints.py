@@ -17,7 +17,7 @@ from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange, subtask_range
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.savepoints.opened import open_checkpoint
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain

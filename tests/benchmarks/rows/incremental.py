@@ -16,8 +16,8 @@ from statelib.model.types import BYTES, LONG
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain

@@ -23,7 +23,7 @@ from statelib.model.types import BYTES, LONG
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage

@@ -27,7 +27,7 @@ from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval
 from statelib.restore import proof
-from statelib.snapshots import rocksdb_incremental
+from statelib.snapshots.strategies.rocksdb import incremental
 from statelib.spark.snapshot.worker import Work, snapshot_subtask
 from statelib.storage import streams
 from statelib.storage.filesystem import reader
@@ -100,7 +100,7 @@ def watched(watch: Stopwatch) -> ExitStack:
     class Watched(ContentHash):
         update = watch.timed(ContentHash.update)
 
-    return _instead(Watched, watch.timed(crc32c), watch.timed(rocksdb_incremental._same_content))
+    return _instead(Watched, watch.timed(crc32c), watch.timed(incremental._same_content))
 
 
 def _instead(content: type, checksum: Callable[..., int], same_content: Callable[..., Any]) -> ExitStack:
@@ -109,7 +109,7 @@ def _instead(content: type, checksum: Callable[..., int], same_content: Callable
         stack.enter_context(patch.object(streams, "ContentHash", content))
         for module in (reader, proof):
             stack.enter_context(patch.object(module, "crc32c", checksum))
-        stack.enter_context(patch.object(rocksdb_incremental, "_same_content", same_content))
+        stack.enter_context(patch.object(incremental, "_same_content", same_content))
         return stack.pop_all()
 
 

@@ -13,9 +13,9 @@ from statelib.model.handles import ChangelogStateBackendHandleImpl
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import all_key_groups
 from statelib.restore.keyed import restore_heap, restore_rocksdb
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointedStateScope

@@ -13,7 +13,7 @@ from statelib.model.checkpoint import SideDataRecord
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
-from statelib.snapshots.side_data import SideDataSnapshotStrategy
+from statelib.snapshots.strategies.side_data import SideDataSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.local_run import LocalRun

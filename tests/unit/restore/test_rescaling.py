@@ -26,10 +26,10 @@ from statelib.restore.check import check_content
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.restore.rocksdb_files import materialise
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.heap_native import HeapNativeSnapshotStrategy
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.heap_native import HeapNativeSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain

@@ -17,7 +17,7 @@ from statelib.restore.base import choose_base, restored_in_place
 from statelib.restore.check import check_content
 from statelib.restore.keyed import restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain

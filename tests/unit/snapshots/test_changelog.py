@@ -18,10 +18,10 @@ from statelib.model.handles import (
 )
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.changelog import ChangelogSnapshotStrategy, MaterializationLimits
-from statelib.snapshots.previous import previous_changelog
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, MaterializationLimits
 from statelib.snapshots.strategy import SnapshotResult, take_snapshot
+from statelib.snapshots.uploads.previous import previous_changelog
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.checkpoint_chain import CheckpointChain, changelog_of, entries_of

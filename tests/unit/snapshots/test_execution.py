@@ -12,7 +12,6 @@ from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.errors import ConflictError, RetryableError
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import all_key_groups
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy, ScanResources
 from statelib.snapshots.execution import (
     PATIENCE_S,
     AsyncSnapshotCallable,
@@ -22,6 +21,7 @@ from statelib.snapshots.execution import (
     executed_snapshot,
     start,
 )
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy, ScanResources
 from statelib.snapshots.strategy import SnapshotResult
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointStreamFactory

@@ -18,7 +18,7 @@ from statelib.serializers.entries.keys import encode_keys
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.serializers.entries.values import encode_values
 from statelib.serializers.type_text import parse_type
-from statelib.snapshots.keyed_writer import chunk_of, write_subtask
+from statelib.snapshots.writers.keyed import chunk_of, write_subtask
 
 VALUE = StateDescriptor("v", StateKind.VALUE, LONG)
 MAP = StateDescriptor("m", StateKind.MAP, LONG, STRING)

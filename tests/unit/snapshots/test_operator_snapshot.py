@@ -14,8 +14,8 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.operator_state import OperatorStateDescriptor, OperatorStateMode
 from statelib.model.types import LONG, STRING, Field, ListOf, Row
 from statelib.restore.operator import OperatorRestoreSource, restore_operator
-from statelib.snapshots.canonical import CanonicalSnapshotStrategy
-from statelib.snapshots.operator import OperatorStateCopy, OperatorStateSnapshotStrategy
+from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
+from statelib.snapshots.strategies.operator import OperatorStateCopy, OperatorStateSnapshotStrategy
 from statelib.snapshots.strategy import EMPTY, take_snapshot
 from statelib.snapshots.subtask import SubtaskSnapshotStrategy
 from statelib.storage.closeables import CloseableRegistry

@@ -14,10 +14,10 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import KeyedStateSchema
 from statelib.restore.keyed import restore_rocksdb
 from statelib.restore.plan import RestoreSource
-from statelib.snapshots.previous import PreviousSnapshot
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import EMPTY, SnapshotResult, take_snapshot
+from statelib.snapshots.uploads.previous import PreviousSnapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.testing.checkpoint_chain import CheckpointChain, entries_of, files_of, previous_of
 from statelib.testing.faulty_streams import FaultyStreams

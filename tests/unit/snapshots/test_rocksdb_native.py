@@ -13,12 +13,12 @@ from statelib.formats.keyed.header import encode_header
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, RelativeFileStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
-from statelib.snapshots.rocksdb_full import RocksDBFullSnapshotStrategy
-from statelib.snapshots.rocksdb_incremental import RocksDBIncrementalSnapshotStrategy
-from statelib.snapshots.rocksdb_native import NativeSnapshots
+from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
+from statelib.snapshots.strategies.rocksdb.native import NativeSnapshots
 from statelib.snapshots.strategy import take_snapshot
-from statelib.snapshots.upload_threads import UploadThreads
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.uploads.streams import Uploads
+from statelib.snapshots.uploads.threads import UploadThreads
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointedStateScope, CheckpointOutputStream
 from statelib.testing.checkpoint_chain import CheckpointChain

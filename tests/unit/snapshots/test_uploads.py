@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import RetryableError
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.uploads.streams import Uploads
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointedStateScope, CheckpointOutputStream, CheckpointStreamFactory
 from statelib.testing.checkpoint_chain import CheckpointChain

@@ -17,7 +17,7 @@ from statelib.model.handles import (
 )
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
-from statelib.snapshots.records import file_records
+from statelib.snapshots.uploads.records import file_records
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.views import (

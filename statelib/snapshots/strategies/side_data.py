@@ -16,10 +16,10 @@ from statelib.model.handles import (
 )
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
-from statelib.snapshots.previous import CopyableFile
-from statelib.snapshots.stored import copied_stream
+from statelib.snapshots.strategies.stored import copied_stream
 from statelib.snapshots.strategy import CheckpointListener, SnapshotResult
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.uploads.previous import CopyableFile
+from statelib.snapshots.uploads.streams import Uploads
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
 

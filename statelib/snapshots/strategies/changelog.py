@@ -18,9 +18,9 @@ from statelib.model.handles import (
     log_streams,
 )
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.previous import PreviousChangelog
 from statelib.snapshots.strategy import SnapshotResources, SnapshotResult, SnapshotStrategy
-from statelib.snapshots.uploads import Uploads, local_directory
+from statelib.snapshots.uploads.previous import PreviousChangelog
+from statelib.snapshots.uploads.streams import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.previous import CopyableFile
-from statelib.snapshots.rocksdb_native import NOTHING_STORED, NativeResources, NativeSnapshots
+from statelib.snapshots.strategies.rocksdb.native import NOTHING_STORED, NativeResources, NativeSnapshots
 from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
-from statelib.snapshots.uploads import Uploads, local_directory
+from statelib.snapshots.uploads.previous import CopyableFile
+from statelib.snapshots.uploads.streams import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream

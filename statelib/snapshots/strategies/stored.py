@@ -11,10 +11,10 @@ from statelib.model.handles import (
     StreamStateHandle,
 )
 from statelib.model.ids import AttemptId, CheckpointId
-from statelib.snapshots.previous import CopyableFile
 from statelib.snapshots.strategy import CheckpointListener, SnapshotResult
-from statelib.snapshots.upload_threads import UploadThreads
-from statelib.snapshots.uploads import BLOCK_BYTES, Uploads
+from statelib.snapshots.uploads.previous import CopyableFile
+from statelib.snapshots.uploads.streams import BLOCK_BYTES, Uploads
+from statelib.snapshots.uploads.threads import UploadThreads
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, StateReader, WrittenStream
 

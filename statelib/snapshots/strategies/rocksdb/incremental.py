@@ -14,10 +14,10 @@ from statelib.backends.rocksdb.backend import RocksDBKeyedStateBackend
 from statelib.backends.rocksdb.checkpoint import NativeCheckpoint
 from statelib.backends.rocksdb.database import IMMUTABLE_SUFFIX
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.previous import NO_PREVIOUS, PreviousSnapshot, SharedFiles
-from statelib.snapshots.rocksdb_native import NamedStream, NativeResources, NativeSnapshots
+from statelib.snapshots.strategies.rocksdb.native import NamedStream, NativeResources, NativeSnapshots
 from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
-from statelib.snapshots.uploads import BLOCK_BYTES, Uploads, local_directory
+from statelib.snapshots.uploads.previous import NO_PREVIOUS, PreviousSnapshot, SharedFiles
+from statelib.snapshots.uploads.streams import BLOCK_BYTES, Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream

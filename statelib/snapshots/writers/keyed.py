@@ -16,7 +16,7 @@ from statelib.model.types import Opaque, Pojo
 from statelib.serializers.entries.key_group_check import prove_key_groups
 from statelib.serializers.entries.keys import decode_keys
 from statelib.serializers.entries.rows import StateRows
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.uploads.streams import Uploads
 
 
 def write_subtask(

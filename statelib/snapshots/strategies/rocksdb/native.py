@@ -13,9 +13,9 @@ from statelib.backends.rocksdb.checkpoint import NativeCheckpoint
 from statelib.formats.keyed.header import encode_header
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.previous import CopyableFile
-from statelib.snapshots.upload_threads import UploadThreads
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.uploads.previous import CopyableFile
+from statelib.snapshots.uploads.streams import Uploads
+from statelib.snapshots.uploads.threads import UploadThreads
 from statelib.storage.views import CheckpointedStateScope, WrittenStream
 
 T = TypeVar("T")

@@ -7,9 +7,9 @@ from statelib.backends.heap.backend import HeapKeyedStateBackend
 from statelib.formats.heap.encoder import HeapStream
 from statelib.model.handles import KeyGroupsStateHandle
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.canonical import ScanResources, scan_all
+from statelib.snapshots.strategies.canonical import ScanResources, scan_all
 from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
-from statelib.snapshots.uploads import Uploads, local_directory
+from statelib.snapshots.uploads.streams import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointStreamFactory

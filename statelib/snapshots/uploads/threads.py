@@ -5,7 +5,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import TypeVar
 
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.uploads.streams import Uploads
 
 A = TypeVar("A")
 T = TypeVar("T")

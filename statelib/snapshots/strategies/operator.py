@@ -11,7 +11,7 @@ from statelib.formats.operator_state import OperatorStateContent, encode_operato
 from statelib.model.handles import ByteStreamStateHandle, OperatorStreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.uploads.streams import Uploads
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.views import CheckpointStreamFactory
 

@@ -11,7 +11,7 @@ from statelib.formats.canonical.encoder import CanonicalStream
 from statelib.model.handles import KeyGroupsSavepointStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
-from statelib.snapshots.uploads import Uploads, local_directory
+from statelib.snapshots.uploads.streams import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
 from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory

@@ -13,7 +13,7 @@ from statelib.errors import InvalidRequestError
 from statelib.formats.operator_state import OperatorStateContent, encode_operator_state
 from statelib.model.handles import OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateMode
-from statelib.snapshots.uploads import Uploads
+from statelib.snapshots.uploads.streams import Uploads
 
 
 def write_operator_states(

@@ -20,7 +20,7 @@ from statelib.model.handles import (
     StreamStateHandle,
 )
 from statelib.model.ids import CheckpointId
-from statelib.snapshots.previous import CopyableFile
+from statelib.snapshots.uploads.previous import CopyableFile
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories, LocalSnapshotDirectory
 from statelib.storage.views import (

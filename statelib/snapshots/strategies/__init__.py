@@ -1,0 +1,1 @@
+"""The strategies of snapshots, one file each. Their contract is ``statelib.snapshots.strategy``."""

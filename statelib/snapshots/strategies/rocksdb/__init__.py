@@ -1,0 +1,1 @@
+"""The snapshots of RocksDB in its own files."""

@@ -1,0 +1,1 @@
+"""The writers of state for a savepoint that no job took."""
