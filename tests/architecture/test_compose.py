@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from demo.topology import cluster_settings
-from statelib.flows.wiring import VARIABLES, deployment
+from statelib.flows import wiring
+from statelib.flows.wiring import VARIABLES
 from tests.architecture.repository import ROOT
 from tests.support.postgresql_server import Listen
 from tests.support.s3_endpoint import S3Endpoint
@@ -99,7 +100,7 @@ def test_airflow_gets_the_settings_of_make_cluster(name: str) -> None:
     assert (ours["conn_type"], ours["extra"]) == (theirs["conn_type"], theirs["extra"])
     assert set(VARIABLES) <= set(given)
     filled = {variable: REFERENCE.sub("x", value) for variable, value in given.items()}
-    assert deployment(filled).root_uri() == "s3://statelib/state"
+    assert wiring.deployment(filled).root_uri() == "s3://statelib/state"
 
 
 @pytest.mark.parametrize("name", sorted(WORKERS))

@@ -15,10 +15,11 @@ from demo.prepare import raw_flights, write_days
 from statelib.definition.columns import event_schema
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import CorruptStateError
+from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import abort, begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId
 from statelib.model.record import CheckpointState, ClaimMode
 from tests.support.worlds import CHECKOUT, day, publish_here
@@ -47,60 +48,60 @@ def tour_places(root: Path) -> Places:
 
 def write_history(places: Places) -> None:
     """On a migrated deployment."""
-    here = deployment(statelib_settings(places))
+    deployment = wiring.deployment(statelib_settings(places))
     for number in (1, 2, 3, 4):
-        completed(here, AIRCRAFT, number)
-    given_up = begin(here, here.pipeline(AIRCRAFT), day(5), BY).checkpoint_id
-    abort(here, AIRCRAFT, given_up, "snapshot failed: the Spark driver was killed")
-    assert completed(here, AIRCRAFT, 5) == FIFTH
-    assert saved(here, "before release 2.4") == SAVED
-    assert kept_aside(here, 6) == QUARANTINED
-    completed(here, AIRCRAFT, 6)
-    back(here, FIFTH)
+        completed(deployment, AIRCRAFT, number)
+    given_up = begin(deployment, deployment.pipeline(AIRCRAFT), day(5), BY).checkpoint_id
+    abort(deployment, AIRCRAFT, given_up, "snapshot failed: the Spark driver was killed")
+    assert completed(deployment, AIRCRAFT, 5) == FIFTH
+    assert saved(deployment, "before release 2.4") == SAVED
+    assert kept_aside(deployment, 6) == QUARANTINED
+    completed(deployment, AIRCRAFT, 6)
+    back(deployment, FIFTH)
     for number in (6, 7):
-        completed(here, AIRCRAFT, number)
+        completed(deployment, AIRCRAFT, number)
     for name, last in ((ROUTES, ROUTES_HEAD), (STREAKS, STREAKS_HEAD)):
         for number in range(1, last + 1):
-            completed(here, name, number)
+            completed(deployment, name, number)
 
 
-def completed(here: Deployment, name: str, number: int) -> CheckpointId:
+def completed(deployment: Deployment, name: str, number: int) -> CheckpointId:
     """A day applied, judged and registered."""
-    pipeline = here.pipeline(name)
-    begun = begin(here, pipeline, day(number), BY).checkpoint_id
-    publish_here(here, pipeline, begun, flights(here, pipeline, number))
-    return register(here, pipeline, begun, check(here, pipeline, begun).report_uri).checkpoint_id
+    pipeline = deployment.pipeline(name)
+    begun = begin(deployment, pipeline, day(number), BY).checkpoint_id
+    publish_here(deployment, pipeline, begun, flights(deployment, pipeline, number))
+    return register(deployment, pipeline, begun, check(deployment, pipeline, begun).report_uri).checkpoint_id
 
 
-def kept_aside(here: Deployment, number: int) -> CheckpointId:
+def kept_aside(deployment: Deployment, number: int) -> CheckpointId:
     """A day whose flights went nowhere."""
-    pipeline = here.pipeline(AIRCRAFT)
-    begun = begin(here, pipeline, day(number), BY).checkpoint_id
-    events = flights(here, pipeline, number)
+    pipeline = deployment.pipeline(AIRCRAFT)
+    begun = begin(deployment, pipeline, day(number), BY).checkpoint_id
+    events = flights(deployment, pipeline, number)
     at = events.schema.get_field_index("dest")
-    publish_here(here, pipeline, begun, events.set_column(at, "dest", pa.nulls(len(events), pa.string())))
+    publish_here(deployment, pipeline, begun, events.set_column(at, "dest", pa.nulls(len(events), pa.string())))
     with pytest.raises(CorruptStateError, match="in quarantine"):
-        check(here, pipeline, begun)
-    assert here.catalog().get(pipeline.name, begun).state is CheckpointState.QUARANTINED
+        check(deployment, pipeline, begun)
+    assert deployment.catalog().get(pipeline.name, begun).state is CheckpointState.QUARANTINED
     return begun
 
 
-def saved(here: Deployment, note: str) -> CheckpointId:
-    pipeline = here.pipeline(AIRCRAFT)
-    begun = begin_savepoint(here, pipeline, format="canonical", target=None, note=note, owner=BY, key=note)
-    publish_here(here, pipeline, begun.checkpoint_id)
+def saved(deployment: Deployment, note: str) -> CheckpointId:
+    pipeline = deployment.pipeline(AIRCRAFT)
+    begun = begin_savepoint(deployment, pipeline, format="canonical", target=None, note=note, owner=BY, key=note)
+    publish_here(deployment, pipeline, begun.checkpoint_id)
     return register(
-        here, pipeline, begun.checkpoint_id, check(here, pipeline, begun.checkpoint_id).report_uri
+        deployment, pipeline, begun.checkpoint_id, check(deployment, pipeline, begun.checkpoint_id).report_uri
     ).checkpoint_id
 
 
-def back(here: Deployment, to: int) -> None:
-    pipeline = here.pipeline(AIRCRAFT)
-    apply_restore(here, pipeline, plan_restore(here, pipeline, str(to), None, ClaimMode.NO_CLAIM), BY)
+def back(deployment: Deployment, to: int) -> None:
+    pipeline = deployment.pipeline(AIRCRAFT)
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, str(to), None, ClaimMode.NO_CLAIM), BY)
 
 
-def flights(here: Deployment, pipeline: Pipeline, number: int) -> pa.Table:
+def flights(deployment: Deployment, pipeline: Pipeline, number: int) -> pa.Table:
     """Of a day of January 2013, as the pipeline reads them; without those that have no key."""
-    frame = pl.read_parquet(Path(here.data) / "flights" / f"2013-01-{number:02d}" / "flights.parquet")
+    frame = pl.read_parquet(Path(deployment.data) / "flights" / f"2013-01-{number:02d}" / "flights.parquet")
     schema = event_schema(pipeline)
     return frame.drop_nulls(pipeline.key).to_arrow().select(schema.names).cast(schema)

@@ -85,13 +85,13 @@ def test_where_pipelines_stand(url: str, catalog: Catalog):
     catalog.begin(request(3), locate)
     complete(catalog, 0, OTHER)
     change(url, update(CHECKPOINT).where(CHECKPOINT.c.checkpoint_id == 2).values(state="QUARANTINED"))
-    found = catalog.browsing.summaries([PIPE, OTHER, PipelineName("unknown")])
-    here, there = found[PIPE], found[OTHER]
-    assert set(found) == {PIPE, OTHER}
-    assert (here.failures, here.quarantined, there.failures, there.quarantined) == (2, 1, 0, 0)
-    assert here.failures == catalog.suspension.failures(PIPE)
-    assert (here.head.checkpoint_id, here.pending.checkpoint_id, there.pending) == (1, 4, None)
-    assert (here.head.head, here.pending.head) == (True, False)
+    summaries = catalog.browsing.summaries([PIPE, OTHER, PipelineName("unknown")])
+    first, other = summaries[PIPE], summaries[OTHER]
+    assert set(summaries) == {PIPE, OTHER}
+    assert (first.failures, first.quarantined, other.failures, other.quarantined) == (2, 1, 0, 0)
+    assert first.failures == catalog.suspension.failures(PIPE)
+    assert (first.head.checkpoint_id, first.pending.checkpoint_id, other.pending) == (1, 4, None)
+    assert (first.head.head, first.pending.head) == (True, False)
 
 
 def test_a_state_of_a_later_statelib_is_shown_as_it_is(url: str, catalog: Catalog):

@@ -255,14 +255,14 @@ def test_a_run_over_a_damaged_base(tmp_path: Path, world: Path, backend: str, st
     tours = Tours(tmp_path / "tours")
     tours.use(Way(backend, strategy, local_recovery=False))
     tours.run(1)
-    pipeline = tours.here.pipeline("tours")
-    begun = begin(tours.here, pipeline, day(2), "test").checkpoint_id
-    written = [path for path in Path(tours.here.storage_root).rglob("*-*-*") if path.is_file()]
+    pipeline = tours.deployment.pipeline("tours")
+    begun = begin(tours.deployment, pipeline, day(2), "test").checkpoint_id
+    written = [path for path in Path(tours.deployment.storage_root).rglob("*-*-*") if path.is_file()]
     shared = [path for path in written if path.parent.name == "shared"]  # of RocksDB, its SST files
     victim = max(shared or written, key=lambda path: path.stat().st_size)
     os.truncate(victim, victim.stat().st_size - 10)
     before = left_behind(tmp_path)
     with pytest.raises(CorruptStateError, match=victim.name) as caught:
-        publish_here(tours.here, pipeline, begun, events(2))
+        publish_here(tours.deployment, pipeline, begun, events(2))
     assert caught.value.kind == "size-mismatch"
     assert left_behind(tmp_path) == before

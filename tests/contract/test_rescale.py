@@ -51,7 +51,7 @@ def _check_owners(tours: Tours, manifest: CheckpointManifest, ranges: Sequence[K
     schema, seen = opened.schema(), [set[bytes]() for _ in opened.schema().states]
     assert [handle.key_group_range for handle in opened.handles()] == list(ranges)
     for number, (source, key_group_range) in enumerate(zip(opened.sources(), ranges, strict=True)):
-        for state, rows in iter_entries(source, None, f"{tours.here.work_directory}/read-{number}"):
+        for state, rows in iter_entries(source, None, f"{tours.deployment.work_directory}/read-{number}"):
             decoded = decode_keys(schema, schema.states[state], rows.keys)
             assert np.array_equal(decoded.key_groups, key_groups(schema, decoded.keys))
             assert all(group in key_group_range for group in decoded.key_groups.tolist())

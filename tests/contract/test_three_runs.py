@@ -102,7 +102,7 @@ def _three_runs(tours: Tours, way: str, local_recovery: str, claim: ClaimMode, f
 
 
 def _address(tours: Tours, manifest: CheckpointManifest, by: str) -> str:
-    record = tours.here.catalog().get(manifest.pipeline, manifest.checkpoint_id)
+    record = tours.deployment.catalog().get(manifest.pipeline, manifest.checkpoint_id)
     return str(record.checkpoint_id) if by == "id" else record.directory
 
 
@@ -121,6 +121,6 @@ def _check_what_is_left(
     for _ in range(2):
         for manifest in valid:
             tours.check(tours.opened(manifest.checkpoint_id, manifest.pipeline), _days(tours, manifest))
-        if tours.here.root_uri().startswith("file:"):
-            retire(tours.here)
-            collect_garbage(tours.here)
+        if tours.deployment.root_uri().startswith("file:"):
+            retire(tours.deployment)
+            collect_garbage(tours.deployment)

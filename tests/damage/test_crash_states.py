@@ -40,16 +40,16 @@ Act = Callable[[Deployment, Recorder], None]
 
 def world(root: Path, way: Way) -> tuple[Deployment, Recorder]:
     """Storage and savepoints lie below ``root/disk``, where nothing is yet, and calls are recorded."""
-    here = shops(root, way)
+    deployment = shops(root, way)
     (root / "disk").mkdir()
-    return replace(here, storage_root=str(root / "disk" / "state")), Recorder(str(root / "disk"))
+    return replace(deployment, storage_root=str(root / "disk" / "state")), Recorder(str(root / "disk"))
 
 
-def needs(here: Deployment) -> dict[str, set[str]]:
+def needs(deployment: Deployment) -> dict[str, set[str]]:
     """For each checkpoint's ``_metadata``, the files that it names."""
     found = {}
-    for each in completed(here, NAME):
-        opened = open_checkpoint(each.directory, own=True, storage_root=here.storage_root)
+    for each in completed(deployment, NAME):
+        opened = open_checkpoint(each.directory, own=True, storage_root=deployment.storage_root)
         assert opened.manifest is not None
         place = local_path(each.directory)
         handles = (file_handle(f.path, f.size_bytes) for f in opened.manifest.files)
@@ -57,38 +57,38 @@ def needs(here: Deployment) -> dict[str, set[str]]:
     return found
 
 
-def days(here: Deployment, recorder: Recorder, *numbers: int) -> None:
+def days(deployment: Deployment, recorder: Recorder, *numbers: int) -> None:
     for number in numbers:
-        begun = begin(here, here.pipeline("shops"), day(number), "test")
-        finish(here, recorder, begun, events(number))
+        begun = begin(deployment, deployment.pipeline("shops"), day(number), "test")
+        finish(deployment, recorder, begun, events(number))
 
 
-def finish(here: Deployment, recorder: Recorder, begun: Begun, applied: pa.Table | None = None) -> None:
+def finish(deployment: Deployment, recorder: Recorder, begun: Begun, applied: pa.Table | None = None) -> None:
     """What is left to do of it; a try before this one may have come anywhere."""
-    pipeline, number = here.pipeline("shops"), begun.checkpoint_id
+    pipeline, number = deployment.pipeline("shops"), begun.checkpoint_id
     if not begun.already_completed:
-        if plan_snapshot(here, pipeline, number) is not None:
-            publish_here(here, pipeline, number, applied)
-        register(here, pipeline, number)
-    recorder.acknowledged(f"{local_path(here.catalog().get(NAME, number).directory)}/_metadata")
+        if plan_snapshot(deployment, pipeline, number) is not None:
+            publish_here(deployment, pipeline, number, applied)
+        register(deployment, pipeline, number)
+    recorder.acknowledged(f"{local_path(deployment.catalog().get(NAME, number).directory)}/_metadata")
 
 
-def saved(here: Deployment, recorder: Recorder) -> None:
-    pipeline = here.pipeline("shops")
-    target = str(Path(here.storage_root).parent / "deep" / "down" / "targets")
-    begun = begin_savepoint(here, pipeline, format="canonical", target=target, note="", owner="test", key="k")
-    finish(here, recorder, begun)
+def saved(deployment: Deployment, recorder: Recorder) -> None:
+    pipeline = deployment.pipeline("shops")
+    target = str(Path(deployment.storage_root).parent / "deep" / "down" / "targets")
+    begun = begin_savepoint(deployment, pipeline, format="canonical", target=target, note="", owner="test", key="k")
+    finish(deployment, recorder, begun)
 
 
-def cleaned(here: Deployment, recorder: Recorder) -> None:
-    path = Path(here.pipelines_directory) / "shops.yaml"
+def cleaned(deployment: Deployment, recorder: Recorder) -> None:
+    path = Path(deployment.pipelines_directory) / "shops.yaml"
     path.write_text(path.read_text().replace("checkpoint: {", "checkpoint: {retain: {count: 1}, "))
-    retire(here)
-    kept = {r.directory for r in completed(here, NAME)}
+    retire(deployment)
+    kept = {r.directory for r in completed(deployment, NAME)}
     for call in [call for call in recorder.calls if call.kind == "ack"]:
         if not any(local_path(directory) == call.place[0] for directory in kept):
             recorder.given_up("/".join(call.place))
-    collect_garbage(here)
+    collect_garbage(deployment)
 
 
 def looked_at(recorder: Recorder, named: dict[str, set[str]]) -> Crashes:
@@ -97,12 +97,12 @@ def looked_at(recorder: Recorder, named: dict[str, set[str]]) -> Crashes:
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_no_crash_of_the_machine_loses_or_tears_a_checkpoint(tmp_path: Path, way: Way) -> None:
-    here, recorder = world(tmp_path, way)
+    deployment, recorder = world(tmp_path, way)
     with recorder.recording():
-        days(here, recorder, 1, 2)
-        saved(here, recorder)
-        named = needs(here)
-        cleaned(here, recorder)
+        days(deployment, recorder, 1, 2)
+        saved(deployment, recorder)
+        named = needs(deployment)
+        cleaned(deployment, recorder)
     found = looked_at(recorder, named)
     assert found.broken == []
     assert found.states > 2 * len(recorder.calls) / 2
@@ -114,7 +114,7 @@ def test_no_crash_of_the_machine_loses_or_tears_a_checkpoint(tmp_path: Path, way
 
 def test_what_a_killed_process_left_is_made_durable_by_the_next(tmp_path: Path) -> None:
     """The names it gave or took away are there for all to see, but not on disk yet."""
-    acts: dict[str, Act] = {"savepoint": saved, "cleanup": cleaned, "day": lambda here, r: days(here, r, 3)}
+    acts: dict[str, Act] = {"savepoint": saved, "cleanup": cleaned, "day": lambda deployment, r: days(deployment, r, 3)}
     states = 0
     for name, act in acts.items():
         calls = _calls_of(tmp_path / f"{name}-counted", act)
@@ -122,16 +122,16 @@ def test_what_a_killed_process_left_is_made_durable_by_the_next(tmp_path: Path) 
         chosen = sorted(Random(SEED).sample(every, min(len(every), rounds(7, 40))))
         for kill_at in chosen:
             root = tmp_path / f"{name}-{kill_at}"
-            here, recorder = world(root, WAYS[0])
+            deployment, recorder = world(root, WAYS[0])
             with recorder.recording():
-                days(here, recorder, 1, 2)
-                named = needs(here)
+                days(deployment, recorder, 1, 2)
+                named = needs(deployment)
                 recorder.kill_at = kill_at
                 with suppress(Killed):
-                    act(here, recorder)
+                    act(deployment, recorder)
                 recorder.kill_at = None
-                act(here, recorder)
-                named |= needs(here)
+                act(deployment, recorder)
+                named |= needs(deployment)
             found = looked_at(recorder, named)
             assert found.broken == [], f"{name} killed before call {kill_at}"
             states += found.states
@@ -140,11 +140,11 @@ def test_what_a_killed_process_left_is_made_durable_by_the_next(tmp_path: Path) 
 
 def _calls_of(root: Path, act: Act) -> tuple[list[Call], list[Call]]:
     """What two days do, and what the act does then."""
-    here, recorder = world(root, WAYS[0])
+    deployment, recorder = world(root, WAYS[0])
     with recorder.recording():
-        days(here, recorder, 1, 2)
+        days(deployment, recorder, 1, 2)
         before = len(recorder.calls)
-        act(here, recorder)
+        act(deployment, recorder)
     return recorder.calls[:before], recorder.calls[before:]
 
 

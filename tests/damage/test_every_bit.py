@@ -32,9 +32,9 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def verify(made: Stored) -> tuple[str, ...]:
-    here = made.deployment
+    deployment = made.deployment
     return verify_at(
-        str(made.directory), own=True, storage_root=here.storage_root, scratch=here.work_directory
+        str(made.directory), own=True, storage_root=deployment.storage_root, scratch=deployment.work_directory
     ).problems
 
 

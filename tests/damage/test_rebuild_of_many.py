@@ -65,9 +65,9 @@ def write(made: Stored, metadata: CheckpointMetadata, like: CheckpointManifest, 
     return directory
 
 
-def rows(here: Deployment) -> tuple[dict[int, str], list[tuple[int, str]]]:
+def rows(deployment: Deployment) -> tuple[dict[int, str], list[tuple[int, str]]]:
     """(state by checkpoint id, references)."""
-    engine = create_engine(here.catalog_url)
+    engine = create_engine(deployment.catalog_url)
     with engine.connect() as connection:
         states = connection.execute(select(CHECKPOINT.c.checkpoint_id, CHECKPOINT.c.state)).tuples().all()
         references = connection.execute(select(REF.c.checkpoint_id, REF.c.file_id)).tuples().all()
@@ -80,10 +80,10 @@ def listing(root: Path) -> list[tuple[str, int]]:
 
 
 def rebuilt(history: Stored, name: str) -> tuple[Deployment, float]:
-    here = replace(history.deployment, catalog_url=f"sqlite:///{history.deployment.work_directory}/{name}.db")
+    deployment = replace(history.deployment, catalog_url=f"sqlite:///{history.deployment.work_directory}/{name}.db")
     began = monotonic()
-    apply_rebuild(here, plan_rebuild(here))
-    return here, monotonic() - began
+    apply_rebuild(deployment, plan_rebuild(deployment))
+    return deployment, monotonic() - began
 
 
 def damaged(history: Stored) -> Sequence[int]:
@@ -101,12 +101,12 @@ def damaged(history: Stored) -> Sequence[int]:
 def test_a_long_history_is_found_again(history: Stored) -> None:
     root = history.directory.parent
     before = listing(root)
-    here, seconds = rebuilt(history, "first")
-    states, references = rows(here)
+    deployment, seconds = rebuilt(history, "first")
+    states, references = rows(deployment)
     assert states == dict.fromkeys(range(1, CHECKPOINTS + 1), CheckpointState.COMPLETED)
     assert len(references) == sum(len(files(root, number)) for number in states)
     assert listing(root) == before
-    assert here.catalog().head(here.pipeline("shops").name).head == CHECKPOINTS
+    assert deployment.catalog().head(deployment.pipeline("shops").name).head == CHECKPOINTS
     record("G7", f"rebuild of {CHECKPOINTS} checkpoints of {FILES} files", seconds, unit="s")
     bad = damaged(history)
     before = listing(root)

@@ -139,18 +139,18 @@ def _operator(opened: Checkpoint) -> tuple[tuple[OperatorStateDescriptor, ...], 
 
 def stored(root: Path, way: Way) -> Stored:
     """The second of two checkpoints below ``root``, or a savepoint of it."""
-    here = shops(root, way)
+    deployment = shops(root, way)
     for number in (1, 2):
-        last = checkpoint_of(here, "shops", number, events(number))
-    directory = here.catalog().get(here.pipeline("shops").name, last).directory
+        last = checkpoint_of(deployment, "shops", number, events(number))
+    directory = deployment.catalog().get(deployment.pipeline("shops").name, last).directory
     if way.savepoint:
-        directory = _savepoint(here, way.savepoint)
-    opened = open_checkpoint(directory, own=True, storage_root=here.storage_root)
+        directory = _savepoint(deployment, way.savepoint)
+    opened = open_checkpoint(directory, own=True, storage_root=deployment.storage_root)
     assert opened.manifest is not None
     place = Path(directory.removeprefix("file://"))
     named = {place / file.path.removeprefix("file://") for file in opened.manifest.files}
     assert bool(named) is not bool(way.inline)
-    return Stored(way, here, place, (place / "_metadata", *sorted(named)), opened.manifest.statistics)
+    return Stored(way, deployment, place, (place / "_metadata", *sorted(named)), opened.manifest.statistics)
 
 
 def shops(root: Path, way: Way) -> Deployment:
@@ -162,11 +162,11 @@ def shops(root: Path, way: Way) -> Deployment:
     return new_deployment(root, root, pipelines)
 
 
-def _savepoint(here: Deployment, form: str) -> str:
-    pipeline = here.pipeline("shops")
-    begun = begin_savepoint(here, pipeline, format=form, target=None, note="", owner="test", key=form)
-    publish_here(here, pipeline, begun.checkpoint_id)
-    return register(here, pipeline, begun.checkpoint_id).directory
+def _savepoint(deployment: Deployment, form: str) -> str:
+    pipeline = deployment.pipeline("shops")
+    begun = begin_savepoint(deployment, pipeline, format=form, target=None, note="", owner="test", key=form)
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    return register(deployment, pipeline, begun.checkpoint_id).directory
 
 
 def events(number: int) -> pa.Table:

@@ -42,20 +42,20 @@ class Calls:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def act(here: Deployment, what: str) -> str:
+def act(deployment: Deployment, what: str) -> str:
     """``clean``, or the number of a day: the id of its checkpoint, or the error."""
     try:
         if what != "clean":
-            return f"checkpoint {attempt(here, int(what))}"
-        retire(here)
-        collect_garbage(here)
-        orphans(here, dry_run=False, force=True, grace_ms=0)
+            return f"checkpoint {attempt(deployment, int(what))}"
+        retire(deployment)
+        collect_garbage(deployment)
+        orphans(deployment, dry_run=False, force=True, grace_ms=0)
     except StatelibError as error:
         return f"{type(error).__name__} {error.kind}: {error.message}"
     return "cleaned"
 
 
-def start(here: Deployment, outcomes: Path, acts: list[str], stop_at: int) -> int:
+def start(deployment: Deployment, outcomes: Path, acts: list[str], stop_at: int) -> int:
     if pid := os.fork():
         return pid
     status = 1
@@ -63,7 +63,7 @@ def start(here: Deployment, outcomes: Path, acts: list[str], stop_at: int) -> in
         calls = Calls(stop_at)
         threading.setprofile(calls)
         sys.setprofile(calls)
-        found = [act(here, what) for what in acts]
+        found = [act(deployment, what) for what in acts]
         sys.setprofile(None)
         (outcomes / str(os.getpid())).write_text(json.dumps({"acts": found, "calls": calls.seen}))
         status = 0
@@ -84,16 +84,16 @@ def wait(outcomes: Path, pid: int) -> dict[str, Any]:
 def main(catalog_url: str, root: str) -> None:
     engine.BUSY_TIMEOUT_MS, engine.IDLE_TIMEOUT_MS = LOCKED_MS, IDLE_MS
     plain = vars(FaultyDeployment.at(Path(root)))
-    here = FaultyDeployment(**{**plain, "catalog_url": catalog_url})
+    deployment = FaultyDeployment(**{**plain, "catalog_url": catalog_url})
     outcomes = Path(root, "outcomes")
     outcomes.mkdir(exist_ok=True)
-    here.catalog()
+    deployment.catalog()
     for line in sys.stdin:
         asked = json.loads(line)
         if "wait" in asked:
             print(json.dumps(wait(outcomes, asked["wait"])), flush=True)
         else:
-            print(json.dumps(start(here, outcomes, asked["start"], asked["stop_at"])), flush=True)
+            print(json.dumps(start(deployment, outcomes, asked["start"], asked["stop_at"])), flush=True)
 
 
 if __name__ == "__main__":

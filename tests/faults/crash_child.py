@@ -31,20 +31,24 @@ def run(target: Callable[..., None], *arguments: Any) -> int:
     return process.exitcode
 
 
-def work(here: Deployment, environment: Environment, workload: str, place: Place) -> None:
+def work(deployment: Deployment, environment: Environment, workload: str, place: Place) -> None:
     os.environ |= environment
     with ends_at(place, kill):
-        WORKLOADS[workload](here)
+        WORKLOADS[workload](deployment)
 
 
-def recovering(here: Deployment, environment: Environment, workload: str, from_the_task: bool, place: Place) -> None:
+def recovering(
+    deployment: Deployment, environment: Environment, workload: str, from_the_task: bool, place: Place
+) -> None:
     os.environ |= environment
     with ends_at(place, kill):
-        recover(here, workload, from_the_task=from_the_task)
+        recover(deployment, workload, from_the_task=from_the_task)
 
 
-def recovered(here: Deployment, environment: Environment, workload: str, from_the_task: bool, report: Path) -> None:
+def recovered(
+    deployment: Deployment, environment: Environment, workload: str, from_the_task: bool, report: Path
+) -> None:
     """Leaves in ``report`` what is wrong afterwards."""
     os.environ |= environment
-    recover(here, workload, from_the_task=from_the_task)
-    report.write_text(json.dumps(problems(here, LAST)))
+    recover(deployment, workload, from_the_task=from_the_task)
+    report.write_text(json.dumps(problems(deployment, LAST)))

@@ -52,9 +52,9 @@ class Worlds:
 
     def trace(self, workload: str) -> list[Place]:
         """The places that a workload comes to, in order."""
-        here = self.of(workload).again()
+        deployment = self.of(workload).again()
         with recorded() as places:
-            WORKLOADS[workload](here)
+            WORKLOADS[workload](deployment)
         return places
 
 

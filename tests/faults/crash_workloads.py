@@ -50,22 +50,22 @@ LAST = 5
 def history(world: World) -> None:
     """Three days, a savepoint that its user keeps, one that gc has to remove, what an aborted attempt left, and
     abroad a savepoint of which the catalog knows nothing."""
-    here = world.here
-    run_day(here, NAME, 1)
-    run_day(here, NAME, 2)
-    save(here, "kept")
-    run_day(here, NAME, 3)
-    forget(here, save(here, "abroad", target=f"{here.root_uri()}-abroad"))
-    here.catalog().cleanup.dispose(NAME, save(here, "doomed"))
-    pipeline = here.pipeline(NAME)
-    left = begin(here, pipeline, day(4), "test").checkpoint_id
-    take(here, pipeline, left, events(4))
-    abort(here, NAME, left, "given up")
+    deployment = world.deployment
+    run_day(deployment, NAME, 1)
+    run_day(deployment, NAME, 2)
+    save(deployment, "kept")
+    run_day(deployment, NAME, 3)
+    forget(deployment, save(deployment, "abroad", target=f"{deployment.root_uri()}-abroad"))
+    deployment.catalog().cleanup.dispose(NAME, save(deployment, "doomed"))
+    pipeline = deployment.pipeline(NAME)
+    left = begin(deployment, pipeline, day(4), "test").checkpoint_id
+    take(deployment, pipeline, left, events(4))
+    abort(deployment, NAME, left, "given up")
     world.keep()
 
 
 def take(
-    here: Deployment,
+    deployment: Deployment,
     pipeline: Pipeline,
     checkpoint_id: CheckpointId,
     table: pa.Table | None = None,
@@ -74,42 +74,46 @@ def take(
 ) -> None:
     """The snapshot job, unless it was done before; what fails it is noted, as the job does. ``tries``: how often each
     task runs; the driver discards what all but the first have written."""
-    plan = plan_snapshot(here, pipeline, checkpoint_id)
+    plan = plan_snapshot(deployment, pipeline, checkpoint_id)
     if plan is None:
         return
     table = event_schema(pipeline).empty_table() if table is None else table
-    with declining(here, plan):
+    with declining(deployment, plan):
         parts = [table.filter(pa.array(mask)) for mask in owned(pipeline, plan, table)]
-        work = Work(here, pipeline, plan)
+        work = Work(deployment, pipeline, plan)
         tasks = [(i, i + n * len(parts)) for n in range(tries) for i in range(len(parts))]
         reports = [snapshot_subtask(work, i, task, parts[i], change=change) for i, task in tasks]
-        publish(here, pipeline, plan, len(table), reports)
+        publish(deployment, pipeline, plan, len(table), reports)
 
 
 def run_day(
-    here: Deployment, name: PipelineName, number: int, pipeline: Pipeline | None = None, change: Change | None = None
+    deployment: Deployment,
+    name: PipelineName,
+    number: int,
+    pipeline: Pipeline | None = None,
+    change: Change | None = None,
 ) -> None:
     """As the DAG does it, from its first task on."""
-    pipeline = pipeline or here.pipeline(name)
-    begun = begin(here, pipeline, day(number), "test")
+    pipeline = pipeline or deployment.pipeline(name)
+    begun = begin(deployment, pipeline, day(number), "test")
     if not begun.already_completed:
-        take(here, pipeline, begun.checkpoint_id, events(number), change)
-        register(here, pipeline, begun.checkpoint_id)
+        take(deployment, pipeline, begun.checkpoint_id, events(number), change)
+        register(deployment, pipeline, begun.checkpoint_id)
 
 
-def save(here: Deployment, key: str, target: str | None = None) -> CheckpointId:
-    pipeline = here.pipeline(NAME)
+def save(deployment: Deployment, key: str, target: str | None = None) -> CheckpointId:
+    pipeline = deployment.pipeline(NAME)
     form = "native" if pipeline.backend == "rocksdb" else "canonical"
-    begun = begin_savepoint(here, pipeline, format=form, target=target, note="", owner="test", key=key)
+    begun = begin_savepoint(deployment, pipeline, format=form, target=target, note="", owner="test", key=key)
     if not begun.already_completed:
-        take(here, pipeline, begun.checkpoint_id)
-        register(here, pipeline, begun.checkpoint_id)
+        take(deployment, pipeline, begun.checkpoint_id)
+        register(deployment, pipeline, begun.checkpoint_id)
     return begun.checkpoint_id
 
 
-def forget(here: Deployment, number: CheckpointId) -> None:
+def forget(deployment: Deployment, number: CheckpointId) -> None:
     """As if another deployment had taken it."""
-    engine = create_engine(here.catalog_url)
+    engine = create_engine(deployment.catalog_url)
     with engine.begin() as connection:
         for table in (REF, ATTEMPT, CHECKPOINT):
             connection.execute(table.delete().where(table.c.pipeline == NAME, table.c.checkpoint_id == number))
@@ -117,20 +121,20 @@ def forget(here: Deployment, number: CheckpointId) -> None:
     engine.dispose()
 
 
-def interval(here: Deployment) -> None:
-    run_day(here, NAME, 4)
+def interval(deployment: Deployment) -> None:
+    run_day(deployment, NAME, 4)
 
 
-def first(here: Deployment) -> None:
-    run_day(here, FORK, 1)
+def first(deployment: Deployment) -> None:
+    run_day(deployment, FORK, 1)
 
 
-def compaction(here: Deployment) -> None:
+def compaction(deployment: Deployment) -> None:
     """RocksDB's files are merged, so that none of the base's is referred to; a change log is given up for a whole
     snapshot."""
-    pipeline = here.pipeline(NAME)
+    pipeline = deployment.pipeline(NAME)
     checkpoint = pipeline.checkpoint.model_copy(update={"materialize_after_bytes": 1})
-    run_day(here, NAME, 4, pipeline.model_copy(update={"checkpoint": checkpoint}), compacting)
+    run_day(deployment, NAME, 4, pipeline.model_copy(update={"checkpoint": checkpoint}), compacting)
 
 
 def compacting(
@@ -148,53 +152,53 @@ def compacting(
     return applied
 
 
-def savepoint(here: Deployment) -> None:
-    save(here, "new")
+def savepoint(deployment: Deployment) -> None:
+    save(deployment, "new")
 
 
-def rescale(here: Deployment) -> None:
-    restore(here, str(of_day(here, BASE).checkpoint_id), 3, ClaimMode.NO_CLAIM)
-    run_day(here, NAME, 4)
+def rescale(deployment: Deployment) -> None:
+    restore(deployment, str(of_day(deployment, BASE).checkpoint_id), 3, ClaimMode.NO_CLAIM)
+    run_day(deployment, NAME, 4)
 
 
-def claim(here: Deployment) -> None:
-    restore(here, str(savepoint_of(here, "savepoint:kept").checkpoint_id), None, ClaimMode.CLAIM)
-    run_day(here, NAME, 3)
-    run_day(here, NAME, 4)
+def claim(deployment: Deployment) -> None:
+    restore(deployment, str(savepoint_of(deployment, "savepoint:kept").checkpoint_id), None, ClaimMode.CLAIM)
+    run_day(deployment, NAME, 3)
+    run_day(deployment, NAME, 4)
 
 
-def restore(here: Deployment, checkpoint: str, parallelism: int | None, mode: ClaimMode) -> None:
-    pipeline = here.pipeline(NAME)
-    plan = plan_restore(here, pipeline, checkpoint, parallelism, mode)
-    hold_source(here, plan, "test")
-    apply_restore(here, pipeline, plan, "test")
-    release_source(here, plan, "test")
+def restore(deployment: Deployment, checkpoint: str, parallelism: int | None, mode: ClaimMode) -> None:
+    pipeline = deployment.pipeline(NAME)
+    plan = plan_restore(deployment, pipeline, checkpoint, parallelism, mode)
+    hold_source(deployment, plan, "test")
+    apply_restore(deployment, pipeline, plan, "test")
+    release_source(deployment, plan, "test")
 
 
-def of_day(here: Deployment, number: int) -> CheckpointRecord:
+def of_day(deployment: Deployment, number: int) -> CheckpointRecord:
     """The first one that completed."""
-    records = here.catalog().list(NAME, {CheckpointState.COMPLETED})
+    records = deployment.catalog().list(NAME, {CheckpointState.COMPLETED})
     return min((r for r in records if r.interval == day(number)), key=lambda r: r.checkpoint_id)
 
 
-def savepoint_of(here: Deployment, key: str) -> CheckpointRecord:
-    return next(r for r in here.catalog().list(NAME) if r.key == key and r.state is CheckpointState.COMPLETED)
+def savepoint_of(deployment: Deployment, key: str) -> CheckpointRecord:
+    return next(r for r in deployment.catalog().list(NAME) if r.key == key and r.state is CheckpointState.COMPLETED)
 
 
-def gc(here: Deployment) -> None:
-    retire(here)
-    collect_garbage(here)
-    orphans(here, dry_run=False, force=True, grace_ms=0)
+def gc(deployment: Deployment) -> None:
+    retire(deployment)
+    collect_garbage(deployment)
+    orphans(deployment, dry_run=False, force=True, grace_ms=0)
 
 
-def rebuild(here: Deployment) -> None:
+def rebuild(deployment: Deployment) -> None:
     """For a world whose catalog is empty."""
-    if here.catalog().head(NAME).head is None:
-        apply_rebuild(here, plan_rebuild(here))
+    if deployment.catalog().head(NAME).head is None:
+        apply_rebuild(deployment, plan_rebuild(deployment))
 
 
 def without_catalog(world: World) -> None:
-    engine = create_engine(world.here.catalog_url)
+    engine = create_engine(world.deployment.catalog_url)
     with engine.begin() as connection:
         for table in reversed(METADATA.sorted_tables):
             connection.execute(table.delete())
@@ -202,57 +206,57 @@ def without_catalog(world: World) -> None:
     world.keep()
 
 
-def disposed(here: Deployment) -> None:
-    kept = next(r for r in here.catalog().list(NAME) if r.key == "savepoint:kept")
-    dispose(here, NAME, kept.checkpoint_id)
+def disposed(deployment: Deployment) -> None:
+    kept = next(r for r in deployment.catalog().list(NAME) if r.key == "savepoint:kept")
+    dispose(deployment, NAME, kept.checkpoint_id)
 
 
-def forked(here: Deployment) -> None:
-    if here.catalog().head(FORK).head is None:
-        fork(here, here.pipeline(FORK), of_day(here, BASE), "test")
+def forked(deployment: Deployment) -> None:
+    if deployment.catalog().head(FORK).head is None:
+        fork(deployment, deployment.pipeline(FORK), of_day(deployment, BASE), "test")
 
 
-def quarantine(here: Deployment) -> None:
+def quarantine(deployment: Deployment) -> None:
     """The gate finds the fourth day odd, a person takes it as good."""
-    aside = here.catalog().list(NAME, {CheckpointState.QUARANTINED})
-    pipeline = here.pipeline(NAME)
+    aside = deployment.catalog().list(NAME, {CheckpointState.QUARANTINED})
+    pipeline = deployment.pipeline(NAME)
     if not aside:
-        begun = begin(here, pipeline, day(4), "test")
+        begun = begin(deployment, pipeline, day(4), "test")
         if begun.already_completed:
             return
-        take(here, pipeline, begun.checkpoint_id, events(4))
-        record = here.catalog().get(NAME, begun.checkpoint_id)
+        take(deployment, pipeline, begun.checkpoint_id, events(4))
+        record = deployment.catalog().get(NAME, begun.checkpoint_id)
         odd = QualityResult("drift", "entries", Severity.QUARANTINE, False, 1, 1, ("odd",))
-        gate = here.catalog().gate
+        gate = deployment.catalog().gate
         gate.record_results(NAME, record.checkpoint_id, [odd])
-        facts = commit_facts(open_checkpoint(record.directory, own=True, storage_root=here.storage_root), "")
+        facts = commit_facts(open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root), "")
         aside = [gate.set_aside(NAME, record.checkpoint_id, record.epoch, facts, "odd")]
-    release(here, NAME, aside[0].checkpoint_id, "test", "fine")
+    release(deployment, NAME, aside[0].checkpoint_id, "test", "fine")
 
 
-def stopped(here: Deployment) -> None:
+def stopped(deployment: Deployment) -> None:
     """An attempt fails, its run is given up, the pipeline is cancelled and goes on."""
-    if here.catalog().head(NAME).cancelled:
-        resume(here, NAME, "test")
-    pipeline = here.pipeline(NAME)
-    begun = begin(here, pipeline, day(4), "test")
+    if deployment.catalog().head(NAME).cancelled:
+        resume(deployment, NAME, "test")
+    pipeline = deployment.pipeline(NAME)
+    begun = begin(deployment, pipeline, day(4), "test")
     if begun.already_completed:
         return
     try:
-        take(here, pipeline, begun.checkpoint_id, events(4), failing)
+        take(deployment, pipeline, begun.checkpoint_id, events(4), failing)
     except RetryableError:
-        abort(here, NAME, begun.checkpoint_id, "given up")
-    cancel(here, NAME, "test")
-    resume(here, NAME, "test")
+        abort(deployment, NAME, begun.checkpoint_id, "given up")
+    cancel(deployment, NAME, "test")
+    resume(deployment, NAME, "test")
 
 
-def speculated(here: Deployment) -> None:
+def speculated(deployment: Deployment) -> None:
     """Spark runs each task twice."""
-    pipeline = here.pipeline(NAME)
-    begun = begin(here, pipeline, day(4), "test")
+    pipeline = deployment.pipeline(NAME)
+    begun = begin(deployment, pipeline, day(4), "test")
     if not begun.already_completed:
-        take(here, pipeline, begun.checkpoint_id, events(4), tries=2)
-        register(here, pipeline, begun.checkpoint_id)
+        take(deployment, pipeline, begun.checkpoint_id, events(4), tries=2)
+        register(deployment, pipeline, begun.checkpoint_id)
 
 
 def failing(
@@ -261,22 +265,22 @@ def failing(
     raise RetryableError("the disk is on fire", kind="storage-io")
 
 
-def imported(here: Deployment) -> None:
+def imported(deployment: Deployment) -> None:
     """A restore from a savepoint that the catalog does not know; it stays its user's."""
-    catalog = here.catalog()
+    catalog = deployment.catalog()
     if not [r for r in catalog.list(NAME) if r.key.startswith("import:") and catalog.head(NAME).generation]:
-        restore(here, abroad(here), None, ClaimMode.NO_CLAIM)
-    run_day(here, NAME, 4)
+        restore(deployment, abroad(deployment), None, ClaimMode.NO_CLAIM)
+    run_day(deployment, NAME, 4)
 
 
-def copied_fork(here: Deployment) -> None:
-    if here.catalog().head(FORK).head is None:
-        fork(here, here.pipeline(FORK), of_day(here, BASE), "test", copy=True)
+def copied_fork(deployment: Deployment) -> None:
+    if deployment.catalog().head(FORK).head is None:
+        fork(deployment, deployment.pipeline(FORK), of_day(deployment, BASE), "test", copy=True)
 
 
-def migrate(here: Deployment) -> None:
+def migrate(deployment: Deployment) -> None:
     """A catalog that is new."""
-    replace(here, catalog_url=f"sqlite:///{here.data}/new.db").catalog().head(NAME)
+    replace(deployment, catalog_url=f"sqlite:///{deployment.data}/new.db").catalog().head(NAME)
 
 
 CENTRAL = {
@@ -301,32 +305,32 @@ WORKLOADS: dict[str, Callable[[Deployment], None]] = CENTRAL | {
 }
 
 
-def recover(here: Deployment, workload: str, *, from_the_task: bool = False) -> None:
+def recover(deployment: Deployment, workload: str, *, from_the_task: bool = False) -> None:
     """Do it again; ``from_the_task``: first as Airflow does that runs the killed task again, not the whole run. Then
     come the next days, then the cleanup, until there is nothing to clean up any more."""
     if from_the_task:
-        go_on(here)
-    if not any(r.interval == day(LAST) for r in here.catalog().list(NAME, {CheckpointState.COMPLETED})):
-        WORKLOADS[workload](here)  # else an earlier recovery came past it, and has cleaned up what it begins with
-    run_day(here, NAME, 4)
-    run_day(here, NAME, LAST)
+        go_on(deployment)
+    if not any(r.interval == day(LAST) for r in deployment.catalog().list(NAME, {CheckpointState.COMPLETED})):
+        WORKLOADS[workload](deployment)  # else an earlier recovery came past it, and has cleaned up what it begins with
+    run_day(deployment, NAME, 4)
+    run_day(deployment, NAME, LAST)
     for _ in range(3):
-        retire(here)
-        collected = collect_garbage(here)
-        swept = orphans(here, dry_run=False, force=True, grace_ms=0)
+        retire(deployment)
+        collected = collect_garbage(deployment)
+        swept = orphans(deployment, dry_run=False, force=True, grace_ms=0)
         if not any(c.files or c.checkpoints for c in collected) and not any(s.files for s in swept):
             return
     raise AssertionError("the cleanup finds something to do for ever")
 
 
-def go_on(here: Deployment) -> None:
-    for record in here.catalog().list(None, {CheckpointState.PENDING}):
-        pipeline = here.pipeline(record.pipeline)
+def go_on(deployment: Deployment) -> None:
+    for record in deployment.catalog().list(None, {CheckpointState.PENDING}):
+        pipeline = deployment.pipeline(record.pipeline)
         if record.key.startswith("fork:"):
             continue
         number = None if record.interval is None else day_of(record)
-        take(here, pipeline, record.checkpoint_id, None if number is None else events(number))
-        register(here, pipeline, record.checkpoint_id)
+        take(deployment, pipeline, record.checkpoint_id, None if number is None else events(number))
+        register(deployment, pipeline, record.checkpoint_id)
 
 
 def day_of(record: CheckpointRecord) -> int:

@@ -68,9 +68,9 @@ def expected(days: int) -> dict[str, int]:
     return dict(total)
 
 
-def write_pipeline(here: Deployment, name: str, backend: str, strategy: str) -> None:
+def write_pipeline(deployment: Deployment, name: str, backend: str, strategy: str) -> None:
     text = PIPELINE.format(name=name, backend=backend, strategy=strategy, local="true")
-    (Path(here.pipelines_directory) / f"{name}.yaml").write_text(text)
+    (Path(deployment.pipelines_directory) / f"{name}.yaml").write_text(text)
 
 
 class World:
@@ -82,11 +82,11 @@ class World:
         self.root = root / "world"
         self._kept = root / "kept"
         (self.root / "pipelines").mkdir(parents=True)
-        here = new_deployment(self.root, self.root, self.root / "pipelines")
-        url = catalog_url or here.catalog_url
-        self.here = replace(here, storage_root=storage_root or here.storage_root, catalog_url=url)
+        deployment = new_deployment(self.root, self.root, self.root / "pipelines")
+        url = catalog_url or deployment.catalog_url
+        self.deployment = replace(deployment, storage_root=storage_root or deployment.storage_root, catalog_url=url)
         for name in (NAME, FORK):
-            write_pipeline(self.here, name, backend, strategy)
+            write_pipeline(self.deployment, name, backend, strategy)
         self._objects: dict[str, bytes] = {}
         self._rows: list[tuple[Any, list[dict[str, Any]]]] = []
 
@@ -94,11 +94,11 @@ class World:
         """From now on :meth:`again` leads back here."""
         shutil.rmtree(self._kept, ignore_errors=True)
         shutil.copytree(self.root, self._kept)
-        if location_if_object(self.here.storage_root):
+        if location_if_object(self.deployment.storage_root):
             bucket = self._bucket()
             self._objects = {found.key: bucket.read(found.key, 1 << 30) for found in bucket.list("")}
-        if not self.here.catalog_url.startswith("sqlite"):
-            engine = create_engine(self.here.catalog_url)
+        if not self.deployment.catalog_url.startswith("sqlite"):
+            engine = create_engine(self.deployment.catalog_url)
             with engine.connect() as connection:
                 tables = METADATA.sorted_tables
                 self._rows = [(t, [dict(r._mapping) for r in connection.execute(select(t))]) for t in tables]
@@ -107,7 +107,7 @@ class World:
     def again(self) -> Deployment:
         shutil.rmtree(self.root)
         shutil.copytree(self._kept, self.root)
-        if location_if_object(self.here.storage_root):
+        if location_if_object(self.deployment.storage_root):
             bucket = self._bucket()
             there = {found.key for found in bucket.list("")}
             for name in there - self._objects.keys():
@@ -115,7 +115,7 @@ class World:
             for name in self._objects.keys() - there:
                 bucket.put(name, len(self._objects[name]), lambda data=self._objects[name]: iter([data]))
         if self._rows:
-            engine = create_engine(self.here.catalog_url)
+            engine = create_engine(self.deployment.catalog_url)
             with engine.begin() as connection:
                 for table, _ in reversed(self._rows):
                     connection.execute(table.delete())
@@ -123,10 +123,10 @@ class World:
                     if rows:
                         connection.execute(insert(table), rows)
             engine.dispose()
-        return self.here
+        return self.deployment
 
     def _bucket(self) -> Bucket:
-        return Bucket(object_location(self.here.storage_root).bucket_uri, IMPATIENT)
+        return Bucket(object_location(self.deployment.storage_root).bucket_uri, IMPATIENT)
 
 
 @dataclass(frozen=True)
@@ -137,9 +137,9 @@ class Holdings:
     needed: set[str]
 
 
-def holdings(here: Deployment) -> Holdings:
-    root = here.root_uri()
-    engine = create_engine(here.catalog_url)
+def holdings(deployment: Deployment) -> Holdings:
+    root = deployment.root_uri()
+    engine = create_engine(deployment.catalog_url)
     with engine.connect() as connection:
         files = set(connection.execute(select(FILE.c.file_id).where(FILE.c.state == "LIVE")).scalars())
         kept = CHECKPOINT.c.state.in_((CheckpointState.COMPLETED, CheckpointState.QUARANTINED))
@@ -164,38 +164,40 @@ def holdings(here: Deployment) -> Holdings:
     return Holdings({f"{root}/{p.relative_to(base)}" for p in base.rglob("*")}, needed | parents | always)
 
 
-def problems(here: Deployment, days: int) -> list[tuple[str, str]]:
+def problems(deployment: Deployment, days: int) -> list[tuple[str, str]]:
     """(goal, what is wrong) of a world that has recovered and been cleaned; ``days``: how far it must have come."""
-    records = here.catalog().list()
-    wrong = [("G1", text) for r in records if r.state is CheckpointState.COMPLETED for text in lost(here, r)]
-    wrong += [("G1", text) for text in verify_at(abroad(here), own=True, scratch=here.work_directory).problems]
-    head = here.catalog().head(NAME)
-    lineage = [] if head.head is None else here.catalog().lineage(NAME, head.head)
+    records = deployment.catalog().list()
+    wrong = [("G1", text) for r in records if r.state is CheckpointState.COMPLETED for text in lost(deployment, r)]
+    wrong += [
+        ("G1", text) for text in verify_at(abroad(deployment), own=True, scratch=deployment.work_directory).problems
+    ]
+    head = deployment.catalog().head(NAME)
+    lineage = [] if head.head is None else deployment.catalog().lineage(NAME, head.head)
     applied = [r.interval for r in reversed(lineage) if r.interval]
     if applied[-1:] != [day(days)] or len(set(applied)) != len(applied):
         wrong.append(("G6", f"the head's history is {applied}, expected it to end with day {days}, each day once"))
     done = Counter((r.pipeline, r.key) for r in records if r.completed_at_ms is not None)
     wrong += [("G6", f"{key} was completed {count} times") for key, count in done.items() if count > 1]
-    held = holdings(here)
+    held = holdings(deployment)
     wrong += [("G1", f"{uri} is missing") for uri in sorted(held.needed - held.there)]
     wrong += [("G2", f"{uri} is left over") for uri in sorted(held.there - held.needed)]
-    return wrong + [("G2", f"{path} is left over") for path in left_on_disk(here)]
+    return wrong + [("G2", f"{path} is left over") for path in left_on_disk(deployment)]
 
 
-def abroad(here: Deployment) -> str:
+def abroad(deployment: Deployment) -> str:
     """The directory of the savepoint that lies outside the storage."""
-    place = f"{here.root_uri()}-abroad"
-    found = next(f.path for f in here.remover().list_files(place) if f.path.endswith("/_metadata"))
+    place = f"{deployment.root_uri()}-abroad"
+    found = next(f.path for f in deployment.remover().list_files(place) if f.path.endswith("/_metadata"))
     return f"{place}/{found.removesuffix('/_metadata')}"
 
 
-def lost(here: Deployment, record: CheckpointRecord) -> list[str]:
+def lost(deployment: Deployment, record: CheckpointRecord) -> list[str]:
     """What is wrong with a completed checkpoint: its bytes, or what they say."""
-    opened = resolve(here, f"{record.pipeline}/{record.checkpoint_id}")
-    found = list(verify(opened, scratch=here.work_directory).problems)
+    opened = resolve(deployment, f"{record.pipeline}/{record.checkpoint_id}")
+    found = list(verify(opened, scratch=deployment.work_directory).problems)
     position = opened.position()
     applied = 0 if position is None or position.interval is None else number_of(position.interval.end_ms)
-    if not found and content(here, opened) != expected(applied):
+    if not found and content(deployment, opened) != expected(applied):
         found.append(f"{record.pipeline}/{record.checkpoint_id} does not hold the state of {applied} days")
     if not found and noted(opened) != {day(number).end_ms - 1 for number in range(1, applied + 1)}:
         found.append(f"{record.pipeline}/{record.checkpoint_id} does not hold the side data of {applied} days")
@@ -212,24 +214,24 @@ def number_of(end_ms: int) -> int:
     return (end_ms - day(1).start_ms) // (day(1).end_ms - day(1).start_ms)
 
 
-def content(here: Deployment, opened: Checkpoint) -> dict[str, int]:
-    table = opened.to_arrow("total", here.work_directory)
+def content(deployment: Deployment, opened: Checkpoint) -> dict[str, int]:
+    table = opened.to_arrow("total", deployment.work_directory)
     return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
-def left_on_disk(here: Deployment) -> list[Path]:
+def left_on_disk(deployment: Deployment) -> list[Path]:
     """What runs leave on a worker's own disk and none of them needs."""
-    left = unfinished(here)
-    for pipeline in Path(here.work_directory).glob("local-state/*/*"):
+    left = unfinished(deployment)
+    for pipeline in Path(deployment.work_directory).glob("local-state/*/*"):
         checkpoints = sorted(pipeline.iterdir())
         left += [path for path in checkpoints if not path.name.startswith("chk-")]
         left += checkpoints[:-2]
     return left
 
 
-def unfinished(here: Deployment) -> list[Path]:
+def unfinished(deployment: Deployment) -> list[Path]:
     """What a run that ended by itself has removed."""
-    work = Path(here.work_directory)
+    work = Path(deployment.work_directory)
     return [path for path in work.iterdir() if path.name != "local-state"] + list(work.rglob("*.ongoing"))
 
 

@@ -100,32 +100,32 @@ class FaultyDeployment(Deployment):
         return FaultyStorage(super().storage(pipeline), self.hook, self.publishing)
 
 
-def attempt(here: Deployment, number: int, before_register: Callable[[], None] = lambda: None) -> CheckpointId:
+def attempt(deployment: Deployment, number: int, before_register: Callable[[], None] = lambda: None) -> CheckpointId:
     """The day's run, as the DAG does it."""
-    pipeline = here.pipeline("tours")
-    begun = begin(here, pipeline, day(number), "test")
+    pipeline = deployment.pipeline("tours")
+    begun = begin(deployment, pipeline, day(number), "test")
     if begun.already_completed:
         return begun.checkpoint_id
-    if plan_snapshot(here, pipeline, begun.checkpoint_id) is not None:  # None: an earlier attempt published it
-        publish_here(here, pipeline, begun.checkpoint_id, events(number))
+    if plan_snapshot(deployment, pipeline, begun.checkpoint_id) is not None:  # None: an earlier attempt published it
+        publish_here(deployment, pipeline, begun.checkpoint_id, events(number))
     before_register()
-    return register(here, pipeline, begun.checkpoint_id).checkpoint_id
+    return register(deployment, pipeline, begun.checkpoint_id).checkpoint_id
 
 
-def sweep(here: Deployment) -> None:
+def sweep(deployment: Deployment) -> None:
     """What state_cleanup does, without a grace period."""
-    orphans(here, dry_run=False, force=True, grace_ms=0)
-    retire(here)
-    collect_garbage(here)
+    orphans(deployment, dry_run=False, force=True, grace_ms=0)
+    retire(deployment)
+    collect_garbage(deployment)
 
 
-def opened_checkpoints(here: Deployment) -> list[Checkpoint]:
+def opened_checkpoints(deployment: Deployment) -> list[Checkpoint]:
     """Of the pipeline, opened, oldest first."""
-    records = here.catalog().list(PipelineName("tours"), {CheckpointState.COMPLETED})
-    return [resolve(here, f"tours/{number}") for number in sorted(record.checkpoint_id for record in records)]
+    records = deployment.catalog().list(PipelineName("tours"), {CheckpointState.COMPLETED})
+    return [resolve(deployment, f"tours/{number}") for number in sorted(record.checkpoint_id for record in records)]
 
 
-def check_nothing_else(here: Deployment, there: Iterable[Checkpoint]) -> None:
+def check_nothing_else(deployment: Deployment, there: Iterable[Checkpoint]) -> None:
     """Storage holds what these checkpoints name, and no other file."""
     named: set[str] = set()
     for opened in there:
@@ -133,4 +133,4 @@ def check_nothing_else(here: Deployment, there: Iterable[Checkpoint]) -> None:
         directory = opened.directory.removeprefix("file://")
         named |= {os.path.join(directory, f.path.removeprefix("file://")) for f in opened.manifest.files}
         named.add(f"{directory}/_metadata")
-    assert {str(path) for path in Path(here.storage_root).rglob("*") if path.is_file()} == named
+    assert {str(path) for path in Path(deployment.storage_root).rglob("*") if path.is_file()} == named

@@ -47,22 +47,22 @@ places = (
     f"sqlite:///{root}/catalog.db",
     *(str(root / name) for name in ("state", "pipelines", "data", "docs", "work")),
 )
-here = Deployment(*places)
-pipeline = here.pipeline("slow")
+deployment = Deployment(*places)
+pipeline = deployment.pipeline("slow")
 interval = DataInterval(0, 86_400_000)
-begun = begin(here, pipeline, interval, "test")
+begun = begin(deployment, pipeline, interval, "test")
 events = pa.table({"key": [f"key-{n}" for n in range(2000)], "amount": pa.array(range(2000), pa.int64())})
 if sys.argv[3:] == ["spark"]:
     from statelib.spark.session.local_session import new_session
     from statelib.spark.snapshot.driver import run_snapshot
 
-    (part,) = source_parts(pipeline, here.data, interval)
+    (part,) = source_parts(pipeline, deployment.data, interval)
     pq.write_table(events, part.path)
     spark = new_session("slow", "local[1]")
     print("ready", flush=True)
     run_snapshot(spark, SlowDeployment(*places), pipeline, begun.checkpoint_id)
 else:
-    plan = plan_snapshot(here, pipeline, begun.checkpoint_id)
+    plan = plan_snapshot(deployment, pipeline, begun.checkpoint_id)
     assert plan is not None
     print("ready", flush=True)
     snapshot_subtask(Work(SlowDeployment(*places), pipeline, plan), 0, 1, events)

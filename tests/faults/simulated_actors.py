@@ -56,9 +56,9 @@ DEFINITION = {
     "max_parallelism": 2,
 }
 CLEANING: tuple[Callable[[Deployment], object], ...] = (
-    lambda here: orphans(here, NAME, grace_ms=0, dry_run=False, force=True),
-    lambda here: retire(here, NAME),
-    lambda here: collect_garbage(here, NAME),
+    lambda deployment: orphans(deployment, NAME, grace_ms=0, dry_run=False, force=True),
+    lambda deployment: retire(deployment, NAME),
+    lambda deployment: collect_garbage(deployment, NAME),
 )
 
 
@@ -105,7 +105,7 @@ class Simulation:
     """``days``: of each checkpoint the last day that it has applied, as whoever began it knows."""
 
     world: World
-    here: SimulatedDeployment
+    deployment: SimulatedDeployment
     days: dict[int, int] = field(default_factory=dict)
     done: list[int] = field(default_factory=list)
     registered: int = 0
@@ -113,7 +113,7 @@ class Simulation:
 
     @property
     def pipeline(self) -> Pipeline:
-        return self.here.pipeline_file
+        return self.deployment.pipeline_file
 
     def process(self, name: str, life: Callable[[], None], lives: int = 3) -> None:
         """It is started again when it has died, or failed."""
@@ -148,21 +148,27 @@ class Simulation:
 
     def _round(self) -> None:
         chance = self.world.chance
-        pending = self.here.catalog().list(NAME, (CheckpointState.PENDING,))
+        pending = self.deployment.catalog().list(NAME, (CheckpointState.PENDING,))
         if pending and chance.random() < 0.4:  # a task that is tried again
             self.finish(chance.choice(pending).checkpoint_id)
-        elif chance.random() < 0.15 and self.here.catalog().head(NAME).head is not None:
+        elif chance.random() < 0.15 and self.deployment.catalog().head(NAME).head is not None:
             begun = begin_savepoint(
-                self.here, self.pipeline, format="native", target=None, note="", owner="", key=f"{chance.random()}"
+                self.deployment,
+                self.pipeline,
+                format="native",
+                target=None,
+                note="",
+                owner="",
+                key=f"{chance.random()}",
             )
             self.finish(begun.checkpoint_id)
         else:
             self.day()
 
     def day(self) -> None:
-        head = self.here.catalog().head(NAME).head
-        number = 1 + (0 if head is None else self._day_of(self.here.catalog().get(NAME, head)))
-        begun = begin(self.here, self.pipeline, day(number), "somebody")
+        head = self.deployment.catalog().head(NAME).head
+        number = 1 + (0 if head is None else self._day_of(self.deployment.catalog().get(NAME, head)))
+        begun = begin(self.deployment, self.pipeline, day(number), "somebody")
         if not begun.already_completed:
             self.finish(begun.checkpoint_id)
 
@@ -170,22 +176,22 @@ class Simulation:
         """A checkpoint's day follows its base's, a savepoint's is its base's."""
         number = record.checkpoint_id
         if number not in self.days:
-            base = 0 if record.base is None else self._day_of(self.here.catalog().get(NAME, record.base))
+            base = 0 if record.base is None else self._day_of(self.deployment.catalog().get(NAME, record.base))
             self.days[number] = base + (record.kind is SnapshotKind.CHECKPOINT)
             if record.interval is not None and record.interval != day(self.days[number]):
                 self.world.violations.append(f"checkpoint {number} applies {record.interval} after day {base}")
         return self.days[number]
 
     def finish(self, number: CheckpointId) -> None:
-        self._day_of(self.here.catalog().get(NAME, number))
+        self._day_of(self.deployment.catalog().get(NAME, number))
         try:
-            plan = plan_snapshot(self.here, self.pipeline, number)
+            plan = plan_snapshot(self.deployment, self.pipeline, number)
             if plan is not None:
-                publish(self.here, self.pipeline, plan, 1, self._tasks(plan))
-            register(self.here, self.pipeline, number)
+                publish(self.deployment, self.pipeline, plan, 1, self._tasks(plan))
+            register(self.deployment, self.pipeline, number)
         except StatelibError as error:
             if self.world.chance.random() < 0.5:
-                abort(self.here, NAME, number, f"failed: {error.kind}")
+                abort(self.deployment, NAME, number, f"failed: {error.kind}")
             raise
         self.done.append(number)
 
@@ -206,7 +212,7 @@ class Simulation:
     def task(self, plan: SnapshotPlan, subtask: int, number: int) -> SubtaskReport:
         """As a subtask with RocksDB: some of the base's files, one new one, and a header of its own."""
         attempt, key_groups = task_attempt(plan.attempt, number), plan.layout.ranges[subtask]
-        storage = self.here.worker_storage(self.pipeline)
+        storage = self.deployment.worker_storage(self.pipeline)
         streams = storage.resolve_checkpoint_storage_location(
             plan.record.checkpoint_id, plan.reference, attempt, subtask
         )
@@ -245,30 +251,30 @@ class Simulation:
     def cleaner(self, rounds: int) -> Callable[[], None]:
         def life() -> None:
             for _ in range(3 * rounds):
-                self.world.chance.choice(CLEANING)(self.here)
+                self.world.chance.choice(CLEANING)(self.deployment)
 
         return life
 
     def clean(self) -> None:
         for step in CLEANING:
-            step(self.here)
+            step(self.deployment)
 
     def restorer(self) -> None:
         """Restores anything that is there, and disposes of a savepoint now and then."""
-        found = self.here.catalog().list(NAME, (COMPLETED,))
+        found = self.deployment.catalog().list(NAME, (COMPLETED,))
         if not found:
             return
         chosen = self.world.chance.choice(found)
         if chosen.kind is SnapshotKind.SAVEPOINT and self.world.chance.random() < 0.5:
-            dispose(self.here, NAME, chosen.checkpoint_id)
+            dispose(self.deployment, NAME, chosen.checkpoint_id)
             return
-        plan = plan_restore(self.here, self.pipeline, str(chosen.checkpoint_id), None, ClaimMode.NO_CLAIM)
-        hold_source(self.here, plan, "restorer")
-        opened = resolve(self.here, f"{NAME}/{chosen.checkpoint_id}")
+        plan = plan_restore(self.deployment, self.pipeline, str(chosen.checkpoint_id), None, ClaimMode.NO_CLAIM)
+        hold_source(self.deployment, plan, "restorer")
+        opened = resolve(self.deployment, f"{NAME}/{chosen.checkpoint_id}")
         files = opened.manifest.files if opened.manifest else ()
         self.world.violations += [f"held, but {text}" for text in wrong_files(opened, files, files)]
-        apply_restore(self.here, self.pipeline, plan, "restorer")
-        release_source(self.here, plan, "restorer")
+        apply_restore(self.deployment, self.pipeline, plan, "restorer")
+        release_source(self.deployment, plan, "restorer")
 
     # -- at the end --------------------------------------------------------------------------
 
@@ -276,8 +282,8 @@ class Simulation:
         """Nobody disturbs any more: the next day is applied, and cleaning up comes to an end."""
         self.world.chances = QUIET
         self.day()
-        for record in self.here.catalog().list(NAME, (CheckpointState.PENDING,)):
-            abort(self.here, NAME, record.checkpoint_id, "recovery")
+        for record in self.deployment.catalog().list(NAME, (CheckpointState.PENDING,)):
+            abort(self.deployment, NAME, record.checkpoint_id, "recovery")
         before: dict[str, bytes] = {}
         while before != self.world.objects:
             before = dict(self.world.objects)
@@ -285,8 +291,8 @@ class Simulation:
 
     def check(self) -> list[str]:
         """What is wrong with the world now; empty when all is well."""
-        records = {r.checkpoint_id: r for r in self.here.catalog().list(NAME)}
-        head = self.here.catalog().head(NAME)
+        records = {r.checkpoint_id: r for r in self.deployment.catalog().list(NAME)}
+        head = self.deployment.catalog().head(NAME)
         found = self.world.violations + history_violations(head, list(records.values()))
         history, at = [], head.head
         while at is not None:
@@ -308,7 +314,7 @@ class Simulation:
         needed, found = set(), []
         self.registered = len(completed)
         for record in completed:
-            opened = resolve(self.here, f"{NAME}/{record.checkpoint_id}")
+            opened = resolve(self.deployment, f"{NAME}/{record.checkpoint_id}")
             assert opened.manifest is not None
             found += wrong_files(opened, opened.manifest.files, opened.manifest.files)
             needed |= {PLACES.file_uri(record.directory, f.path) for f in opened.manifest.files}

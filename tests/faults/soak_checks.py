@@ -29,10 +29,10 @@ ROUNDS = 4
 
 def check_lane(lane: Lane, restored: bool) -> None:
     """``restored``: somebody set out to restore since the last time."""
-    here, journal = lane.deployment(), lane.journal
+    deployment, journal = lane.deployment(), lane.journal
     journal.read()
-    records = {int(r.checkpoint_id): r for r in here.catalog().list(lane.name)}
-    head = here.catalog().head(lane.name)
+    records = {int(r.checkpoint_id): r for r in deployment.catalog().list(lane.name)}
+    head = deployment.catalog().head(lane.name)
     problems: list[str] = []
     if records:
         problems += history_violations(head, list(records.values()))
@@ -40,23 +40,23 @@ def check_lane(lane: Lane, restored: bool) -> None:
         problems += forked(journal, records, head.head, head.generation)
     for number, record in records.items():
         if record.state is COMPLETED:
-            problems += wrong(lane, here, number)
+            problems += wrong(lane, deployment, number)
             journal.write("looked at", number)
     for problem in problems:
         journal.write("violation", problem)
 
 
-def wrong(lane: Lane, here: Deployment, number: int) -> list[str]:
+def wrong(lane: Lane, deployment: Deployment, number: int) -> list[str]:
     """What nobody has read yet is read whole, and anything now and then; the rest is there with its size."""
     if number not in lane.journal.snapshots:
         return [f"checkpoint {number} is COMPLETED, and nobody began it"]
-    opened = resolve(here, f"{lane.name}/{number}")
+    opened = resolve(deployment, f"{lane.name}/{number}")
     again = lane.chance.random() < AGAIN
-    problems = list(verify(opened, read_data=again, scratch=here.work_directory).problems)
+    problems = list(verify(opened, read_data=again, scratch=deployment.work_directory).problems)
     if number in lane.journal.was_read and not again:
         return problems
     lane.journal.write("read", number)
-    found = content_of(opened, here.work_directory)
+    found = content_of(opened, deployment.work_directory)
     if found != lane.content(number):
         problems.append(f"checkpoint {number}: {found}, expected {lane.content(number)}")
     return problems
@@ -99,53 +99,53 @@ def chain(records: dict[int, CheckpointRecord], head: int | None) -> list[int]:
 
 def check_nothing_left(lane: Lane) -> None:
     """After recovery and gc to a fixed point: storage holds the files of living rows, and nothing else."""
-    here, journal = lane.deployment(), lane.journal
-    for record in here.catalog().list(lane.name, (CheckpointState.PENDING,)):
-        abort(here, lane.name, record.checkpoint_id, "the soak's recovery")
+    deployment, journal = lane.deployment(), lane.journal
+    for record in deployment.catalog().list(lane.name, (CheckpointState.PENDING,)):
+        abort(deployment, lane.name, record.checkpoint_id, "the soak's recovery")
     for _ in range(ROUNDS):
-        before = listing(lane, here)
-        orphans(here, lane.name, grace_ms=0, dry_run=False, force=True)
-        retire(here, lane.name)
-        collect_garbage(here, lane.name)
-        if listing(lane, here) == before:
+        before = listing(lane, deployment)
+        orphans(deployment, lane.name, grace_ms=0, dry_run=False, force=True)
+        retire(deployment, lane.name)
+        collect_garbage(deployment, lane.name)
+        if listing(lane, deployment) == before:
             break
-    stored, rows, named = listing(lane, here), living(lane, here), manifests(lane, here)
+    stored, rows, named = listing(lane, deployment), living(lane, deployment), manifests(lane, deployment)
     for what, there in (("rows", rows), ("manifests", named)):
         if stored != there:
             too_many, missing = sorted(stored - there), sorted(there - stored)
             journal.write("violation", f"storage against {what}: too many {too_many}, missing {missing}")
     journal.write("fixed point", len(stored))
-    shutil.rmtree(here.work_directory)  # what tasks of killed processes left on their own host
-    Path(here.work_directory).mkdir()
+    shutil.rmtree(deployment.work_directory)  # what tasks of killed processes left on their own host
+    Path(deployment.work_directory).mkdir()
 
 
-def listing(lane: Lane, here: Deployment) -> set[str]:
+def listing(lane: Lane, deployment: Deployment) -> set[str]:
     """Every file of the pipeline, where its users had savepoints written included."""
-    savepoints = [f"{here.root_uri()}/savepoints", PLACES.kind("/").normalised(str(lane.root / "savepoints"))]
+    savepoints = [f"{deployment.root_uri()}/savepoints", PLACES.kind("/").normalised(str(lane.root / "savepoints"))]
     found = {
         f"{place}/{file.path}"
         for place in savepoints
-        for file in here.remover().list_files(place)
+        for file in deployment.remover().list_files(place)
         if file.path.startswith(f"savepoint-{lane.name}-")
     }
-    place = f"{here.root_uri()}/{lane.name}"
-    return found | {f"{place}/{file.path}" for file in here.remover().list_files(place)}
+    place = f"{deployment.root_uri()}/{lane.name}"
+    return found | {f"{place}/{file.path}" for file in deployment.remover().list_files(place)}
 
 
-def living(lane: Lane, here: Deployment) -> set[str]:
-    engine = create_engine(here.catalog_url)
+def living(lane: Lane, deployment: Deployment) -> set[str]:
+    engine = create_engine(deployment.catalog_url)
     with engine.connect() as connection:
         rows = select(FILE.c.file_id).where(FILE.c.state == "LIVE", FILE.c.pipeline == lane.name)
         files = set(connection.execute(rows).scalars())
     engine.dispose()
-    return files | {f"{r.directory}/{METADATA_NAME}" for r in here.catalog().list(lane.name, (COMPLETED,))}
+    return files | {f"{r.directory}/{METADATA_NAME}" for r in deployment.catalog().list(lane.name, (COMPLETED,))}
 
 
-def manifests(lane: Lane, here: Deployment) -> set[str]:
+def manifests(lane: Lane, deployment: Deployment) -> set[str]:
     """What the snapshots themselves say that they need."""
     named: set[str] = set()
-    for record in here.catalog().list(lane.name, (COMPLETED,)):
-        opened = resolve(here, f"{lane.name}/{record.checkpoint_id}")
+    for record in deployment.catalog().list(lane.name, (COMPLETED,)):
+        opened = resolve(deployment, f"{lane.name}/{record.checkpoint_id}")
         assert opened.manifest is not None
         named |= {PLACES.file_uri(record.directory, f.path) for f in opened.manifest.files}
         named.add(f"{record.directory}/{METADATA_NAME}")

@@ -226,8 +226,10 @@ class Lane:
         return PIPELINE.format(**{**text, "name": self.name, "states": states})
 
     def deployment(self) -> Deployment:
-        here = new_deployment(self.root, self.root, self.root / "pipelines")
-        return replace(here, catalog_url=self.options.catalog, storage_root=self.options.storage or here.storage_root)
+        deployment = new_deployment(self.root, self.root, self.root / "pipelines")
+        return replace(
+            deployment, catalog_url=self.options.catalog, storage_root=self.options.storage or deployment.storage_root
+        )
 
     def pipeline(self) -> Pipeline:
         return self.deployment().pipeline(self.name)

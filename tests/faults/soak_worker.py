@@ -48,11 +48,11 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
-        self.here = self.lane.deployment()
+        self.deployment = self.lane.deployment()
         self.pipeline = self.lane.pipeline()
         self.name = self.lane.name
         self.journal = self.lane.journal
-        self.catalog = self.here.catalog()
+        self.catalog = self.deployment.catalog()
         self.about: tuple[CheckpointId, CheckpointState] | None = None
 
     def work(self, actions: int) -> None:
@@ -97,7 +97,7 @@ class Worker:
         return self.journal.day(head)
 
     def _day(self, number: int, gate: bool) -> None:
-        begun = begin(self.here, self.pipeline, day(number), f"worker {os.getpid()}")
+        begun = begin(self.deployment, self.pipeline, day(number), f"worker {os.getpid()}")
         if begun.already_completed:
             return
         self._begun(begun.checkpoint_id)
@@ -108,7 +108,7 @@ class Worker:
         number = self._applied()
         if number == 0:
             return
-        begun = begin(self.here, self.pipeline, day(number), "again")
+        begun = begin(self.deployment, self.pipeline, day(number), "again")
         if begun.already_completed and self.journal.day(begun.checkpoint_id) == number:
             return
         if not self.contended:
@@ -135,18 +135,18 @@ class Worker:
 
     def finish(self, number: CheckpointId, gate: bool) -> None:
         self.about = (number, CheckpointState.PENDING)
-        plan = plan_snapshot(self.here, self.pipeline, number)
+        plan = plan_snapshot(self.deployment, self.pipeline, number)
         if plan is not None:
             self._snapshot(plan)
         if gate:
-            check(self.here, self.pipeline, number)
-        record = register(self.here, self.pipeline, number)
+            check(self.deployment, self.pipeline, number)
+        record = register(self.deployment, self.pipeline, number)
         self.journal.write("done", number)
         self.about = (number, CheckpointState.COMPLETED)
         self._read_back(record)
 
     def _snapshot(self, plan: object) -> None:
-        work = Work(self.here, self.pipeline, plan)  # type: ignore[arg-type]
+        work = Work(self.deployment, self.pipeline, plan)  # type: ignore[arg-type]
         record = work.plan.record
         applied = events_of(self.lane.seed, self.journal.snapshots[record.checkpoint_id].day)
         events = table_of(applied if record.interval is not None else [])
@@ -156,13 +156,13 @@ class Worker:
                 report = snapshot_subtask(work, subtask, task := task + 1, events.filter(mine))
                 if self.chance.random() < 0.5 or not reports or reports[-1].subtask != subtask:
                     reports.append(report)
-        publish(self.here, self.pipeline, work.plan, len(events), reports)
+        publish(self.deployment, self.pipeline, work.plan, len(events), reports)
 
     def savepoint(self) -> None:
         if self.catalog.head(self.name).head is None:
             return
         begun = begin_savepoint(
-            self.here,
+            self.deployment,
             self.pipeline,
             format=self.chance.choice(["canonical", "native"]),
             target=str(self.lane.root / "savepoints") if self.chance.random() < 0.5 else None,
@@ -181,18 +181,18 @@ class Worker:
         self.about = (chosen.checkpoint_id, CheckpointState.COMPLETED)
         claim = ClaimMode.CLAIM if chosen.owner is Owner.USER and self.chance.random() < 0.3 else ClaimMode.NO_CLAIM
         where = chosen.directory if self.chance.random() < 0.3 else str(chosen.checkpoint_id)
-        plan = plan_restore(self.here, self.pipeline, where, self.chance.choice([None, 1, 1, 2, 3]), claim)
-        hold_source(self.here, plan, str(os.getpid()))
+        plan = plan_restore(self.deployment, self.pipeline, where, self.chance.choice([None, 1, 1, 2, 3]), claim)
+        hold_source(self.deployment, plan, str(os.getpid()))
         if claim is ClaimMode.CLAIM:
             self.journal.write("excused", chosen.checkpoint_id)
         self.journal.write("restoring", chosen.checkpoint_id)
-        apply_restore(self.here, self.pipeline, plan, "test")
+        apply_restore(self.deployment, self.pipeline, plan, "test")
         self.journal.write("restored", chosen.checkpoint_id)
-        release_source(self.here, plan, str(os.getpid()))
+        release_source(self.deployment, plan, str(os.getpid()))
 
     def give_up(self) -> None:
         for record in self.catalog.list(self.name, (CheckpointState.PENDING,)):
-            abort(self.here, self.name, record.checkpoint_id, "given up")
+            abort(self.deployment, self.name, record.checkpoint_id, "given up")
 
     # -- what a cleaner does -----------------------------------------------------------------
 
@@ -203,18 +203,18 @@ class Worker:
         chosen = self.chance.choice(mine)
         self.journal.write("excused", chosen.checkpoint_id)
         try:
-            dispose(self.here, self.name, chosen.checkpoint_id)
+            dispose(self.deployment, self.name, chosen.checkpoint_id)
         except ConflictError as error:
             if error.kind != "in-use":
                 raise
 
     def clean(self) -> None:
-        retire(self.here, self.name)
-        collect_garbage(self.here, self.name)
+        retire(self.deployment, self.name)
+        collect_garbage(self.deployment, self.name)
         self.journal.write("cleaned")
 
     def sweep(self) -> None:
-        orphans(self.here, self.name, grace_ms=0, dry_run=False, force=True)
+        orphans(self.deployment, self.name, grace_ms=0, dry_run=False, force=True)
 
     def reread(self) -> None:
         """Reads what it holds, whatever the others do."""
@@ -229,7 +229,7 @@ class Worker:
 
     def _read_back(self, record: CheckpointRecord) -> None:
         number = record.checkpoint_id
-        found = content_of(resolve(self.here, f"{self.name}/{number}"), self.here.work_directory)
+        found = content_of(resolve(self.deployment, f"{self.name}/{number}"), self.deployment.work_directory)
         if found != self.lane.content(number):
             raise CorruptStateError(f"{number}: {found}, expected {self.lane.content(number)}", kind="wrong-content")
         self.journal.write("read", number)

@@ -44,7 +44,7 @@ def test_days_that_fail_first(tmp_path: Path, backend: str, strategy: str, local
     (tmp_path / "pipelines").mkdir()
     text = TOURS.format(backend=backend, strategy=strategy, local=local)
     (tmp_path / "pipelines" / "tours.yaml").write_text(text)
-    here = FaultyDeployment.at(tmp_path)
+    deployment = FaultyDeployment.at(tmp_path)
     chance = random.Random(f"{backend} {strategy} {local}")
     seen: Counter[str] = Counter()
     kills = 2
@@ -56,11 +56,11 @@ def test_days_that_fail_first(tmp_path: Path, backend: str, strategy: str, local
             fail(tmp_path, number, fate, chance.randrange(12))
             seen[fate] += 1
             check_clean(tmp_path, fate)
-        attempt(here, number)
+        attempt(deployment, number)
         check_clean(tmp_path, "complete")
     assert sum(seen.values()) >= DAYS // 2, seen
-    sweep(here)
-    check_storage(here)
+    sweep(deployment)
+    check_storage(deployment)
 
 
 def fail(root: Path, number: int, fate: str, at: int) -> None:
@@ -75,10 +75,10 @@ def killed(root: Path, number: int, at: int) -> None:
 
 
 def given_up(root: Path, number: int, _at: int) -> None:
-    here = FaultyDeployment.at(root)
-    begun = begin(here, here.pipeline("tours"), day(number), "test")
+    deployment = FaultyDeployment.at(root)
+    begun = begin(deployment, deployment.pipeline("tours"), day(number), "test")
     if not begun.already_completed:
-        abort(here, "tours", begun.checkpoint_id, "given up")
+        abort(deployment, "tours", begun.checkpoint_id, "given up")
 
 
 def without_catalog(root: Path, number: int, _at: int) -> None:
@@ -119,12 +119,12 @@ def check_clean(root: Path, fate: str) -> None:
         assert fate == "complete" or not list((root / "local-state").rglob("*.ongoing"))
 
 
-def check_storage(here: Deployment) -> None:
+def check_storage(deployment: Deployment) -> None:
     """Storage holds what completed checkpoints name; each of them is whole, and says what the days came to."""
-    there = opened_checkpoints(here)
+    there = opened_checkpoints(deployment)
     assert len(there) == 3
     for back, opened in enumerate(reversed(there)):
-        assert verify(opened, scratch=here.work_directory).problems == ()
-        rows = opened.to_arrow("best", scratch=here.work_directory).to_pylist()
+        assert verify(opened, scratch=deployment.work_directory).problems == ()
+        rows = opened.to_arrow("best", scratch=deployment.work_directory).to_pylist()
         assert {row["key"]: row["value"] for row in rows} == expected(DAYS - back)
-    check_nothing_else(here, there)
+    check_nothing_else(deployment, there)

@@ -70,27 +70,27 @@ def test_a_query_that_fails_leaves_the_catalog_free(tmp_path: Path, read: str) -
 
 def numbers(world: Worlds, workload: str) -> list[tuple[int, str]]:
     """Every call with one kind of error each, so that neighbours have different ones; usually a few of them."""
-    here = world.of(workload).again()
+    deployment = world.of(workload).again()
     with failing(None, "") as calls:
-        WORKLOADS[workload](here)
+        WORKLOADS[workload](deployment)
     every = [(at, KINDS[(at + SEED) % len(KINDS)]) for at in range(len(calls))]
     most = rounds(2, 25)
     return sorted(random.Random(SEED).sample(every, min(most, len(every))))
 
 
 def failed(world: Worlds, workload: str, at: int, kind: str) -> list[tuple[str, str]]:
-    here = world.of(workload).again()
+    deployment = world.of(workload).again()
     found = []
     try:
         with failing(at, kind) as calls:
-            WORKLOADS[workload](here)
+            WORKLOADS[workload](deployment)
     except StatelibError:
         pass  # typed, as promised
     except OSError as error:
         found.append(("T6", f"{calls[at]} raises {error!r}, which has no type"))
-    found += [("G2", f"{left} outlives the error") for left in map(str, [*leaks(world.root), *unfinished(here)])]
+    found += [("G2", f"{left} outlives the error") for left in map(str, [*leaks(world.root), *unfinished(deployment)])]
     try:
-        recover(here, workload)
+        recover(deployment, workload)
     except (StatelibError, OSError, AssertionError) as error:
         return [*found, ("G1", f"the recovery ended with {error!r}")]
-    return found + problems(here, LAST)
+    return found + problems(deployment, LAST)

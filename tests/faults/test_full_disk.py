@@ -72,13 +72,13 @@ def on(place: Path, backend: str, strategy: str) -> FaultyDeployment:
     return FaultyDeployment.at(place)
 
 
-def attempt(here: FaultyDeployment, number: int, while_writing: AbstractContextManager[Hook] = AT_EASE) -> None:
-    pipeline = here.pipeline("tours")
-    begun = begin(here, pipeline, day(number), "test")
+def attempt(deployment: FaultyDeployment, number: int, while_writing: AbstractContextManager[Hook] = AT_EASE) -> None:
+    pipeline = deployment.pipeline("tours")
+    begun = begin(deployment, pipeline, day(number), "test")
     if not begun.already_completed:
         with while_writing as hook:
-            publish_here(replace(here, hook=hook), pipeline, begun.checkpoint_id, events(number))
-        register(here, pipeline, begun.checkpoint_id)
+            publish_here(replace(deployment, hook=hook), pipeline, begun.checkpoint_id, events(number))
+        register(deployment, pipeline, begun.checkpoint_id)
 
 
 @contextmanager
@@ -111,8 +111,8 @@ def limited(size_bytes: int) -> Iterator[Hook]:
 @pytest.mark.parametrize(("backend", "strategy"), WAYS)
 def test_a_full_disk_costs_no_checkpoint(disk: Path, backend: str, strategy: str) -> None:
     """Storage, scratch and catalog on one disk that has room for so many KiB more."""
-    here = on(disk, backend, strategy)
-    endured(here, lambda size_bytes: filled(disk, size_bytes), lambda _: AT_EASE)
+    deployment = on(disk, backend, strategy)
+    endured(deployment, lambda size_bytes: filled(disk, size_bytes), lambda _: AT_EASE)
     record("G1", "runs on a full disk", len(STEPS))
 
 
@@ -123,50 +123,50 @@ def test_files_that_may_not_grow_cost_no_checkpoint(tmp_path: Path, backend: str
     record("G1", "runs whose files may not grow", len(STEPS))
 
 
-def endured(here: FaultyDeployment, around: Room, while_writing: Room) -> None:
-    attempt(here, 1)
+def endured(deployment: FaultyDeployment, around: Room, while_writing: Room) -> None:
+    attempt(deployment, 1)
     kinds: Counter[str] = Counter()
     days = 1
     for step in STEPS:
-        before = completed(here)
+        before = completed(deployment)
         try:
             with around(step * STEP_BYTES):
-                attempt(here, days + 1, while_writing(step * STEP_BYTES))
+                attempt(deployment, days + 1, while_writing(step * STEP_BYTES))
         except StatelibError as error:
             kinds[error.kind if error.hint else f"no hint: {error}"] += 1
-        done = completed(here)
+        done = completed(deployment)
         assert done[: len(before)] == before
         assert len(done) == len(before) + (days + 1 in done)
         days = max(done)
-        whole(here, days)
+        whole(deployment, days)
     print(dict(kinds))
     assert kinds.total() >= 1, "some of them were too small"
     assert not [kind for kind in kinds if kind.startswith("no hint")]
-    attempt(here, days + 1)
-    collected(here, days + 1)
+    attempt(deployment, days + 1)
+    collected(deployment, days + 1)
 
 
-def completed(here: Deployment) -> list[int]:
+def completed(deployment: Deployment) -> list[int]:
     """The days that are done."""
-    found = here.catalog().list(NAME)
+    found = deployment.catalog().list(NAME)
     intervals = [r.interval for r in found if r.completed_at_ms is not None and r.interval]
     return sorted((interval.start_ms - day(1).start_ms) // 86_400_000 + 1 for interval in intervals)
 
 
-def whole(here: Deployment, days: int) -> None:
+def whole(deployment: Deployment, days: int) -> None:
     """The head is whole, and the state of so many days."""
-    opened = resolve(here, f"tours/{here.catalog().head(NAME).head}")
-    assert verify(opened, scratch=here.work_directory).problems == ()
-    rows = opened.to_arrow("best", scratch=here.work_directory).to_pylist()
+    opened = resolve(deployment, f"tours/{deployment.catalog().head(NAME).head}")
+    assert verify(opened, scratch=deployment.work_directory).problems == ()
+    rows = opened.to_arrow("best", scratch=deployment.work_directory).to_pylist()
     assert {row["key"]: row["value"] for row in rows} == {f"shop-{n}": n + days for n in range(SHOPS)}
 
 
-def collected(here: Deployment, days: int) -> None:
+def collected(deployment: Deployment, days: int) -> None:
     """After cleaning up, storage holds what the completed ones name, and scratch nothing."""
-    sweep(here)
-    there = opened_checkpoints(here)
+    sweep(deployment)
+    there = opened_checkpoints(deployment)
     for opened in there:
-        assert verify(opened, scratch=here.work_directory).problems == ()
-    check_nothing_else(here, there)
-    assert list(Path(here.work_directory).iterdir()) == []
-    whole(here, days)
+        assert verify(opened, scratch=deployment.work_directory).problems == ()
+    check_nothing_else(deployment, there)
+    assert list(Path(deployment.work_directory).iterdir()) == []
+    whole(deployment, days)

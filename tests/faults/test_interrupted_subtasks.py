@@ -55,22 +55,22 @@ class World:
         text = PIPELINE.format(**dict(zip(names, way, strict=True)))
         (root / "pipelines" / "counts.yaml").write_text(text)
         self.root = root
-        self.here: Deployment = new_deployment(root, root, root / "pipelines")
-        self.pipeline = self.here.pipeline("counts")
+        self.deployment: Deployment = new_deployment(root, root, root / "pipelines")
+        self.pipeline = self.deployment.pipeline("counts")
         first = self.begun(1)
-        publish(self.here, self.pipeline, first, len(EVENTS), [self.attempt(first)])
-        register(self.here, self.pipeline, first.record.checkpoint_id)
+        publish(self.deployment, self.pipeline, first, len(EVENTS), [self.attempt(first)])
+        register(self.deployment, self.pipeline, first.record.checkpoint_id)
         self.plan = self.begun(2)
         self.files = self.found()
 
     def begun(self, number: int) -> SnapshotPlan:
-        begun = begin(self.here, self.pipeline, day(number), "test")
-        plan = plan_snapshot(self.here, self.pipeline, begun.checkpoint_id)
+        begun = begin(self.deployment, self.pipeline, day(number), "test")
+        plan = plan_snapshot(self.deployment, self.pipeline, begun.checkpoint_id)
         assert plan is not None
         return plan
 
     def attempt(self, plan: SnapshotPlan, task: int = 0) -> SubtaskReport:
-        return snapshot_subtask(Work(self.here, self.pipeline, plan), 0, task, EVENTS)
+        return snapshot_subtask(Work(self.deployment, self.pipeline, plan), 0, task, EVENTS)
 
     def found(self) -> set[Path]:
         return {path for path in (self.root / "state").rglob("*") if path.is_file()}

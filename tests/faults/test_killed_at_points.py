@@ -88,16 +88,16 @@ def test_killed_again_in_recovery(tmp_path: Path) -> None:
 def killed(made: Worlds, workload: str, chain: list[Place], from_the_task: bool, report: Path) -> Found | None:
     """What is wrong after a run that was killed at the first place, and its recoveries at the others; None if the run
     ended without coming to the first."""
-    here = made.of(workload).again()
+    deployment = made.of(workload).again()
     report.unlink(missing_ok=True)
-    if (ended := run(work, here, made.environment, workload, chain[0])) == 0:
+    if (ended := run(work, deployment, made.environment, workload, chain[0])) == 0:
         return None
     assert ended == -signal.SIGKILL, f"{workload} ended with {ended}"
     for place in chain[1:]:
-        ended = run(recovering, here, made.environment, workload, from_the_task, place)
+        ended = run(recovering, deployment, made.environment, workload, from_the_task, place)
         if ended not in {0, -signal.SIGKILL}:
             return [["G1", f"the recovery that {place.point} was to end ended with {ended}"]]
-    ended = run(recovered, here, made.environment, workload, from_the_task, report)
+    ended = run(recovered, deployment, made.environment, workload, from_the_task, report)
     if ended != 0:
         return [["G1", f"the recovery ended with {ended}"]]
     found: Found = json.loads(report.read_text())

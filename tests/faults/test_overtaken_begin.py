@@ -45,11 +45,11 @@ def test_an_interval_is_never_begun_on_a_state_that_it_does_not_follow(tmp_path:
     (tmp_path / "pipelines").mkdir()
     text = TOURS.format(backend="heap", strategy="canonical", local="false")
     (tmp_path / "pipelines" / "tours.yaml").write_text(text)
-    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
     for number in (1, 2, 3):
-        checkpoint_of(here, "tours", number, events(number))
-    there = OvertakenDeployment(**vars(here), overtaken=Overtaken(here.catalog()))
+        checkpoint_of(deployment, "tours", number, events(number))
+    there = OvertakenDeployment(**vars(deployment), overtaken=Overtaken(deployment.catalog()))
     with pytest.raises(InvalidRequestError, match="the events in between would be lost") as refusal:
         begin(there, there.pipeline("tours"), day(4), "test")
     assert refusal.value.kind == "interval-gap"
-    assert here.catalog().list(PipelineName("tours"), {CheckpointState.PENDING}) == []
+    assert deployment.catalog().list(PipelineName("tours"), {CheckpointState.PENDING}) == []

@@ -23,8 +23,8 @@ def simulate(engine: Engine, seed: int, scratch: str) -> tuple[Simulation, list[
     chance = random.Random(seed)
     world = World(chance, emptied(engine))
     STORE.world = world
-    here = SimulatedDeployment.of(world, chance.choice([1, 1, 2]), chance.choice([1, 1, 2]), scratch)
-    simulation = Simulation(world, here)
+    deployment = SimulatedDeployment.of(world, chance.choice([1, 1, 2]), chance.choice([1, 1, 2]), scratch)
+    simulation = Simulation(world, deployment)
     for name in ("first", "second", "third", "fourth")[: chance.choice([2, 3, 4])]:
         simulation.process(name, simulation.coordinator(chance.choice([1, 2, 3])))
     for name in chance.sample(["one cleaner", "another cleaner"], chance.choice([1, 2])):

@@ -84,9 +84,9 @@ class Task(threading.Thread):
             raise KilledError
 
 
-def tasks_of(root: Path, here: Deployment, plan: SnapshotPlan, number: int) -> list[Task]:
+def tasks_of(root: Path, deployment: Deployment, plan: SnapshotPlan, number: int) -> list[Task]:
     """Two for each subtask."""
-    pipeline = here.pipeline("tours")
+    pipeline = deployment.pipeline("tours")
     parts = [events(number).filter(pa.array(mask)) for mask in owned(pipeline, plan, events(number))]
 
     def run(subtask: int, task: int) -> Callable[[Callable[[int], None]], SubtaskReport]:
@@ -104,25 +104,25 @@ def test_one_attempt_of_each_task_wins(tmp_path: Path, backend: str, strategy: s
     (tmp_path / "pipelines").mkdir()
     text = TOURS.format(backend=backend, strategy=strategy, local="false")
     (tmp_path / "pipelines" / "tours.yaml").write_text(text)
-    here = FaultyDeployment.at(tmp_path)
+    deployment = FaultyDeployment.at(tmp_path)
     chance, seen = random.Random(SEED), Counter[str]()
     for number in range(1, INTERLEAVINGS + 1):
-        checkpoint(tmp_path, here, number, chance, seen)
-        collected(here)
-    opened = resolve(here, f"tours/{here.catalog().head(NAME).head}")
-    rows = opened.to_arrow("best", scratch=here.work_directory).to_pylist()
+        checkpoint(tmp_path, deployment, number, chance, seen)
+        collected(deployment)
+    opened = resolve(deployment, f"tours/{deployment.catalog().head(NAME).head}")
+    rows = opened.to_arrow("best", scratch=deployment.work_directory).to_pylist()
     assert {row["key"]: row["value"] for row in rows} == expected(INTERLEAVINGS)
     print(dict(seen))
     assert min(seen["late"], seen["killed"]) > 0, seen
     record("G1", "interleavings of two attempts of each task", INTERLEAVINGS)
 
 
-def checkpoint(root: Path, here: Deployment, number: int, chance: random.Random, seen: Counter[str]) -> None:
-    pipeline = here.pipeline("tours")
-    begun = begin(here, pipeline, day(number), "test")
-    plan = plan_snapshot(here, pipeline, begun.checkpoint_id)
+def checkpoint(root: Path, deployment: Deployment, number: int, chance: random.Random, seen: Counter[str]) -> None:
+    pipeline = deployment.pipeline("tours")
+    begun = begin(deployment, pipeline, day(number), "test")
+    plan = plan_snapshot(deployment, pipeline, begun.checkpoint_id)
     assert plan is not None
-    tasks = tasks_of(root, here, plan, number)
+    tasks = tasks_of(root, deployment, plan, number)
     for task in tasks:
         task.begin()
     won: dict[int, SubtaskReport] = {}
@@ -132,8 +132,8 @@ def checkpoint(root: Path, here: Deployment, number: int, chance: random.Random,
         if task.ended:
             won.setdefault(task.subtask, _report(task))
     steps = [
-        lambda: publish(here, pipeline, plan, len(events(number)), list(won.values())),
-        lambda: register(here, pipeline, begun.checkpoint_id),
+        lambda: publish(deployment, pipeline, plan, len(events(number)), list(won.values())),
+        lambda: register(deployment, pipeline, begun.checkpoint_id),
     ]
     while losers := [t for t in tasks if not t.ended]:
         if steps and chance.random() < 0.3:
@@ -144,7 +144,7 @@ def checkpoint(root: Path, here: Deployment, number: int, chance: random.Random,
         step()
     for task in tasks:
         task.join()
-    assert verify(resolve(here, f"tours/{begun.checkpoint_id}"), scratch=here.work_directory).problems == ()
+    assert verify(resolve(deployment, f"tours/{begun.checkpoint_id}"), scratch=deployment.work_directory).problems == ()
 
 
 def lose(task: Task, won: dict[int, SubtaskReport], kill: bool, seen: Counter[str]) -> None:
@@ -172,8 +172,8 @@ def _same(one: SubtaskReport, other: SubtaskReport) -> None:
         assert [(f.size_bytes, f.crc32c) for f in one.files] == [(f.size_bytes, f.crc32c) for f in other.files]
 
 
-def collected(here: Deployment) -> None:
+def collected(deployment: Deployment) -> None:
     """Cleaned up, storage holds exactly what completed checkpoints name."""
-    sweep(here)
-    check_nothing_else(here, opened_checkpoints(here))
-    assert list(Path(here.work_directory).iterdir()) == []
+    sweep(deployment)
+    check_nothing_else(deployment, opened_checkpoints(deployment))
+    assert list(Path(deployment.work_directory).iterdir()) == []

@@ -31,13 +31,13 @@ def test_stopped_at_a_point(tmp_path: Path, strategy: tuple[str, str]) -> None:
 
 
 def stopped(world: Worlds, workload: str, place: Place, *, from_the_task: bool) -> list[tuple[str, str]]:
-    here = world.of(workload).again()
+    deployment = world.of(workload).again()
     with pytest.raises(Crash), ends_at(place, crash):
-        WORKLOADS[workload](here)
-    open_still = [*leaks(world.root), *unfinished(here)]
+        WORKLOADS[workload](deployment)
+    open_still = [*leaks(world.root), *unfinished(deployment)]
     found = [("G2", f"{left} outlives the exception") for left in map(str, open_still)]
     try:
-        recover(here, workload, from_the_task=from_the_task)
+        recover(deployment, workload, from_the_task=from_the_task)
     except (StatelibError, AssertionError) as error:
         return [*found, ("G1", f"the recovery ended with {error}")]
-    return found + problems(here, LAST)
+    return found + problems(deployment, LAST)

@@ -62,7 +62,7 @@ class Coordinators:
 
 
 @pytest.fixture
-def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
+def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]:
     database, backend, strategy = request.param
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "tours.yaml").write_text(TOURS.format(backend=backend, strategy=strategy, local="false"))
@@ -78,8 +78,8 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Deployment]
 
 
 @pytest.fixture
-def coordinators(here: Deployment, tmp_path: Path) -> Iterator[Coordinators]:
-    command = [sys.executable, "-m", "tests.faults.coordinators", here.catalog_url, str(tmp_path)]
+def coordinators(deployment: Deployment, tmp_path: Path) -> Iterator[Coordinators]:
+    command = [sys.executable, "-m", "tests.faults.coordinators", deployment.catalog_url, str(tmp_path)]
     environment = os.environ | {"PYTHONPATH": str(CHECKOUT)}
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -90,9 +90,9 @@ def coordinators(here: Deployment, tmp_path: Path) -> Iterator[Coordinators]:
         assert process.wait(60) == 0
 
 
-@pytest.mark.parametrize("here", WAYS, indirect=True, ids=[way[0] for way in WAYS])
+@pytest.mark.parametrize("deployment", WAYS, indirect=True, ids=[way[0] for way in WAYS])
 def test_a_stopped_coordinator_is_taken_over_from_and_changes_nothing_later(
-    here: Deployment, coordinators: Coordinators
+    deployment: Deployment, coordinators: Coordinators
 ) -> None:
     """Every round another call of another act is where it stops; the seed says which."""
     chance = random.Random(SEED)
@@ -112,30 +112,30 @@ def test_a_stopped_coordinator_is_taken_over_from_and_changes_nothing_later(
         pid = coordinators.start(own, stop_at=at)
         if not coordinators.wait(pid).get("stopped"):
             seen["ended before"] += 1
-            days = _days(here)
+            days = _days(deployment)
             continue
         others = taken_over(coordinators, days)
-        before, files = _records(here), _files(here)
+        before, files = _records(deployment), _files(deployment)
         os.kill(pid, signal.SIGCONT)
         ended = coordinators.wait(pid)
         assert "acts" in ended, ended
         seen["taken over" if others else "locked"] += 1
         print(f"then {ended['acts'][0]}")
         if others:
-            _changed_nothing(here, before, files, role)
-        days = _days(here)
-        _whole(here)
+            _changed_nothing(deployment, before, files, role)
+        days = _days(deployment)
+        _whole(deployment)
     print(dict(seen))
     assert seen["taken over"] > 0, seen
-    opened = resolve(here, f"tours/{here.catalog().head(NAME).head}")
-    rows = opened.to_arrow("best", scratch=here.work_directory).to_pylist()
+    opened = resolve(deployment, f"tours/{deployment.catalog().head(NAME).head}")
+    rows = opened.to_arrow("best", scratch=deployment.work_directory).to_pylist()
     assert {row["key"]: row["value"] for row in rows} == expected(days)
     record("G5", "real coordinators stopped, taken over from and resumed", seen["taken over"])
 
 
-@pytest.mark.parametrize("here", WAYS[:1], indirect=True, ids=["sqlite"])
+@pytest.mark.parametrize("deployment", WAYS[:1], indirect=True, ids=["sqlite"])
 def test_a_run_that_is_given_up_while_it_lives_commits_nothing(
-    here: Deployment, coordinators: Coordinators, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, coordinators: Coordinators, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As Airflow's abort does when a person marks the run failed, and its process goes on all the same."""
     monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", LOCKED_MS)
@@ -147,27 +147,27 @@ def test_a_run_that_is_given_up_while_it_lives_commits_nothing(
         pid = coordinators.start(str(day), stop_at=at)
         given_up = []
         if coordinators.wait(pid).get("stopped"):
-            given_up = _give_up(here)
+            given_up = _give_up(deployment)
             os.kill(pid, signal.SIGCONT)
             ended = coordinators.wait(pid)
             assert not given_up or ended["acts"][0].startswith(("ConflictError", "NotFoundError")), ended
         seen["given up" if given_up else "too late"] += 1
-        states = {number: _records(here)[number].state for number in given_up}
+        states = {number: _records(deployment)[number].state for number in given_up}
         assert set(states.values()) <= {CheckpointState.ABORTED}
         assert coordinators.done(str(day), "clean")["acts"][1] == "cleaned"
-        assert _days(here) == day
-        _whole(here)
+        assert _days(deployment) == day
+        _whole(deployment)
     print(dict(seen))
     assert seen["given up"] > 0, seen
     record("G6", "runs given up while they lived", seen["given up"])
 
 
-def _give_up(here: Deployment) -> list[int]:
+def _give_up(deployment: Deployment) -> list[int]:
     """Which checkpoints were pending; none if the one that is stopped holds the catalog."""
-    pending = [r.checkpoint_id for r in here.catalog().list(NAME, {CheckpointState.PENDING})]
+    pending = [r.checkpoint_id for r in deployment.catalog().list(NAME, {CheckpointState.PENDING})]
     try:
         for number in pending:
-            abort(here, NAME, number, "marked failed")
+            abort(deployment, NAME, number, "marked failed")
     except RetryableError:
         return []
     return [int(number) for number in pending]
@@ -187,37 +187,37 @@ def taken_over(coordinators: Coordinators, days: int) -> bool:
     raise AssertionError("nobody could take over")
 
 
-def _records(here: Deployment) -> dict[int, CheckpointRecord]:
-    return {r.checkpoint_id: r for r in here.catalog().list(NAME)}
+def _records(deployment: Deployment) -> dict[int, CheckpointRecord]:
+    return {r.checkpoint_id: r for r in deployment.catalog().list(NAME)}
 
 
-def _days(here: Deployment) -> int:
+def _days(deployment: Deployment) -> int:
     """Every day is one completed checkpoint, once."""
-    done = [r.interval for r in _records(here).values() if r.completed_at_ms is not None]
+    done = [r.interval for r in _records(deployment).values() if r.completed_at_ms is not None]
     assert len(set(done)) == len(done)
     return len(done)
 
 
-def _files(here: Deployment) -> set[str]:
-    return {str(path) for path in Path(here.storage_root).rglob("*") if path.is_file()}
+def _files(deployment: Deployment) -> set[str]:
+    return {str(path) for path in Path(deployment.storage_root).rglob("*") if path.is_file()}
 
 
-def _changed_nothing(here: Deployment, before: dict[int, CheckpointRecord], files: set[str], role: str) -> None:
+def _changed_nothing(deployment: Deployment, before: dict[int, CheckpointRecord], files: set[str], role: str) -> None:
     """Since the others were done: no checkpoint is another state than it was, but what gc had begun may be at its
     end; and no file is gone that was not a superseded attempt's own."""
-    after = _records(here)
+    after = _records(deployment)
     changed = {n for n in before if after[n] != before[n]}
     if role == "clean":
         changed -= {n for n in changed if before[n].state is CheckpointState.DELETING}
     assert changed == set()
     assert [r for n, r in after.items() if n not in before and r.state is CheckpointState.COMPLETED] == []
     won = {str(r.attempt)[:24] for r in before.values() if r.state is CheckpointState.COMPLETED}
-    gone = files - _files(here)
+    gone = files - _files(deployment)
     assert [file for file in gone if any(attempt in file for attempt in won)] == []
     assert role == "clean" or [file for file in gone if file.endswith("/_metadata")] == []
 
 
-def _whole(here: Deployment) -> None:
-    for each in _records(here).values():
+def _whole(deployment: Deployment) -> None:
+    for each in _records(deployment).values():
         if each.state is CheckpointState.COMPLETED:
-            assert verify_at(each.directory, own=True, storage_root=here.storage_root).problems == ()
+            assert verify_at(each.directory, own=True, storage_root=deployment.storage_root).problems == ()

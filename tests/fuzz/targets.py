@@ -153,11 +153,11 @@ def _heap_of_flink() -> Target:
 
     def read(_: str, damaged: bytes) -> None:
         cut = partial(_cut, memoryview(damaged))
-        here = KeyGroupsStateHandle(
+        damaged_handle = KeyGroupsStateHandle(
             handle.key_group_range, handle.offsets, ByteStreamStateHandle("damaged", damaged), "id"
         )
-        header = read_header(cut, here, max_parallelism)
-        for _state, _rows in iter_heap(cut, here, header):
+        header = read_header(cut, damaged_handle, max_parallelism)
+        for _state, _rows in iter_heap(cut, damaged_handle, header):
             pass
 
     return Target({"flink": data}, read)

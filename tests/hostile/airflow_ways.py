@@ -106,15 +106,15 @@ def _refuses(param: Param, trick: str) -> bool:
 
 def flows(jail: Jail) -> None:
     """As if no form had asked: absolute paths may be meant, and are left to whoever means them."""
-    here = jail.deployment
-    pipeline = here.pipeline("sales")
-    begin = partial(begin_savepoint, here, pipeline, note="", owner="x")
+    deployment = jail.deployment
+    pipeline = deployment.pipeline("sales")
+    begin = partial(begin_savepoint, deployment, pipeline, note="", owner="x")
     for number, trick in enumerate(tricks(jail.outside)):
         name = f"{number} {trick[:30]!a}"
         jail.try_it("format", name, partial(begin, format=trick, target=None, key=f"f{number}"))
-        jail.try_it("verify", name, partial(verify_pipeline, here, trick))
+        jail.try_it("verify", name, partial(verify_pipeline, deployment, trick))
         if not MEANT.match(trick):
-            jail.try_it("restore", name, partial(plan_restore, here, pipeline, trick, None, ClaimMode.NO_CLAIM))
+            jail.try_it("restore", name, partial(plan_restore, deployment, pipeline, trick, None, ClaimMode.NO_CLAIM))
             jail.try_it("target", name, partial(begin, format="canonical", target=trick, key=f"t{number}"))
 
 

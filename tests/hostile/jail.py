@@ -24,8 +24,9 @@ from typer.testing import CliRunner
 
 from statelib.cli.main import app
 from statelib.errors import StatelibError
+from statelib.flows import wiring
 from statelib.flows.views.inspection import parse_checkpoint
-from statelib.flows.wiring import VARIABLES, deployment
+from statelib.flows.wiring import VARIABLES
 from statelib.model.ids import PipelineName, pipeline_name
 from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.savepoints.opened import open_checkpoint
@@ -76,7 +77,7 @@ class Jail:
         values = (f"sqlite:///{self.root}/catalog.db", self.root / "state", self.root / "pipelines", self.root)
         places = (*values, self.root / "docs", self.root / "scratch")
         self.environment = dict(zip(VARIABLES, map(str, places), strict=True))
-        self.deployment = deployment(self.environment)
+        self.deployment = wiring.deployment(self.environment)
         self.deployment.catalog().pipelines()
         self.before = sorted(os.listdir(self.outside))
         self.watch = Watch(self.outside)

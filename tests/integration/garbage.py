@@ -85,16 +85,16 @@ class FailingDeployment(Deployment):
         return self.failing
 
 
-def failing_remover(here: Deployment, fail_at: int, applied: bool) -> FailingRemover:
-    return FailingRemover(PLACES, here.root_uri(), fail_at, applied, [])
+def failing_remover(deployment: Deployment, fail_at: int, applied: bool) -> FailingRemover:
+    return FailingRemover(PLACES, deployment.root_uri(), fail_at, applied, [])
 
 
 def tally(root: Path, retain: str = "{count: 2}", storage_root: str = "") -> Deployment:
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     (pipelines / "tally.yaml").write_text(TALLY.replace("{count: 2}", retain))
-    here = new_deployment(root, root, pipelines)
-    return replace(here, storage_root=storage_root or here.storage_root)
+    deployment = new_deployment(root, root, pipelines)
+    return replace(deployment, storage_root=storage_root or deployment.storage_root)
 
 
 def events(number: int) -> pa.Table:
@@ -102,45 +102,45 @@ def events(number: int) -> pa.Table:
     return pa.table({"shop": shops, "amount": pa.array([number] * 10, pa.int64())})
 
 
-def days(here: Deployment, first: int, last: int) -> None:
+def days(deployment: Deployment, first: int, last: int) -> None:
     for number in range(first, last + 1):
-        checkpoint_of(here, "tally", number, events(number))
+        checkpoint_of(deployment, "tally", number, events(number))
 
 
-def save(here: Deployment, key: str, target: str | None = None) -> int:
-    pipeline = here.pipeline("tally")
-    begun = begin_savepoint(here, pipeline, format="canonical", target=target, note="", owner="test", key=key)
-    publish_here(here, pipeline, begun.checkpoint_id)
-    return register(here, pipeline, begun.checkpoint_id).checkpoint_id
+def save(deployment: Deployment, key: str, target: str | None = None) -> int:
+    pipeline = deployment.pipeline("tally")
+    begun = begin_savepoint(deployment, pipeline, format="canonical", target=target, note="", owner="test", key=key)
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    return register(deployment, pipeline, begun.checkpoint_id).checkpoint_id
 
 
-def stored(here: Deployment) -> set[str]:
+def stored(deployment: Deployment) -> set[str]:
     """The URIs of all files below the storage's root, temporary ones included."""
-    root = here.root_uri()
-    return {f"{root}/{file.path}" for file in here.remover().list_files(root)}
+    root = deployment.root_uri()
+    return {f"{root}/{file.path}" for file in deployment.remover().list_files(root)}
 
 
-def needed(here: Deployment) -> set[str]:
+def needed(deployment: Deployment) -> set[str]:
     """Files of living rows, and the metadata of completed and pending checkpoints, below the root."""
-    engine = create_engine(here.catalog_url)
+    engine = create_engine(deployment.catalog_url)
     with engine.connect() as connection:
         files = connection.execute(select(FILE.c.file_id).where(FILE.c.state == "LIVE")).scalars().all()
         owners = connection.execute(select(CHECKPOINT.c.directory).where(CHECKPOINT.c.state == "COMPLETED"))
         uris = [*files, *(f"{directory}/_metadata" for directory in owners.scalars())]
     engine.dispose()
-    return {uri for uri in uris if uri.startswith(f"{here.root_uri()}/")}
+    return {uri for uri in uris if uri.startswith(f"{deployment.root_uri()}/")}
 
 
-def directories(here: Deployment) -> set[str]:
+def directories(deployment: Deployment) -> set[str]:
     """Names of the directories of checkpoints and savepoints; on object storages of the objects that stand for them."""
-    root, remover = here.root_uri(), here.remover()
+    root, remover = deployment.root_uri(), deployment.remover()
     below = (remover.list_directories(parent) for parent in remover.list_directories(root))
     return {uri.rpartition("/")[2] for parent in below for uri in parent}
 
 
-def put_file(here: Deployment, path: str, text: str) -> str:
+def put_file(deployment: Deployment, path: str, text: str) -> str:
     """Put a file below the storage's root, as somebody else may do; returns its URI."""
-    uri = f"{here.root_uri()}/{path}"
+    uri = f"{deployment.root_uri()}/{path}"
     put_bytes(uri, text.encode())
     return uri
 
@@ -163,5 +163,5 @@ def bytes_at(uri: str) -> bytes:
     return Path(local_path(uri)).read_bytes()
 
 
-def is_there(here: Deployment, directory: str) -> bool:
-    return directory in here.remover().list_directories(directory.rpartition("/")[0])
+def is_there(deployment: Deployment, directory: str) -> bool:
+    return directory in deployment.remover().list_directories(directory.rpartition("/")[0])

@@ -81,23 +81,29 @@ def three_days(root: Path, text: str = RATINGS) -> Deployment:
     pipelines = root / "pipelines"
     pipelines.mkdir(parents=True)
     (pipelines / "ratings.yaml").write_text(text)
-    here = new_deployment(root, root, pipelines)
+    deployment = new_deployment(root, root, pipelines)
     for number in (1, 2, 3):
-        checkpoint_of(here, NAME, number, visits(regulars()))
-    return here
+        checkpoint_of(deployment, NAME, number, visits(regulars()))
+    return deployment
 
 
-def fourth_day(here: Deployment, events: pa.Table | None = None, interval: DataInterval | None = None) -> CheckpointId:
+def fourth_day(
+    deployment: Deployment, events: pa.Table | None = None, interval: DataInterval | None = None
+) -> CheckpointId:
     """The snapshot of a fourth day, not judged yet. An ``interval`` of one's own is begun past the flow that would
     refuse it, as a coordinator with a bug would."""
-    pipeline = here.pipeline(NAME)
+    pipeline = deployment.pipeline(NAME)
     if interval is None:
-        number = begin(here, pipeline, day(4), "test").checkpoint_id
+        number = begin(deployment, pipeline, day(4), "test").checkpoint_id
     else:
         request = BeginRequest(NAME, SnapshotKind.CHECKPOINT, interval, "canonical", 2, "test", "odd")
-        storage = here.storage(pipeline)
-        number = here.catalog().begin(request, lambda found: storage.initialize_location(found).directory).checkpoint_id
-    publish_here(here, pipeline, number, visits(regulars()) if events is None else events)
+        storage = deployment.storage(pipeline)
+        number = (
+            deployment.catalog()
+            .begin(request, lambda found: storage.initialize_location(found).directory)
+            .checkpoint_id
+        )
+    publish_here(deployment, pipeline, number, visits(regulars()) if events is None else events)
     return number
 
 
@@ -116,32 +122,32 @@ class Fault:
     severity: str
 
 
-def _directory(here: Deployment) -> Path:
-    return Path(local_path(here.catalog().get(NAME, FOURTH).directory))
+def _directory(deployment: Deployment) -> Path:
+    return Path(local_path(deployment.catalog().get(NAME, FOURTH).directory))
 
 
-def _data_file(here: Deployment) -> Path:
-    return min(path for path in _directory(here).iterdir() if path.name != "_metadata")
+def _data_file(deployment: Deployment) -> Path:
+    return min(path for path in _directory(deployment).iterdir() if path.name != "_metadata")
 
 
-def _whole(here: Deployment) -> None:
-    fourth_day(here)
+def _whole(deployment: Deployment) -> None:
+    fourth_day(deployment)
 
 
-def _missing(here: Deployment) -> None:
-    fourth_day(here)
-    _data_file(here).unlink()
+def _missing(deployment: Deployment) -> None:
+    fourth_day(deployment)
+    _data_file(deployment).unlink()
 
 
-def _truncated(here: Deployment) -> None:
-    fourth_day(here)
-    file = _data_file(here)
+def _truncated(deployment: Deployment) -> None:
+    fourth_day(deployment)
+    file = _data_file(deployment)
     file.write_bytes(file.read_bytes()[:-1])
 
 
-def _flipped(here: Deployment) -> None:
-    fourth_day(here)
-    file = _data_file(here)
+def _flipped(deployment: Deployment) -> None:
+    fourth_day(deployment)
+    file = _data_file(deployment)
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
@@ -153,9 +159,9 @@ Forge = Callable[[CheckpointMetadata, CheckpointManifest], tuple[CheckpointMetad
 def _forged(forge: Forge) -> Spoil:
     """A checkpoint whose ``_metadata`` says something else, with all of its own checksums right."""
 
-    def spoil(here: Deployment) -> None:
-        fourth_day(here)
-        directory = _directory(here)
+    def spoil(deployment: Deployment) -> None:
+        fourth_day(deployment)
+        directory = _directory(deployment)
         opened = open_checkpoint(str(directory), own=True)
         assert opened.manifest is not None
         metadata, manifest = forge(opened.metadata, opened.manifest)
@@ -219,11 +225,11 @@ def _cut_operator_state(
 
 
 def _with_events(make: Callable[[], pa.Table]) -> Spoil:
-    return lambda here: void(fourth_day(here, make()))
+    return lambda deployment: void(fourth_day(deployment, make()))
 
 
 def _with_interval(interval: DataInterval) -> Spoil:
-    return lambda here: void(fourth_day(here, interval=interval))
+    return lambda deployment: void(fourth_day(deployment, interval=interval))
 
 
 def void(_: object) -> None:

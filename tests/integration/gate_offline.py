@@ -30,9 +30,9 @@ def main(root: str) -> None:
     from statelib.flows.checkpoint.steps import check
     from tests.integration.gate_faults import FOURTH, NAME, fourth_day, three_days
 
-    here = three_days(Path(root))
-    fourth_day(here)
-    report = check(here, here.pipeline(NAME), FOURTH)
+    deployment = three_days(Path(root))
+    fourth_day(deployment)
+    report = check(deployment, deployment.pipeline(NAME), FOURTH)
     print(f"tried {TRIED}, passed {report.passed}, checks {len(report.results)}")
 
 

@@ -35,23 +35,25 @@ def six_days(root: Path) -> Deployment:
         (root / name).mkdir()
     (root / "pipelines" / "customers.yaml").write_text(pipeline_file())
     places = (root / "state", root / "pipelines", root / "data", root / "reports", root / "scratch")
-    here = Deployment(f"sqlite:///{root}/catalog.db", *map(str, places))
+    deployment = Deployment(f"sqlite:///{root}/catalog.db", *map(str, places))
     for number in range(1, 7):
-        _publish(here, number)
-    pipeline = here.pipeline("customers")
-    begun = begin_savepoint(here, pipeline, format="canonical", target=None, note="release 11", owner="you", key="1")
-    publish_here(here, pipeline, begun.checkpoint_id)
-    register(here, pipeline, begun.checkpoint_id)
-    _lose_a_file(here)
+        _publish(deployment, number)
+    pipeline = deployment.pipeline("customers")
+    begun = begin_savepoint(
+        deployment, pipeline, format="canonical", target=None, note="release 11", owner="you", key="1"
+    )
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    register(deployment, pipeline, begun.checkpoint_id)
+    _lose_a_file(deployment)
     shutil.copytree(flink_savepoint("1.20.5/kinds-hashmap-canonical-p1"), root / "flink-savepoint")
-    return here
+    return deployment
 
 
-def _publish(here: Deployment, number: int, *, registers: bool = True) -> int:
-    pipeline = here.pipeline("customers")
+def _publish(deployment: Deployment, number: int, *, registers: bool = True) -> int:
+    pipeline = deployment.pipeline("customers")
     start = FIRST + timedelta(days=number - 1)
     start_ms = int(start.timestamp() * 1000)
-    begun = begin(here, pipeline, DataInterval(start_ms, start_ms + 86_400_000), "customers.checkpoint")
+    begun = begin(deployment, pipeline, DataInterval(start_ms, start_ms + 86_400_000), "customers.checkpoint")
     rows = [
         {
             "customer": f"customer-{n * number % 400:03}",
@@ -61,23 +63,23 @@ def _publish(here: Deployment, number: int, *, registers: bool = True) -> int:
         }
         for n in range(4000)
     ]
-    publish_here(here, pipeline, begun.checkpoint_id, pa.Table.from_pylist(rows).cast(event_schema(pipeline)))
+    publish_here(deployment, pipeline, begun.checkpoint_id, pa.Table.from_pylist(rows).cast(event_schema(pipeline)))
     if registers:
-        register(here, pipeline, begun.checkpoint_id)
+        register(deployment, pipeline, begun.checkpoint_id)
     return int(begun.checkpoint_id)
 
 
-def _lose_a_file(here: Deployment) -> None:
+def _lose_a_file(deployment: Deployment) -> None:
     """A storage that loses what it said it has; the gate finds it, and the run ends as the DAG's does."""
-    pipeline = here.pipeline("customers")
-    number = _publish(here, 7, registers=False)
-    record = here.catalog().get(PipelineName("customers"), CheckpointId(number))
+    pipeline = deployment.pipeline("customers")
+    number = _publish(deployment, 7, registers=False)
+    record = deployment.catalog().get(PipelineName("customers"), CheckpointId(number))
     own = [path for path in sorted(Path(local_path(record.directory)).iterdir()) if path.name != "_metadata"]
     own[0].unlink()
     try:
-        check(here, pipeline, record.checkpoint_id)
+        check(deployment, pipeline, record.checkpoint_id)
     except Exception as error:
         reason = CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE
-        abort(here, "customers", record.checkpoint_id, str(error), reason)
+        abort(deployment, "customers", record.checkpoint_id, str(error), reason)
     else:
         raise AssertionError(f"checkpoint {number} was found complete")

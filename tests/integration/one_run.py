@@ -27,10 +27,10 @@ def die_at(event: str, number: int) -> None:
 
 
 def main(root: str, number: str, *death: str) -> None:
-    here = new_deployment(Path(root), Path(root), Path(root) / "pipelines")
+    deployment = new_deployment(Path(root), Path(root), Path(root) / "pipelines")
     if death:
         die_at(death[0], int(death[1]))
-    checkpoint_of(here, "tours", int(number), events(int(number)))
+    checkpoint_of(deployment, "tours", int(number), events(int(number)))
 
 
 if __name__ == "__main__":

@@ -56,23 +56,23 @@ def open_shop(root: Path, storage_root: str = "") -> Deployment:
     pipelines.mkdir(parents=True)
     (pipelines / "sales.yaml").write_text(SALES)
     (pipelines / "tours.yaml").write_text(TOURS)
-    here = new_deployment(root, root, pipelines)
-    here = dataclasses.replace(here, storage_root=storage_root or here.storage_root)
-    pipeline = here.pipeline("sales")
-    checkpoint_of(here, "sales", 1, sales(0))
-    checkpoint_of(here, "sales", 2, sales(6))
-    third = begin(here, pipeline, day(3), "test").checkpoint_id
-    abort(here, "sales", third, "a reason to stop")
-    saved = begin_savepoint(here, pipeline, format="canonical", target=None, note="before", owner="test", key="k")
-    publish_here(here, pipeline, saved.checkpoint_id)
-    register(here, pipeline, saved.checkpoint_id)
-    apply_restore(here, pipeline, plan_restore(here, pipeline, "1", None, ClaimMode.NO_CLAIM), "test")
-    checkpoint_of(here, "sales", 2, sales(100))
-    begin(here, pipeline, day(3), "test")
-    checkpoint_of(here, "tours", 1, sales(0))
-    return here
+    deployment = new_deployment(root, root, pipelines)
+    deployment = dataclasses.replace(deployment, storage_root=storage_root or deployment.storage_root)
+    pipeline = deployment.pipeline("sales")
+    checkpoint_of(deployment, "sales", 1, sales(0))
+    checkpoint_of(deployment, "sales", 2, sales(6))
+    third = begin(deployment, pipeline, day(3), "test").checkpoint_id
+    abort(deployment, "sales", third, "a reason to stop")
+    saved = begin_savepoint(deployment, pipeline, format="canonical", target=None, note="before", owner="test", key="k")
+    publish_here(deployment, pipeline, saved.checkpoint_id)
+    register(deployment, pipeline, saved.checkpoint_id)
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, "1", None, ClaimMode.NO_CLAIM), "test")
+    checkpoint_of(deployment, "sales", 2, sales(100))
+    begin(deployment, pipeline, day(3), "test")
+    checkpoint_of(deployment, "tours", 1, sales(0))
+    return deployment
 
 
-def environment(here: Deployment) -> dict[str, str]:
+def environment(deployment: Deployment) -> dict[str, str]:
     """What the command line reads it from."""
-    return dict(zip((*VARIABLES, *OPTIONAL), dataclasses.astuple(here), strict=True))
+    return dict(zip((*VARIABLES, *OPTIONAL), dataclasses.astuple(deployment), strict=True))

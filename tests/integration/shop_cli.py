@@ -10,9 +10,9 @@ from statelib.flows.wiring import VARIABLES, Deployment
 from tests.integration.shop import environment
 
 
-def call(here: Deployment | None, *words: object, columns: int | None = None) -> Result:
+def call(deployment: Deployment | None, *words: object, columns: int | None = None) -> Result:
     """What a command prints and returns. Without a deployment no variable is set; without columns it is a pipe."""
-    env: dict[str, Any] = dict.fromkeys(VARIABLES) | (environment(here) if here else {})
+    env: dict[str, Any] = dict.fromkeys(VARIABLES) | (environment(deployment) if deployment else {})
     env["COLUMNS"] = str(columns) if columns else None
     result = CliRunner().invoke(app, [str(word) for word in words], env=env)
     assert result.exception is None or isinstance(result.exception, SystemExit | click.exceptions.Exit), result.output
@@ -20,16 +20,16 @@ def call(here: Deployment | None, *words: object, columns: int | None = None) ->
     return result
 
 
-def said(here: Deployment | None, *words: object, columns: int | None = None) -> str:
+def said(deployment: Deployment | None, *words: object, columns: int | None = None) -> str:
     """What a command that succeeds prints."""
-    result = call(here, *words, columns=columns)
+    result = call(deployment, *words, columns=columns)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
-def refused(here: Deployment | None, *words: object, status: int = 2) -> str:
+def refused(deployment: Deployment | None, *words: object, status: int = 2) -> str:
     """The one line of a command that fails, without its hint; nothing but it is printed."""
-    result = call(here, *words)
+    result = call(deployment, *words)
     assert (result.exit_code, result.stdout) == (status, "")
     first, *rest = result.stderr.splitlines()
     assert first.startswith("statelib: "), result.stderr

@@ -71,20 +71,22 @@ class Server:
 
 def page_world(root: Path) -> Deployment:
     """The shop, where besides 3 is quarantined, and 7 is a savepoint of a DAG run with a report and a verdict."""
-    here = open_shop(root)
-    pipeline = here.pipeline("sales")
+    deployment = open_shop(root)
+    pipeline = deployment.pipeline("sales")
     owner = f"sales.savepoint/{RUN}/begin/1"
-    begun = begin_savepoint(here, pipeline, format="canonical", target=None, note="100%", owner=owner, key="page")
-    publish_here(here, pipeline, begun.checkpoint_id)
-    report = Path(here.docs_directory) / "sales" / f"chk-{REPORTED}-x"
+    begun = begin_savepoint(deployment, pipeline, format="canonical", target=None, note="100%", owner=owner, key="page")
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    report = Path(deployment.docs_directory) / "sales" / f"chk-{REPORTED}-x"
     (report / "validations").mkdir(parents=True)
     (report / "index.html").write_text("<h1>complete</h1>")
     (report / "validations" / "a.html").write_text("<p>a</p>")
     (report.parent / "secret.html").write_text("secret")
     (report / "link.html").symlink_to(report.parent / "secret.html")
     (report / "run.js").write_text("alert(1)")
-    assert register(here, pipeline, begun.checkpoint_id, (report / "index.html").as_uri()).checkpoint_id == REPORTED
-    engine = create_engine(here.catalog_url)
+    assert (
+        register(deployment, pipeline, begun.checkpoint_id, (report / "index.html").as_uri()).checkpoint_id == REPORTED
+    )
+    engine = create_engine(deployment.catalog_url)
     with engine.begin() as connection:
         connection.execute(
             update(CHECKPOINT)
@@ -93,8 +95,8 @@ def page_world(root: Path) -> Deployment:
         )
         connection.execute(insert(QUALITY_RESULT), [*verdict_rows(1, passed=0), *verdict_rows(2, passed=1)])
     engine.dispose()
-    (Path(here.pipelines_directory) / "broken.yaml").write_text("name: broken\nbackend: steam\n")
-    return here
+    (Path(deployment.pipelines_directory) / "broken.yaml").write_text("name: broken\nbackend: steam\n")
+    return deployment
 
 
 def verdict_rows(run: int, passed: int) -> list[dict[str, object]]:
@@ -107,7 +109,7 @@ def verdict_rows(run: int, passed: int) -> list[dict[str, object]]:
 
 
 @contextmanager
-def state_page(root: Path, here: Deployment) -> Iterator[Server]:
+def state_page(root: Path, deployment: Deployment) -> Iterator[Server]:
     """The server, when it answers; its process is gone when the block ends."""
     ports = free_ports()
     places = Places(work=root / "airflow")
@@ -115,7 +117,9 @@ def state_page(root: Path, here: Deployment) -> Iterator[Server]:
     routes, log = root / "routes.json", root / "server.log"
     command = [sys.executable, "-m", "tests.integration.airflow_server", str(ports.api), str(routes)]
     with log.open("wb") as output:
-        process = subprocess.Popen(command, env=_environment(places, ports, here, root), stdout=output, stderr=output)
+        process = subprocess.Popen(
+            command, env=_environment(places, ports, deployment, root), stdout=output, stderr=output
+        )
     url = f"http://127.0.0.1:{ports.api}"
     try:
         _wait(url, process, log)
@@ -131,12 +135,12 @@ def state_page(root: Path, here: Deployment) -> Iterator[Server]:
             process.wait()
 
 
-def _environment(places: Places, ports: Any, here: Deployment, root: Path) -> dict[str, str]:
+def _environment(places: Places, ports: Any, deployment: Deployment, root: Path) -> dict[str, str]:
     passwords = root / "passwords.json"
     passwords.write_text(json.dumps({user: f"{user}'s" for user in ROLES}))
     return {
         **environment(places, ports),
-        **shop_environment(here),
+        **shop_environment(deployment),
         "PYTHONPATH": str(CHECKOUT),
         "TEST_PAGE_DIST": str(root / "dist"),
         "AIRFLOW__CORE__AUTH_MANAGER": "tests.integration.airflow_server.FencedAuthManager",

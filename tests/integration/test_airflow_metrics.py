@@ -11,8 +11,9 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from demo.places import Places, Ports, environment, statelib_settings
+from statelib.flows import wiring
 from statelib.flows.views.verification import verify_pipeline
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.telemetry.metrics import COMPLETED, METRICS, MetricKind
 from tests.integration.receivers import Posted, StatsD, http, statsd
@@ -40,27 +41,27 @@ from statelib_airflow.hooks import StatelibHook
 from statelib.flows.checkpoint.steps import abort, begin
 from statelib.model.quality import QualityResult, Severity
 from statelib.model.checkpoint import DataInterval
-from statelib.flows.wiring import deployment
+from statelib.flows import wiring
 from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.orphans import orphans
 from statelib.model.ids import CheckpointId, PipelineName
-here = deployment()
-pipeline, hook, day = here.pipeline("sales"), StatelibHook(), 86_400_000
+deployment = wiring.deployment()
+pipeline, hook, day = deployment.pipeline("sales"), StatelibHook(), 86_400_000
 third = DataInterval(1_357_171_200_000, 1_357_171_200_000 + day)
-observing.registered(here.catalog().get(PipelineName("sales"), CheckpointId(2)), hook, pipeline)
-begin(here, pipeline, third, "killed before its task abort")
+observing.registered(deployment.catalog().get(PipelineName("sales"), CheckpointId(2)), hook, pipeline)
+begin(deployment, pipeline, third, "killed before its task abort")
 with observing.aborted(hook, "sales"):
-    begun = begin(here, pipeline, third, "test")
+    begun = begin(deployment, pipeline, third, "test")
 for number in (begun.checkpoint_id, begun.checkpoint_id, CheckpointId(2)):
     with observing.aborted(hook, "sales"):
-        abort(here, "sales", number, "poisoned")
+        abort(deployment, "sales", number, "poisoned")
 passed = QualityResult("structure", "files", Severity.FAIL, True, 3, 0)
 warned = QualityResult("drift", "keys", Severity.WARN, False, 1, 1)
 observing.judged("sales", (passed, passed, warned))
 cleaning.verify(hook, "sales", "100%", "")
 observing.restored("sales")
-observing.collected(collect_garbage(here))
-observing.orphans(orphans(here))
+observing.collected(collect_garbage(deployment))
+observing.orphans(orphans(deployment))
 """
 TAGS = "pipeline=sales,kind=checkpoint,strategy=incremental"
 EXPECTED = {metric.name for metric in METRICS}
@@ -74,9 +75,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
     (root / "pipelines" / "sales.yaml").write_text(SALES)
     places = Places(work=root / "work", pipelines=root / "pipelines")
     places.make_directories()
-    here = deployment(statelib_settings(places))
+    deployment = wiring.deployment(statelib_settings(places))
     for number, users in ((1, ["a", "b", "c"]), (2, ["c", "d", "c", "d"])):
-        checkpoint_of(here, "sales", number, pa.table({"user": users, "price": [number] * len(users)}))
+        checkpoint_of(deployment, "sales", number, pa.table({"user": users, "price": [number] * len(users)}))
     return places
 
 
@@ -106,8 +107,8 @@ def test_statsd_gets_every_metric_with_its_tags(places: Places) -> None:
 
 
 def check_values(places: Places, received: StatsD) -> None:
-    here: Deployment = deployment(statelib_settings(places))
-    record = here.catalog().get(PipelineName("sales"), CheckpointId(2))
+    deployment: Deployment = wiring.deployment(statelib_settings(places))
+    record = deployment.catalog().get(PipelineName("sales"), CheckpointId(2))
     assert record.measured is not None
     values = {name: received.values(f"airflow.{name}").get(TAGS) for name in EXPECTED}
     assert values["statelib.checkpoint.completed"] == 1
@@ -134,7 +135,7 @@ def check_values(places: Places, received: StatsD) -> None:
         f"{of}warn,result=passed": 0,
         f"{of}warn,result=failed": 1,
     }
-    verified = {"checkpoints": 2, "read_bytes": verify_pipeline(here, "sales").bytes_read, "faults": 0}
+    verified = {"checkpoints": 2, "read_bytes": verify_pipeline(deployment, "sales").bytes_read, "faults": 0}
     for name, value in verified.items():
         assert received.values(f"airflow.statelib.verify.{name}") == {"pipeline=sales": value}
 

@@ -34,7 +34,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 
 @pytest.fixture
-def here(shop: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+def deployment(shop: Deployment, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     for name, value in environment(shop).items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("STATELIB_CONN_ID", raising=False)
@@ -47,16 +47,16 @@ def connect(monkeypatch: pytest.MonkeyPatch, **extra: str) -> None:
 
 
 def test_the_hook_is_the_environment_and_a_connection_on_top_of_it(
-    here: Deployment, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.sdk._shared.secrets_masker import redact
     from statelib_airflow.hooks import StatelibHook
 
     assert StatelibHook().settings() == {}
-    assert StatelibHook().deployment() == here
+    assert StatelibHook().deployment() == deployment
     connect(monkeypatch, catalog="postgresql+psycopg://other@db:5432/x", storage="s3://bucket/state")
     url = "postgresql+psycopg://me:p%40ss%2F1@db:5432/x"
-    expected = replace(here, catalog_url=url, storage_root="s3://bucket/state")
+    expected = replace(deployment, catalog_url=url, storage_root="s3://bucket/state")
     assert StatelibHook("state").deployment() == expected
     assert redact(f"{url} and {PASSWORD}") == "*** and ***"
     monkeypatch.setenv("STATELIB_CONN_ID", "state")
@@ -64,21 +64,21 @@ def test_the_hook_is_the_environment_and_a_connection_on_top_of_it(
     assert asyncio.run(StatelibHook().asettings()) == StatelibHook().settings()
 
 
-def test_the_hook_names_what_is_missing(here: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hook_names_what_is_missing(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from statelib_airflow.hooks import StatelibHook
 
     monkeypatch.delenv("STATELIB_STORAGE")
     with pytest.raises(AirflowFailException, match=r"missing-setting.*STATELIB_STORAGE"):
         StatelibHook().deployment()
-    monkeypatch.setenv("STATELIB_STORAGE", here.storage_root)
+    monkeypatch.setenv("STATELIB_STORAGE", deployment.storage_root)
     with pytest.raises(AirflowFailException, match="no-pipeline"):
         StatelibHook().pipeline("rentals")
     assert StatelibHook().pipeline("sales").name == "sales"
 
 
 def test_a_spark_driver_gets_the_connections_settings_and_no_template_shows_them(
-    here: Deployment, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from statelib_airflow.operators import CheckpointOperator
 
@@ -97,7 +97,7 @@ def test_a_spark_driver_gets_the_connections_settings_and_no_template_shows_them
 
 
 def test_a_checkpoint_is_given_up_by_the_last_try_only(
-    here: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With a spark-submit that fails as ours does; a retry supersedes the try before it, so a run counts once."""
     from airflow.sdk.exceptions import AirflowException
@@ -116,13 +116,13 @@ def test_a_checkpoint_is_given_up_by_the_last_try_only(
         instance.get_previous_dagrun = lambda _state: None
         with pytest.raises(AirflowException, match="there are no events"):
             operator.execute({"dag_run": run, "ti": instance, "task": operator})
-        newest = here.catalog().list("tours")[0]
+        newest = deployment.catalog().list("tours")[0]
         states.append((newest.checkpoint_id, str(newest.state), newest.reason))
     assert states == [(2, "PENDING", ""), (3, "ABORTED", "run r1: snapshot failed")]
 
 
 def test_a_restore_that_fails_holds_its_checkpoint_no_longer(
-    here: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """With a spark-submit that sees the hold, and fails; the rest is as in Airflow."""
     from airflow.sdk.exceptions import AirflowException
@@ -152,10 +152,10 @@ def test_a_restore_that_fails_holds_its_checkpoint_no_longer(
     assert own.catalog().cleanup.situation(sales).in_use == frozenset()
 
 
-def test_the_sensor_waits_for_events_up_to_a_moment_or_for_a_new_checkpoint(here: Deployment) -> None:
+def test_the_sensor_waits_for_events_up_to_a_moment_or_for_a_new_checkpoint(deployment: Deployment) -> None:
     from statelib_airflow.sensors import CheckpointSensor
 
-    head = here.catalog().get("sales", here.catalog().head("sales").head)
+    head = deployment.catalog().get("sales", deployment.catalog().head("sales").head)
     completed = datetime.fromtimestamp(head.completed_at_ms / 1000, UTC)
     cases = [
         ("sales", DAY_2.isoformat(), None, True),
@@ -175,12 +175,12 @@ def test_the_sensor_waits_for_events_up_to_a_moment_or_for_a_new_checkpoint(here
 
 
 def test_the_sensor_defers_to_a_trigger_that_names_the_connection_only(
-    here: Deployment, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from airflow.sdk.exceptions import TaskDeferred
     from statelib_airflow.sensors import CheckpointSensor, CheckpointTrigger
 
-    connect(monkeypatch, storage=here.storage_root)
+    connect(monkeypatch, storage=deployment.storage_root)
     sensor = CheckpointSensor(
         task_id="wait", pipeline="sales", until="2014-01-01", deferrable=True, statelib_conn_id="state", poke_interval=0
     )
@@ -196,7 +196,7 @@ def test_the_sensor_defers_to_a_trigger_that_names_the_connection_only(
         return [event async for event in CheckpointTrigger(**arguments).run()]
 
     (event,) = asyncio.run(events())
-    assert sensor.execute_complete({}, event.payload)["id"] == here.catalog().head("sales").head
+    assert sensor.execute_complete({}, event.payload)["id"] == deployment.catalog().head("sales").head
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def context_of(exception: BaseException | None, checkpoint_id: int | None = 41) 
     return {"ti": instance, "exception": exception}
 
 
-def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(here: Deployment, told: list[str]) -> None:
+def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(deployment: Deployment, told: list[str]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from statelib_airflow.failures import failing_fast
     from statelib_airflow.notifications import StatelibNotifier
@@ -249,7 +249,7 @@ def test_any_notifier_says_pipeline_checkpoint_reason_and_hint(here: Deployment,
     ]
 
 
-def test_in_a_mail_the_reason_is_text_and_no_markup(here: Deployment, told: list[str]) -> None:
+def test_in_a_mail_the_reason_is_text_and_no_markup(deployment: Deployment, told: list[str]) -> None:
     from statelib_airflow.notifications import StatelibNotifier
 
     error = RuntimeError("shop <img src=x onerror=alert(1)> \x1b[2J\u202e& 'more'")
@@ -278,7 +278,7 @@ def test_the_reason_is_the_jobs_own_last_line_if_it_said_one(exception: BaseExce
     assert alert.title == "statelib: sales, no checkpoint begun: register failed"
 
 
-def test_a_missed_deadline_is_told_too(here: Deployment, told: list[str]) -> None:
+def test_a_missed_deadline_is_told_too(deployment: Deployment, told: list[str]) -> None:
     """Airflow gives a deadline's callback no more than the run and the deadline, as JSON."""
     from statelib_airflow.notifications import StatelibNotifier
 
@@ -291,7 +291,7 @@ def test_a_missed_deadline_is_told_too(here: Deployment, told: list[str]) -> Non
     assert "due by 2026-01-01T06:00:00Z and is running" in text
 
 
-def test_a_missed_deadline_is_told_by_the_triggerer_of_airflow_3_1(here: Deployment, told: list[str]) -> None:
+def test_a_missed_deadline_is_told_by_the_triggerer_of_airflow_3_1(deployment: Deployment, told: list[str]) -> None:
     from statelib_airflow.notifications import StatelibNotifier
 
     run = {"dag_id": "sales.checkpoint", "dag_run_id": "scheduled__1", "state": "running"}
@@ -304,7 +304,7 @@ def test_a_missed_deadline_is_told_by_the_triggerer_of_airflow_3_1(here: Deploym
     assert ["the run is late" in text for text in told] == [True]
 
 
-def test_an_operator_cleans_up_and_another_verifies(here: Deployment, tmp_path: Path) -> None:
+def test_an_operator_cleans_up_and_another_verifies(deployment: Deployment, tmp_path: Path) -> None:
     from airflow.sdk.exceptions import AirflowFailException
     from statelib_airflow.operators import CleanupOperator, VerifyOperator
 

@@ -17,11 +17,12 @@ from demo.airflow_client import AirflowClient, AirflowRequestError, Run
 from demo.airflow_process import COMPONENTS, RunningAirflow, airflow, exclusive, free_ports, migrate
 from demo.compare import aircraft_expected, aircraft_found, difference
 from demo.places import Places
+from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import abort, begin
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.lifecycle import suspension
 from statelib.flows.views.inspection import resolve
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import DataInterval, SnapshotKind
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord, CheckpointState, Owner
@@ -54,10 +55,10 @@ class World:
         self.told = told
         self.places = places
         self.client: AirflowClient = running.client
-        self.here: Deployment = deployment(running.environment)
+        self.deployment: Deployment = wiring.deployment(running.environment)
 
     def records(self, name: PipelineName = NAME) -> list[CheckpointRecord]:
-        return sorted(self.here.catalog().list(name), key=lambda r: r.checkpoint_id)
+        return sorted(self.deployment.catalog().list(name), key=lambda r: r.checkpoint_id)
 
     def completed(self) -> list[CheckpointRecord]:
         return [r for r in self.records() if r.state is CheckpointState.COMPLETED]
@@ -168,7 +169,7 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
     assert client.tries(unknown)["plan"] == 1
 
     world.succeed(world.trigger(f"{STREAKS}.restore", {"checkpoint": "1", "parallelism": 2}))
-    head = world.here.catalog().head(STREAKS)
+    head = world.deployment.catalog().head(STREAKS)
     assert (head.head, head.parallelism, head.generation) == (1, 2, 1)
     client.clear(dag, world.wait("2013-01-02", dag).run_id)
     replayed = world.succeed(world.wait("2013-01-02", dag))
@@ -184,7 +185,7 @@ def test_savepoint_restore_and_replay_by_hand(world: World) -> None:
     refused = world.wait("2013-01-03", dag)
     assert refused.state == "failed"
     assert "is cancelled" in client.failed_log(refused)
-    suspension.resume(world.here, STREAKS, "test")
+    suspension.resume(world.deployment, STREAKS, "test")
     client.clear(dag, refused.run_id)
     world.succeed(world.wait("2013-01-03", dag))
 
@@ -250,16 +251,16 @@ def _states(world: World, name: PipelineName) -> list[CheckpointState]:
 
 def _swept(world: World, name: PipelineName) -> bool | None:
     """True when no file is left after a sweep: what a subtask acknowledged lies there until then."""
-    orphans(world.here, name, dry_run=False, force=True)
+    orphans(world.deployment, name, dry_run=False, force=True)
     return None if any(p.is_file() for p in (world.places.state / name).rglob("*")) else True
 
 
 def test_cleanup_reports_orphans_and_deletes_them_when_told(world: World) -> None:
     """A checkpoint that was published and given up, then the DAG twice: as scheduled, and told to delete."""
-    pipeline = world.here.pipeline(ROUTES).model_copy(update={"on_gap": "allow"})
-    begun = begin(world.here, pipeline, DataInterval(23_148 * DAY_MS, 23_149 * DAY_MS), "test").checkpoint_id
-    publish_here(world.here, pipeline, begun)
-    abort(world.here, ROUTES, begun, "test")
+    pipeline = world.deployment.pipeline(ROUTES).model_copy(update={"on_gap": "allow"})
+    begun = begin(world.deployment, pipeline, DataInterval(23_148 * DAY_MS, 23_149 * DAY_MS), "test").checkpoint_id
+    publish_here(world.deployment, pipeline, begun)
+    abort(world.deployment, ROUTES, begun, "test")
     left = world.places.state / ROUTES / f"chk-{begun}"
     reported = world.succeed(world.trigger("state_cleanup", {}))
     found = world.client.xcom(reported, "orphans")[ROUTES]
@@ -274,7 +275,7 @@ def test_cleanup_reports_orphans_and_deletes_them_when_told(world: World) -> Non
 
 
 def lines(world: World, number: int) -> list[str]:
-    return sorted(export_lines(resolve(world.here, f"{STREAKS}/{number}"), None))
+    return sorted(export_lines(resolve(world.deployment, f"{STREAKS}/{number}"), None))
 
 
 def asset_extra(client: AirflowClient) -> dict[str, int]:
@@ -285,10 +286,10 @@ def asset_extra(client: AirflowClient) -> dict[str, int]:
 
 
 def assert_state(world: World, flights: pl.DataFrame, days: int) -> None:
-    head = world.here.catalog().head(NAME).head
+    head = world.deployment.catalog().head(NAME).head
     assert head is not None
-    directory = world.here.catalog().get(NAME, head).directory
-    found = aircraft_found(open_checkpoint(directory, storage_root=world.here.storage_root))
+    directory = world.deployment.catalog().get(NAME, head).directory
+    found = aircraft_found(open_checkpoint(directory, storage_root=world.deployment.storage_root))
     seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, 1 + days, tzinfo=UTC))
     result = difference("aircraft", aircraft_expected(seen), found, ["tailnum"])
     assert result.different == 0, result.examples

@@ -14,7 +14,8 @@ from demo.places import Places
 from demo.poisoned_day import asked, day_of, tell
 from demo.prepare import write_days
 from demo.telling import Story
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows import wiring
+from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import SnapshotKind
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState
@@ -67,9 +68,9 @@ def running(tmp_path_factory: pytest.TempPathFactory, flights: pl.DataFrame) -> 
 
 
 def test_a_poisoned_day_is_restored_away_mended_and_replayed(running: RunningAirflow, flights: pl.DataFrame) -> None:
-    here, client = deployment(running.environment), running.client
+    deployment, client = wiring.deployment(running.environment), running.client
     story = Story(client, print, NAME)
-    told = tell(story, here, flights, days=DAYS, poisoned=POISONED, at_once=2)
+    told = tell(story, deployment, flights, days=DAYS, poisoned=POISONED, at_once=2)
     assert list(told.ids) == [day_of(number) for number in range(1, DAYS + 1)], "in order, though started side by side"
     assert told.before.different > 0, "the poison shows"
     assert told.after.different == 0, told.after.examples
@@ -78,7 +79,7 @@ def test_a_poisoned_day_is_restored_away_mended_and_replayed(running: RunningAir
     assert f"leaves behind: {DAYS}, {POISONED}" in told.plan
     assert set(client.task_states(told.restored.dag_id, told.restored.run_id).values()) == {"success"}
 
-    catalog = here.catalog()
+    catalog = deployment.catalog()
     head = catalog.head(NAME)
     assert head.generation == 1
     assert head.head is not None
@@ -100,25 +101,25 @@ def assert_late_runs_were_told_of(running: RunningAirflow) -> None:
 
 
 def assert_a_rejected_plan_changes_nothing(running: RunningAirflow) -> None:
-    here, client, dag_id = deployment(running.environment), running.client, f"{NAME}.restore"
-    before = here.catalog().head(NAME)
+    deployment, client, dag_id = wiring.deployment(running.environment), running.client, f"{NAME}.restore"
+    before = deployment.catalog().head(NAME)
     run = client.run(dag_id, client.trigger(dag_id, {"checkpoint": "2", "approval": True, "replay": True}))
     assert asked(client, run)["options"] == ["Approve", "Reject"]
     client.answer(run, "approve", "Reject")
     assert client.wait_for_run(dag_id, run.run_id, PATIENCE_S).state == "success", "a no is an answer"
     skipped = dict.fromkeys(("rehearse", "switch", "replay"), "skipped")
     assert client.task_states(dag_id, run.run_id) == {"plan": "success", "approve": "success", **skipped}
-    assert here.catalog().head(NAME) == before
+    assert deployment.catalog().head(NAME) == before
 
 
 def test_a_teams_own_dag_checkpoints_saves_and_disposes(running: RunningAirflow) -> None:
-    here, client = deployment(running.environment), running.client
+    deployment, client = wiring.deployment(running.environment), running.client
     client.pause("example_own_dag", False)
     run = client.wait_for_run(
         "example_own_dag", client.trigger("example_own_dag", {}, "2013-01-06T00:00:00Z"), PATIENCE_S
     )
     assert run.state == "success", client.failed_log(run)
-    records = {r.checkpoint_id: r for r in here.catalog().list(STREAKS)}
+    records = {r.checkpoint_id: r for r in deployment.catalog().list(STREAKS)}
     assert {number: r.kind for number, r in records.items()} == {1: SnapshotKind.CHECKPOINT, 2: SnapshotKind.SAVEPOINT}
     assert all(r.state is CheckpointState.COMPLETED for r in records.values())
     facts = client.xcom(run, "checkpoint")
@@ -134,34 +135,34 @@ def test_a_teams_own_dag_checkpoints_saves_and_disposes(running: RunningAirflow)
         client.trigger(dispose, {"savepoint": "all"})
     asked = client.wait_for_run(dispose, client.trigger(dispose, {"savepoint": "2"}), PATIENCE_S)
     assert client.task_states(dispose, asked.run_id) == {"preview": "success", "dispose": "skipped"}
-    assert _is_there(here, 2)
+    assert _is_there(deployment, 2)
     told = client.wait_for_run(dispose, client.trigger(dispose, {"savepoint": "2", "confirm": True}), PATIENCE_S)
     assert told.state == "success", client.failed_log(told)
-    assert not _is_there(here, 2)
+    assert not _is_there(deployment, 2)
     assert_a_team_restores(running)
 
 
 def assert_a_team_restores(running: RunningAirflow) -> None:
     """With an operator: what Spark cannot restore is no head, and is not held any longer; mended, it is restored."""
-    here, client = deployment(running.environment), running.client
-    directory = Path(here.root_uri().removeprefix("file:")) / STREAKS / "chk-1"
+    deployment, client = wiring.deployment(running.environment), running.client
+    directory = Path(deployment.root_uri().removeprefix("file:")) / STREAKS / "chk-1"
     damaged = min(p for p in directory.iterdir() if "-" in p.name)
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     failed = client.wait_for_run("own_restore", client.trigger("own_restore", {"checkpoint": "1"}), PATIENCE_S)
     assert failed.state == "failed"
-    assert (here.catalog().head(STREAKS).generation, _held(here)) == (0, frozenset())
+    assert (deployment.catalog().head(STREAKS).generation, _held(deployment)) == (0, frozenset())
     damaged.write_bytes(content)
     conf = {"checkpoint": "1", "parallelism": "3"}
     done = client.wait_for_run("own_restore", client.trigger("own_restore", conf), PATIENCE_S)
     assert done.state == "success", client.failed_log(done)
     assert client.xcom(done, "back") == {"head": 1, "generation": 1, "parallelism": 3}
-    assert _held(here) == frozenset()
+    assert _held(deployment) == frozenset()
 
 
 def assert_state_verify_finds_damage(running: RunningAirflow) -> None:
-    here, client = deployment(running.environment), running.client
-    directory = Path(here.root_uri().removeprefix("file:")) / NAME
+    deployment, client = wiring.deployment(running.environment), running.client
+    directory = Path(deployment.root_uri().removeprefix("file:")) / NAME
     damaged = min(p for p in directory.rglob("*") if p.is_file() and p.name != "_metadata")
     content = damaged.read_bytes()
     damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -172,9 +173,9 @@ def assert_state_verify_finds_damage(running: RunningAirflow) -> None:
     assert damaged.name in client.failed_log(run)
 
 
-def _held(here: Deployment) -> frozenset[CheckpointId]:
-    return here.catalog().cleanup.situation(STREAKS).in_use
+def _held(deployment: Deployment) -> frozenset[CheckpointId]:
+    return deployment.catalog().cleanup.situation(STREAKS).in_use
 
 
-def _is_there(here: Deployment, number: int) -> bool:
-    return here.catalog().get(STREAKS, CheckpointId(number)).state is CheckpointState.COMPLETED
+def _is_there(deployment: Deployment, number: int) -> bool:
+    return deployment.catalog().get(STREAKS, CheckpointId(number)).state is CheckpointState.COMPLETED

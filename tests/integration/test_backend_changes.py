@@ -29,44 +29,50 @@ NATIVE = {("heap", "full"), ("rocksdb", "full"), ("rocksdb", "incremental"), ("r
 
 Judge = Callable[[Deployment], object]
 JUDGES: dict[str, Judge] = {
-    "begin": lambda here: begin(here, here.pipeline("sales"), day(2), "test"),
-    "savepoint": lambda here: begin_savepoint(
-        here, here.pipeline("sales"), format="native", target=None, note="", owner="test", key="k"
+    "begin": lambda deployment: begin(deployment, deployment.pipeline("sales"), day(2), "test"),
+    "savepoint": lambda deployment: begin_savepoint(
+        deployment, deployment.pipeline("sales"), format="native", target=None, note="", owner="test", key="k"
     ),
-    "restore by id": lambda here: plan_restore(here, here.pipeline("sales"), "1", None, ClaimMode.NO_CLAIM),
-    "restore by path": lambda here: plan_restore(here, here.pipeline("sales"), path(here), 3, ClaimMode.NO_CLAIM),
-    "layout of a run": lambda here: lay_out(opened(here, path(here)), 2, here.pipeline("sales")),
+    "restore by id": lambda deployment: plan_restore(
+        deployment, deployment.pipeline("sales"), "1", None, ClaimMode.NO_CLAIM
+    ),
+    "restore by path": lambda deployment: plan_restore(
+        deployment, deployment.pipeline("sales"), path(deployment), 3, ClaimMode.NO_CLAIM
+    ),
+    "layout of a run": lambda deployment: lay_out(
+        opened(deployment, path(deployment)), 2, deployment.pipeline("sales")
+    ),
 }
 
 
-def opened(here: Deployment, directory: str) -> Checkpoint:
-    return open_checkpoint(directory, own=True, storage_root=here.storage_root)
+def opened(deployment: Deployment, directory: str) -> Checkpoint:
+    return open_checkpoint(directory, own=True, storage_root=deployment.storage_root)
 
 
-def path(here: Deployment) -> str:
-    return here.catalog().get(PipelineName("sales"), CheckpointId(1)).directory
+def path(deployment: Deployment) -> str:
+    return deployment.catalog().get(PipelineName("sales"), CheckpointId(1)).directory
 
 
-def write(here: Deployment, backend: str, strategy: str) -> None:
+def write(deployment: Deployment, backend: str, strategy: str) -> None:
     text = SALES.replace("backend: heap", f"backend: {backend}").replace("bytes: 1", f"bytes: 1, strategy: {strategy}")
-    Path(here.pipelines_directory, "sales.yaml").write_text(text)
+    Path(deployment.pipelines_directory, "sales.yaml").write_text(text)
 
 
 def world(root: Path, way: tuple[str, str]) -> Deployment:
     pipelines = root / "pipelines"
     pipelines.mkdir()
-    here = new_deployment(root, root, pipelines)
-    write(here, *way)
-    checkpoint_of(here, "sales", 1, sales(0))
-    return here
+    deployment = new_deployment(root, root, pipelines)
+    write(deployment, *way)
+    checkpoint_of(deployment, "sales", 1, sales(0))
+    return deployment
 
 
 @contextmanager
-def nothing_written(here: Deployment) -> Iterator[None]:
+def nothing_written(deployment: Deployment) -> Iterator[None]:
     """Neither a file nor a row of a checkpoint."""
 
     def found() -> tuple[list[Path], int]:
-        return sorted(Path(here.storage_root).rglob("*")), len(here.catalog().list(PipelineName("sales")))
+        return sorted(Path(deployment.storage_root).rglob("*")), len(deployment.catalog().list(PipelineName("sales")))
 
     before = found()
     yield
@@ -81,60 +87,60 @@ OTHERS = [(way, other) for way, other in product(WAYS, LATER) if way[0] != other
 def test_every_way_in_judges_a_changed_backend_alike(
     tmp_path: Path, way: tuple[str, str], other: tuple[str, str]
 ) -> None:
-    here = world(tmp_path, way)
-    write(here, *other)
+    deployment = world(tmp_path, way)
+    write(deployment, *other)
     if way not in NATIVE:
         for judge in list(JUDGES.values())[2:]:
-            judge(here)
-        assert call(here, "pipelines", "validate", "--state").exit_code == 0
-        before = sorted(export_lines(opened(here, path(here)), None))
-        moved = checkpoint_of(here, "sales", 2, sales(0).slice(0, 0))
-        record = here.catalog().get(PipelineName("sales"), moved)
-        assert sorted(export_lines(opened(here, record.directory), None)) == before
+            judge(deployment)
+        assert call(deployment, "pipelines", "validate", "--state").exit_code == 0
+        before = sorted(export_lines(opened(deployment, path(deployment)), None))
+        moved = checkpoint_of(deployment, "sales", 2, sales(0).slice(0, 0))
+        record = deployment.catalog().get(PipelineName("sales"), moved)
+        assert sorted(export_lines(opened(deployment, record.directory), None)) == before
         return
-    with nothing_written(here):
+    with nothing_written(deployment):
         for name, judge in JUDGES.items():
             with pytest.raises(InvalidRequestError) as caught:
-                judge(here)
+                judge(deployment)
             assert caught.value.kind == "backend-changed", name
-            assert path(here) in caught.value.message, name
+            assert path(deployment) in caught.value.message, name
             assert f"'backend: {way[0]}'" in caught.value.hint, name
-        result = call(here, "pipelines", "validate", "--state")
+        result = call(deployment, "pipelines", "validate", "--state")
         assert result.exit_code == 1
         assert f"the native form of the backend {way[0]}" in result.stderr
         assert result.stderr.endswith("0 valid, 1 not\n")
-        assert call(here, "pipelines", "validate").exit_code == 0
+        assert call(deployment, "pipelines", "validate").exit_code == 0
 
 
 def test_the_way_that_the_hint_says(tmp_path: Path) -> None:
-    here = world(tmp_path, ("rocksdb", "incremental"))
+    deployment = world(tmp_path, ("rocksdb", "incremental"))
     saved = begin_savepoint(
-        here, here.pipeline("sales"), format="canonical", target=None, note="", owner="test", key="k"
+        deployment, deployment.pipeline("sales"), format="canonical", target=None, note="", owner="test", key="k"
     ).checkpoint_id
-    publish_here(here, here.pipeline("sales"), saved)
-    register(here, here.pipeline("sales"), saved)
-    directory = here.catalog().get(PipelineName("sales"), saved).directory
-    write(here, "heap", "full")
-    plan = plan_restore(here, here.pipeline("sales"), directory, None, ClaimMode.NO_CLAIM)
-    apply_restore(here, here.pipeline("sales"), plan, "test")
-    moved = checkpoint_of(here, "sales", 2, sales(6))
-    there = opened(here, here.catalog().get(PipelineName("sales"), moved).directory)
-    assert continuation(here.pipeline("sales"), there).check().non_restored() == ()
+    publish_here(deployment, deployment.pipeline("sales"), saved)
+    register(deployment, deployment.pipeline("sales"), saved)
+    directory = deployment.catalog().get(PipelineName("sales"), saved).directory
+    write(deployment, "heap", "full")
+    plan = plan_restore(deployment, deployment.pipeline("sales"), directory, None, ClaimMode.NO_CLAIM)
+    apply_restore(deployment, deployment.pipeline("sales"), plan, "test")
+    moved = checkpoint_of(deployment, "sales", 2, sales(6))
+    there = opened(deployment, deployment.catalog().get(PipelineName("sales"), moved).directory)
+    assert continuation(deployment.pipeline("sales"), there).check().non_restored() == ()
 
 
 def test_state_of_a_former_name_is_judged_by_validation(tmp_path: Path) -> None:
-    here = world(tmp_path, ("rocksdb", "full"))
+    deployment = world(tmp_path, ("rocksdb", "full"))
     text = SALES.replace("name: sales", "name: revenue\nrenamed_from: [sales]")
-    Path(here.pipelines_directory, "sales.yaml").write_text(text)
-    result = call(here, "pipelines", "validate", "--state")
+    Path(deployment.pipelines_directory, "sales.yaml").write_text(text)
+    result = call(deployment, "pipelines", "validate", "--state")
     assert result.exit_code == 1
     assert "the native form of the backend rocksdb" in result.stderr
 
 
 def test_validation_of_state_needs_a_catalog(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
-    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
-    result = call(here, "pipelines", "validate", "--state")
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    result = call(deployment, "pipelines", "validate", "--state")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "there is no catalog at " in result.stderr
     assert not Path(tmp_path, "catalog.db").exists()

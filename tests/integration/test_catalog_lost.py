@@ -44,54 +44,54 @@ CUTS = rounds(6, 40)
 DELETING: tuple[Act, ...] = (
     retire,
     collect_garbage,
-    lambda here: orphans(here, dry_run=False, force=True, grace_ms=0),
+    lambda deployment: orphans(deployment, dry_run=False, force=True, grace_ms=0),
 )
 
 
-def begins(here: Deployment) -> None:
-    begin(here, here.pipeline("tally"), day(3), "test")
+def begins(deployment: Deployment) -> None:
+    begin(deployment, deployment.pipeline("tally"), day(3), "test")
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     return tally(tmp_path)
 
 
-def whole(here: Deployment, directories: list[str]) -> None:
+def whole(deployment: Deployment, directories: list[str]) -> None:
     for directory in directories:
-        assert verify_at(directory, own=True, storage_root=here.storage_root).problems == ()
+        assert verify_at(directory, own=True, storage_root=deployment.storage_root).problems == ()
 
 
-def completed(here: Deployment, name: str = NAME) -> list[str]:
-    return [r.directory for r in here.catalog().list(PipelineName(name), {CheckpointState.COMPLETED})]
+def completed(deployment: Deployment, name: str = NAME) -> list[str]:
+    return [r.directory for r in deployment.catalog().list(PipelineName(name), {CheckpointState.COMPLETED})]
 
 
-def brought_up_to_date(here: Deployment) -> None:
-    apply_rebuild(here, plan_rebuild(here, merge=True))
+def brought_up_to_date(deployment: Deployment) -> None:
+    apply_rebuild(deployment, plan_rebuild(deployment, merge=True))
 
 
 @pytest.mark.parametrize("left", ["nothing", "an empty file"])
 def test_a_pipeline_whose_catalog_is_lost_does_not_begin_from_nothing(
-    here: Deployment, tmp_path: Path, left: str
+    deployment: Deployment, tmp_path: Path, left: str
 ) -> None:
     """Retention has removed the first checkpoints, so that their ids are free on storage."""
-    days(here, 1, 4)
-    retire(here)
-    collect_garbage(here)
-    before, there = stored(here), completed(here)
+    days(deployment, 1, 4)
+    retire(deployment)
+    collect_garbage(deployment)
+    before, there = stored(deployment), completed(deployment)
     (tmp_path / "catalog.db").unlink()
     if left != "nothing":
         (tmp_path / "catalog.db").touch()
     with pytest.raises(ConflictError, match="catalog rebuild --merge -p tally") as refusal:
-        days(here, 5, 5)
+        days(deployment, 5, 5)
     assert refusal.value.kind == "catalog-behind-storage"
     for delete in DELETING:
-        delete(here)
-    assert stored(here) == before
-    brought_up_to_date(here)
-    assert sorted(completed(here)) == sorted(there)
-    days(here, 5, 5)
-    assert here.catalog().head(NAME).head == 5
+        delete(deployment)
+    assert stored(deployment) == before
+    brought_up_to_date(deployment)
+    assert sorted(completed(deployment)) == sorted(there)
+    days(deployment, 5, 5)
+    assert deployment.catalog().head(NAME).head == 5
     record("G7", "lost catalogs after which nothing began from nothing", 1)
 
 
@@ -100,176 +100,180 @@ def test_an_old_backup_neither_deletes_nor_begins(tmp_path: Path, behind: int) -
     """Incremental checkpoints that share files, cleaned up each day; the backup is ``behind`` days old."""
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "tours.yaml").write_text(SHARING)
-    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
     for number in range(1, 7):
-        checkpoint_of(here, "tours", number, sharing_events(number))
+        checkpoint_of(deployment, "tours", number, sharing_events(number))
         if number + behind == 6:
             shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
-        retire(here)
-        collect_garbage(here)
-    before, there = stored(here), completed(here, "tours")
+        retire(deployment)
+        collect_garbage(deployment)
+    before, there = stored(deployment), completed(deployment, "tours")
     shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
     for act in (*DELETING, lambda h: begin(h, h.pipeline("tours"), day(7), "test")):
         with pytest.raises(ConflictError) as refusal:
-            act(here)
+            act(deployment)
         assert refusal.value.kind == "catalog-behind-storage"
-    assert before - stored(here) == set()
-    brought_up_to_date(here)
-    checkpoint_of(here, "tours", 7, sharing_events(7))
+    assert before - stored(deployment) == set()
+    brought_up_to_date(deployment)
+    checkpoint_of(deployment, "tours", 7, sharing_events(7))
     for delete in DELETING:
-        delete(here)
-    whole(here, completed(here, "tours"))
-    assert set(there[:1]) <= set(completed(here, "tours"))
+        delete(deployment)
+    whole(deployment, completed(deployment, "tours"))
+    assert set(there[:1]) <= set(completed(deployment, "tours"))
     record("G7", "old backups of the catalog that deleted nothing", 1)
 
 
-def test_a_fork_that_the_backup_has_never_heard_of_keeps_its_files(here: Deployment, tmp_path: Path) -> None:
+def test_a_fork_that_the_backup_has_never_heard_of_keeps_its_files(deployment: Deployment, tmp_path: Path) -> None:
     """The source's own checkpoints are all known: only the fork's says that one of them is still needed."""
-    days(here, 1, 1)
+    days(deployment, 1, 1)
     shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
     (tmp_path / "pipelines" / "branch.yaml").write_text(TALLY.replace("name: tally", "name: branch"))
-    forked = fork(here, here.pipeline("branch"), here.catalog().get(NAME, CheckpointId(1)), "test")
+    forked = fork(deployment, deployment.pipeline("branch"), deployment.catalog().get(NAME, CheckpointId(1)), "test")
     shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
-    days(here, 2, 4)
+    days(deployment, 2, 4)
     for delete in DELETING:
         with pytest.raises(ConflictError, match="branch/chk-1") as refusal:
-            delete(here)
+            delete(deployment)
         assert refusal.value.kind == "catalog-behind-storage"
-    whole(here, [forked.directory])
-    brought_up_to_date(here)
+    whole(deployment, [forked.directory])
+    brought_up_to_date(deployment)
     for delete in DELETING:
-        delete(here)
-    whole(here, [forked.directory, *completed(here)])
+        delete(deployment)
+    whole(deployment, [forked.directory, *completed(deployment)])
 
 
-def test_a_savepoint_is_not_disposed_of_by_an_old_catalog(here: Deployment, tmp_path: Path) -> None:
-    days(here, 1, 1)
-    saved = save(here, "kept")
+def test_a_savepoint_is_not_disposed_of_by_an_old_catalog(deployment: Deployment, tmp_path: Path) -> None:
+    days(deployment, 1, 1)
+    saved = save(deployment, "kept")
     shutil.copy(tmp_path / "catalog.db", tmp_path / "backup.db")
-    days(here, 2, 2)
-    before = stored(here)
+    days(deployment, 2, 2)
+    before = stored(deployment)
     shutil.copy(tmp_path / "backup.db", tmp_path / "catalog.db")
     with pytest.raises(ConflictError):
-        dispose(here, NAME, CheckpointId(saved))
-    assert stored(here) == before
+        dispose(deployment, NAME, CheckpointId(saved))
+    assert stored(deployment) == before
 
 
 @pytest.mark.parametrize("garbage", [False, True], ids=["cut", "overwritten"])
-def test_a_damaged_catalog_is_said_and_nothing_is_touched(here: Deployment, tmp_path: Path, garbage: bool) -> None:
-    days(here, 1, 3)
+def test_a_damaged_catalog_is_said_and_nothing_is_touched(
+    deployment: Deployment, tmp_path: Path, garbage: bool
+) -> None:
+    days(deployment, 1, 3)
     file = tmp_path / "catalog.db"
-    data, before = file.read_bytes(), stored(here)
+    data, before = file.read_bytes(), stored(deployment)
     for number in range(1, CUTS + 1):
         length = len(data) * number // (CUTS + 1)
         file.write_bytes(bytes(length) if garbage else data[:length])
         for act in (begins, *DELETING):
             with pytest.raises(CorruptStateError, match="catalog rebuild") as damage:
-                act(here)
+                act(deployment)
             assert damage.value.kind == "catalog-damaged"
-        assert stored(here) == before
+        assert stored(deployment) == before
     file.write_bytes(data)
-    days(here, 4, 4)
+    days(deployment, 4, 4)
     record("G3", "damaged catalogs that were said", CUTS)
 
 
 def test_a_catalog_that_stays_locked_is_worth_a_retry(
-    here: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    days(here, 1, 2)
-    before = stored(here)
+    days(deployment, 1, 2)
+    before = stored(deployment)
     monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", 20)
     with sqlite3.connect(tmp_path / "catalog.db", isolation_level=None) as holder:
         holder.execute("BEGIN EXCLUSIVE")
         for act in (begins, *DELETING):
             with pytest.raises(RetryableError, match="locked") as refusal:
-                act(here)
+                act(deployment)
             assert refusal.value.kind == "catalog-unavailable"
         holder.execute("ROLLBACK")
     holder.close()
-    assert stored(here) == before
-    days(here, 3, 3)
+    assert stored(deployment) == before
+    days(deployment, 3, 3)
 
 
-def test_a_catalog_that_is_locked_for_a_while_is_waited_for(here: Deployment, tmp_path: Path) -> None:
-    days(here, 1, 1)
+def test_a_catalog_that_is_locked_for_a_while_is_waited_for(deployment: Deployment, tmp_path: Path) -> None:
+    days(deployment, 1, 1)
     holder = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None, check_same_thread=False)
     holder.execute("BEGIN EXCLUSIVE")
     letting_go = threading.Timer(0.3, holder.execute, ["ROLLBACK"])
     letting_go.start()
-    days(here, 2, 2)
+    days(deployment, 2, 2)
     letting_go.join()
     holder.close()
-    assert here.catalog().head(NAME).head == 2
+    assert deployment.catalog().head(NAME).head == 2
 
 
-def test_a_read_only_catalog_can_be_read_and_says_what_is_wrong(here: Deployment, tmp_path: Path) -> None:
-    days(here, 1, 2)
-    read_only = replace(here, catalog_url=f"sqlite:///file:{tmp_path}/catalog.db?mode=ro&uri=true")
-    before = stored(here)
+def test_a_read_only_catalog_can_be_read_and_says_what_is_wrong(deployment: Deployment, tmp_path: Path) -> None:
+    days(deployment, 1, 2)
+    read_only = replace(deployment, catalog_url=f"sqlite:///file:{tmp_path}/catalog.db?mode=ro&uri=true")
+    before = stored(deployment)
     assert read_only.catalog().head(NAME).head == 2
     for act in (begins, lambda h: h.catalog().cleanup.condemn(NAME, "run")):
         with pytest.raises(InvalidRequestError, match="owner and mode") as refusal:
             act(read_only)
         assert refusal.value.kind == "catalog-denied"
-    assert stored(here) == before
+    assert stored(deployment) == before
 
 
-def test_a_replaced_catalog_is_noticed_by_a_process_that_lives_on(here: Deployment, tmp_path: Path) -> None:
+def test_a_replaced_catalog_is_noticed_by_a_process_that_lives_on(deployment: Deployment, tmp_path: Path) -> None:
     """By one that somebody emptied, one of an older statelib, and one without tables of ours."""
-    days(here, 1, 2)
-    kept = here.catalog()
+    days(deployment, 1, 2)
+    kept = deployment.catalog()
     file = tmp_path / "catalog.db"
     shutil.copy(file, tmp_path / "backup.db")
     file.write_bytes(b"")
     with pytest.raises(InvalidRequestError) as refusal:
         kept.head(NAME)
     assert refusal.value.kind == "catalog-not-migrated"
-    assert here.catalog().list() == [], "an empty catalog gets its tables"
+    assert deployment.catalog().list() == [], "an empty catalog gets its tables"
     with sqlite3.connect(tmp_path / "other.db") as other:
         other.execute("CREATE TABLE alembic_version (version_num TEXT)")
         other.execute("INSERT INTO alembic_version VALUES ('0001')")
     other.close()
     (tmp_path / "other.db").replace(file)
-    for catalog in (lambda: kept.head(NAME), here.catalog):
+    for catalog in (lambda: kept.head(NAME), deployment.catalog):
         with pytest.raises(UnsupportedError, match=f"expected schema {REVISION} or older, found 0001"):
             catalog()
     (tmp_path / "backup.db").replace(file)
-    assert here.catalog().head(NAME).head == kept.head(NAME).head == 2
+    assert deployment.catalog().head(NAME).head == kept.head(NAME).head == 2
 
 
 def test_a_checkpoint_is_registered_though_its_statistics_cannot_be_written(
-    here: Deployment, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    deployment: Deployment, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    days(here, 1, 1)
+    days(deployment, 1, 1)
     with sqlite3.connect(tmp_path / "catalog.db") as file:
         file.execute("CREATE TRIGGER full BEFORE INSERT ON storage_sample BEGIN SELECT RAISE(ABORT, 'full'); END")
-    days(here, 2, 4)
-    retire(here)
-    assert [each.checkpoints for each in collect_garbage(here)] == [(1, 2)]
-    assert here.catalog().head(NAME).head == 4
+    days(deployment, 2, 4)
+    retire(deployment)
+    assert [each.checkpoints for each in collect_garbage(deployment)] == [(1, 2)]
+    assert deployment.catalog().head(NAME).head == 4
     assert "tally: the storage in use was not recorded" in caplog.text
     file.execute("DROP TRIGGER full")
     file.close()
-    before = here.catalog().browsing.storage.samples(NAME)
-    days(here, 5, 5)
-    assert len(here.catalog().browsing.storage.samples(NAME)) == len(before) + 1
+    before = deployment.catalog().browsing.storage.samples(NAME)
+    days(deployment, 5, 5)
+    assert len(deployment.catalog().browsing.storage.samples(NAME)) == len(before) + 1
 
 
 @pytest.mark.parametrize("revision", ["0004", "9999"])
-def test_a_catalog_of_another_version_in_the_middle_of_a_run(here: Deployment, tmp_path: Path, revision: str) -> None:
+def test_a_catalog_of_another_version_in_the_middle_of_a_run(
+    deployment: Deployment, tmp_path: Path, revision: str
+) -> None:
     """Published, and then the next task finds a catalog that another statelib has migrated."""
-    days(here, 1, 1)
-    begun = begin(here, here.pipeline("tally"), day(2), "test").checkpoint_id
-    publish_here(here, here.pipeline("tally"), begun, events(2))
-    before = stored(here)
+    days(deployment, 1, 1)
+    begun = begin(deployment, deployment.pipeline("tally"), day(2), "test").checkpoint_id
+    publish_here(deployment, deployment.pipeline("tally"), begun, events(2))
+    before = stored(deployment)
     file = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
     (own,) = file.execute("SELECT version_num FROM alembic_version").fetchone()
     file.execute("UPDATE alembic_version SET version_num = ?", [revision])
     for act in (lambda h: register(h, h.pipeline("tally"), begun), *DELETING):
         with pytest.raises(StatelibError, match="expected schema"):
-            act(here)
-    assert stored(here) == before
+            act(deployment)
+    assert stored(deployment) == before
     file.execute("UPDATE alembic_version SET version_num = ?", [own])
     file.close()
-    assert register(here, here.pipeline("tally"), begun).state is CheckpointState.COMPLETED
-    assert len(completed(here)) == 2
+    assert register(deployment, deployment.pipeline("tally"), begun).state is CheckpointState.COMPLETED
+    assert len(completed(deployment)) == 2

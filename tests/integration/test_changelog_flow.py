@@ -64,25 +64,25 @@ def expected(days: int) -> dict[str, tuple[int, list[int]]]:
 
 
 @pytest.fixture(params=["heap", "rocksdb"])
-def here(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
+def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "tours.yaml").write_text(TOURS.replace("BACKEND", request.param))
     return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
 
 
-def use(here: Deployment, old: str, new: str) -> None:
-    path = Path(here.pipelines_directory) / "tours.yaml"
+def use(deployment: Deployment, old: str, new: str) -> None:
+    path = Path(deployment.pipelines_directory) / "tours.yaml"
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
 
 
-def run(here: Deployment, number: int) -> CheckpointManifest:
+def run(deployment: Deployment, number: int) -> CheckpointManifest:
     """Apply a day, register its checkpoint, and be sure that it is whole and right by every way of reading."""
-    checkpoint_id = checkpoint_of(here, "tours", number, events(number))
-    opened = resolve(here, f"tours/{checkpoint_id}")
-    assert verify(opened, scratch=here.work_directory).problems == ()
-    best, amounts = (opened.to_arrow(name, here.work_directory) for name in ("best", "amounts"))
+    checkpoint_id = checkpoint_of(deployment, "tours", number, events(number))
+    opened = resolve(deployment, f"tours/{checkpoint_id}")
+    assert verify(opened, scratch=deployment.work_directory).problems == ()
+    best, amounts = (opened.to_arrow(name, deployment.work_directory) for name in ("best", "amounts"))
     found = dict(zip(best["key"].to_pylist(), best["value"].to_pylist(), strict=True))
     lists = dict(zip(amounts["key"].to_pylist(), map(sorted, amounts["value"].to_pylist()), strict=True))
     assert {shop: (found[shop], lists[shop]) for shop in found} == expected(number)
@@ -90,163 +90,176 @@ def run(here: Deployment, number: int) -> CheckpointManifest:
     return opened.manifest
 
 
-def handles(here: Deployment, checkpoint_id: int) -> list[ChangelogStateBackendHandleImpl]:
-    found = resolve(here, f"tours/{checkpoint_id}").handles()
+def handles(deployment: Deployment, checkpoint_id: int) -> list[ChangelogStateBackendHandleImpl]:
+    found = resolve(deployment, f"tours/{checkpoint_id}").handles()
     assert all(isinstance(handle, ChangelogStateBackendHandleImpl) for handle in found)
     return list(found)
 
 
-def logs(here: Deployment, checkpoint_id: int) -> list[int]:
+def logs(deployment: Deployment, checkpoint_id: int) -> list[int]:
     """How many parts the log of each subtask has."""
-    return [len(handle.log) for handle in handles(here, checkpoint_id)]
+    return [len(handle.log) for handle in handles(deployment, checkpoint_id)]
 
 
 def paths(manifest: CheckpointManifest) -> set[str]:
     return {file.path for file in manifest.files}
 
 
-def restore(here: Deployment, checkpoint: str, parallelism: int | None) -> None:
-    pipeline = here.pipeline("tours")
-    apply_restore(here, pipeline, plan_restore(here, pipeline, checkpoint, parallelism, ClaimMode.NO_CLAIM), "test")
+def restore(deployment: Deployment, checkpoint: str, parallelism: int | None) -> None:
+    pipeline = deployment.pipeline("tours")
+    apply_restore(
+        deployment, pipeline, plan_restore(deployment, pipeline, checkpoint, parallelism, ClaimMode.NO_CLAIM), "test"
+    )
 
 
-def test_only_the_log_grows_until_the_state_is_materialised(here: Deployment) -> None:
-    first = run(here, 1)
-    assert logs(here, 1) == [0, 0]
+def test_only_the_log_grows_until_the_state_is_materialised(deployment: Deployment) -> None:
+    first = run(deployment, 1)
+    assert logs(deployment, 1) == [0, 0]
     before, sizes = first, [first.uploaded_bytes]
     for number in (2, 3, 4):
-        manifest = run(here, number)
-        assert logs(here, number) == [number - 1, number - 1]
+        manifest = run(deployment, number)
+        assert logs(deployment, number) == [number - 1, number - 1]
         assert paths(before) < paths(manifest), "all of it is referred to again"
         new = [file for file in manifest.files if file.path not in paths(before)]
         assert len(new) == 2
         assert manifest.uploaded_bytes == sum(file.size_bytes for file in new)
         before, sizes = manifest, [*sizes, manifest.uploaded_bytes]
-    materialized = [handle.materialized for handle in handles(here, 4)]
-    assert materialized == [handle.materialized for handle in handles(here, 1)]
-    fifth = run(here, 5)
-    assert logs(here, 5) == [0, 0]
-    assert [handle.materialization_id for handle in handles(here, 5)] == [2, 2]
-    assert not {p.path for p in fifth.files if p.path in paths(before)} or here.pipeline("tours").backend == "rocksdb"
-    assert logs(here, run(here, 6).checkpoint_id) == [1, 1]
+    materialized = [handle.materialized for handle in handles(deployment, 4)]
+    assert materialized == [handle.materialized for handle in handles(deployment, 1)]
+    fifth = run(deployment, 5)
+    assert logs(deployment, 5) == [0, 0]
+    assert [handle.materialization_id for handle in handles(deployment, 5)] == [2, 2]
+    assert (
+        not {p.path for p in fifth.files if p.path in paths(before)}
+        or deployment.pipeline("tours").backend == "rocksdb"
+    )
+    assert logs(deployment, run(deployment, 6).checkpoint_id) == [1, 1]
 
 
-def test_a_log_that_would_be_too_large_is_ended(here: Deployment) -> None:
-    use(here, "materialize_after_checkpoints: 3", "materialize_after_bytes: 100")
-    run(here, 1)
-    assert logs(here, run(here, 2).checkpoint_id) == [0, 0]
+def test_a_log_that_would_be_too_large_is_ended(deployment: Deployment) -> None:
+    use(deployment, "materialize_after_checkpoints: 3", "materialize_after_bytes: 100")
+    run(deployment, 1)
+    assert logs(deployment, run(deployment, 2).checkpoint_id) == [0, 0]
 
 
-def test_an_interval_without_events_writes_nothing(here: Deployment) -> None:
-    first = run(here, 1)
-    checkpoint_id = checkpoint_of(here, "tours", 2, events(2).slice(0, 0))
-    second = resolve(here, f"tours/{checkpoint_id}").manifest
+def test_an_interval_without_events_writes_nothing(deployment: Deployment) -> None:
+    first = run(deployment, 1)
+    checkpoint_id = checkpoint_of(deployment, "tours", 2, events(2).slice(0, 0))
+    second = resolve(deployment, f"tours/{checkpoint_id}").manifest
     assert second is not None
     assert (paths(second), second.uploaded_bytes) == (paths(first), 0)
 
 
-def test_a_savepoint_is_whole_and_the_log_goes_on(here: Deployment, tmp_path: Path) -> None:
-    run(here, 1)
-    run(here, 2)
-    pipeline = here.pipeline("tours")
+def test_a_savepoint_is_whole_and_the_log_goes_on(deployment: Deployment, tmp_path: Path) -> None:
+    run(deployment, 1)
+    run(deployment, 2)
+    pipeline = deployment.pipeline("tours")
     for form in ("canonical", "native"):
-        saved = begin_savepoint(here, pipeline, format=form, target=str(tmp_path / "m"), note="", owner="t", key=form)
-        publish_here(here, pipeline, saved.checkpoint_id)
-        directory = register(here, pipeline, saved.checkpoint_id).directory
+        saved = begin_savepoint(
+            deployment, pipeline, format=form, target=str(tmp_path / "m"), note="", owner="t", key=form
+        )
+        publish_here(deployment, pipeline, saved.checkpoint_id)
+        directory = register(deployment, pipeline, saved.checkpoint_id).directory
         opened = open_checkpoint(directory, own=True)
-        assert verify(opened, scratch=here.work_directory).problems == ()
-        own = sorted(export_lines(resolve(here, "tours/2"), None, here.work_directory))
-        assert sorted(export_lines(opened, None, here.work_directory)) == own
+        assert verify(opened, scratch=deployment.work_directory).problems == ()
+        own = sorted(export_lines(resolve(deployment, "tours/2"), None, deployment.work_directory))
+        assert sorted(export_lines(opened, None, deployment.work_directory)) == own
         assert not [f for f in paths(opened.manifest) if "/shared/" in f]
-    third = run(here, 3)
-    assert logs(here, third.checkpoint_id) == [2, 2]
-    restore(here, str(saved.checkpoint_id), None)
-    again = run(here, 3)
-    assert logs(here, again.checkpoint_id) == [0, 0]
+    third = run(deployment, 3)
+    assert logs(deployment, third.checkpoint_id) == [2, 2]
+    restore(deployment, str(saved.checkpoint_id), None)
+    again = run(deployment, 3)
+    assert logs(deployment, again.checkpoint_id) == [0, 0]
     assert not paths(again) & paths(third)
-    assert logs(here, run(here, 4).checkpoint_id) == [1, 1]
+    assert logs(deployment, run(deployment, 4).checkpoint_id) == [1, 1]
 
 
-def test_rescaling_reads_the_log_and_begins_anew(here: Deployment) -> None:
-    run(here, 1)
-    last, number = run(here, 2), 2
+def test_rescaling_reads_the_log_and_begins_anew(deployment: Deployment) -> None:
+    run(deployment, 1)
+    last, number = run(deployment, 2), 2
     for parallelism in (5, 3, 1):
-        restore(here, str(last.checkpoint_id), parallelism)
-        whole = run(here, number + 1)
-        assert logs(here, whole.checkpoint_id) == [0] * parallelism
+        restore(deployment, str(last.checkpoint_id), parallelism)
+        whole = run(deployment, number + 1)
+        assert logs(deployment, whole.checkpoint_id) == [0] * parallelism
         assert not paths(whole) & paths(last)
-        last, number = run(here, number + 2), number + 2
-        assert sum(logs(here, last.checkpoint_id)) > 0
+        last, number = run(deployment, number + 2), number + 2
+        assert sum(logs(deployment, last.checkpoint_id)) > 0
 
 
-def test_going_back_continues_the_restored_log(here: Deployment) -> None:
-    run(here, 1)
-    second, third = run(here, 2), run(here, 3)
-    restore(here, str(second.checkpoint_id), None)
-    again = run(here, 3)
-    assert logs(here, again.checkpoint_id) == [2, 2]
+def test_going_back_continues_the_restored_log(deployment: Deployment) -> None:
+    run(deployment, 1)
+    second, third = run(deployment, 2), run(deployment, 3)
+    restore(deployment, str(second.checkpoint_id), None)
+    again = run(deployment, 3)
+    assert logs(deployment, again.checkpoint_id) == [2, 2]
     assert paths(second) < paths(again)
     assert not (paths(again) - paths(second)) & paths(third)
 
 
-def test_strategies_can_change_between_runs(here: Deployment) -> None:
-    rocksdb = here.pipeline("tours").backend == "rocksdb"
-    run(here, 1)
-    logged = run(here, 2)
+def test_strategies_can_change_between_runs(deployment: Deployment) -> None:
+    rocksdb = deployment.pipeline("tours").backend == "rocksdb"
+    run(deployment, 1)
+    logged = run(deployment, 2)
     other = "incremental" if rocksdb else "canonical"
-    use(here, "strategy: changelog, inline_threshold_bytes: 0, materialize_after_checkpoints: 3", f"strategy: {other}")
-    third = run(here, 3)
+    use(
+        deployment,
+        "strategy: changelog, inline_threshold_bytes: 0, materialize_after_checkpoints: 3",
+        f"strategy: {other}",
+    )
+    third = run(deployment, 3)
     assert bool(paths(third) & paths(logged)) == rocksdb, "files of the materialised part"
-    assert not {s.path for h in handles(here, 2) for s in log_streams(h)} & paths(third)
-    use(here, f"strategy: {other}", "strategy: changelog")
-    fourth = run(here, 4)
-    assert logs(here, fourth.checkpoint_id) == [0, 0]
-    assert logs(here, run(here, 5).checkpoint_id) == [1, 1]
+    assert not {s.path for h in handles(deployment, 2) for s in log_streams(h)} & paths(third)
+    use(deployment, f"strategy: {other}", "strategy: changelog")
+    fourth = run(deployment, 4)
+    assert logs(deployment, fourth.checkpoint_id) == [0, 0]
+    assert logs(deployment, run(deployment, 5).checkpoint_id) == [1, 1]
 
 
-def test_thirty_checkpoints_leave_what_the_live_ones_refer_to(here: Deployment) -> None:
+def test_thirty_checkpoints_leave_what_the_live_ones_refer_to(deployment: Deployment) -> None:
     for number in range(1, 31):
-        run(here, number)
+        run(deployment, number)
         if number % 5 == 0:
-            retire(here, "tours")
-            collect_garbage(here, "tours")
-    kept = [r for r in here.catalog().list(NAME) if r.state == "COMPLETED"]
+            retire(deployment, "tours")
+            collect_garbage(deployment, "tours")
+    kept = [r for r in deployment.catalog().list(NAME) if r.state == "COMPLETED"]
     assert len(kept) == 2
     named = set()
     for record in kept:
-        manifest = resolve(here, f"tours/{record.checkpoint_id}").manifest
+        manifest = resolve(deployment, f"tours/{record.checkpoint_id}").manifest
         assert manifest is not None
         named |= {local_path(absolute_uri(record.directory, file_handle(f.path, f.size_bytes))) for f in manifest.files}
-    root = Path(here.storage_root)
+    root = Path(deployment.storage_root)
     assert {str(p) for p in root.rglob("*") if p.is_file() and p.name != "_metadata"} == named
-    assert verify(resolve(here, "tours/30"), scratch=here.work_directory).problems == ()
+    assert verify(resolve(deployment, "tours/30"), scratch=deployment.work_directory).problems == ()
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
-def test_a_damaged_part_of_the_log_is_named(here: Deployment, damage: str) -> None:
-    run(here, 1)
-    run(here, 2)
-    (victim, *_) = [s for handle in handles(here, 2) for s in log_streams(handle)]
+def test_a_damaged_part_of_the_log_is_named(deployment: Deployment, damage: str) -> None:
+    run(deployment, 1)
+    run(deployment, 2)
+    (victim, *_) = [s for handle in handles(deployment, 2) for s in log_streams(handle)]
     path = Path(local_path(victim.path))
     data = path.read_bytes()
     if damage == "gone":
         path.unlink()
     else:
         path.write_bytes(data[:-1] if damage == "cut" else bytes([*data[:30], data[30] ^ 1, *data[31:]]))
-    (problem,) = verify(resolve(here, "tours/2"), scratch=here.work_directory).problems
+    (problem,) = verify(resolve(deployment, "tours/2"), scratch=deployment.work_directory).problems
     assert str(path) in problem
     with pytest.raises((CorruptStateError, NotFoundError), match=path.name) as caught:
-        checkpoint_of(here, "tours", 3, events(3))
+        checkpoint_of(deployment, "tours", 3, events(3))
     kinds = {"cut": "size-mismatch", "flipped": "checksum-mismatch", "gone": "missing-file"}
     assert caught.value.kind == kinds[damage]
-    assert verify(resolve(here, "tours/1"), scratch=here.work_directory).problems == (), "the log is not its own"
+    assert verify(resolve(deployment, "tours/1"), scratch=deployment.work_directory).problems == (), (
+        "the log is not its own"
+    )
 
 
-def test_the_diff_of_two_checkpoints_is_what_the_log_says(here: Deployment) -> None:
-    run(here, 1)
-    run(here, 2)
-    first, second = resolve(here, "tours/1"), resolve(here, "tours/2")
-    best, _, amounts = Diff(first, second, here.work_directory).states
+def test_the_diff_of_two_checkpoints_is_what_the_log_says(deployment: Deployment) -> None:
+    run(deployment, 1)
+    run(deployment, 2)
+    first, second = resolve(deployment, "tours/1"), resolve(deployment, "tours/2")
+    best, _, amounts = Diff(first, second, deployment.work_directory).states
     before, after = expected(1), expected(2)
     risen = [shop for shop in before if before[shop][0] != after[shop][0]]
     longer = [shop for shop in before if before[shop][1] != after[shop][1]]
@@ -254,11 +267,11 @@ def test_the_diff_of_two_checkpoints_is_what_the_log_says(here: Deployment) -> N
     assert (amounts.changed, amounts.added) == (len(longer), len(after) - len(before))
 
 
-def test_a_restore_reads_base_and_log_once(here: Deployment) -> None:
-    run(here, 1)
-    run(here, 2)
-    opened = counting(resolve(here, "tours/2"))
-    pipeline = here.pipeline("tours")
+def test_a_restore_reads_base_and_log_once(deployment: Deployment) -> None:
+    run(deployment, 1)
+    run(deployment, 2)
+    opened = counting(resolve(deployment, "tours/2"))
+    pipeline = deployment.pipeline("tours")
     for number, source in enumerate(opened.sources()):
         planned = bytes_to_read(pipeline.schema(), source.handle.key_group_range, [source], pipeline.backend)
         sizes = {stream.path: stream.size_bytes for stream in stream_handles(source.handle)}
@@ -266,7 +279,7 @@ def test_a_restore_reads_base_and_log_once(here: Deployment) -> None:
         if pipeline.backend == "heap":
             restore_heap(pipeline.schema(), source.handle.key_group_range, [source])
         else:
-            directory = f"{here.work_directory}/{number}"
+            directory = f"{deployment.work_directory}/{number}"
             restore_rocksdb(pipeline.schema(), source.handle.key_group_range, [source], directory, "uid").close()
         assert opened.read_bytes.total() == planned
         assert all(read == sizes[path] for path, read in opened.read_bytes.items())

@@ -17,7 +17,7 @@ SAVEPOINT = CheckpointId(4)
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     """The shop, and a pipeline ``shops`` that goes on from what ``sales`` left."""
     shop = open_shop(tmp_path)
     text = SALES.replace("name: sales", "name: shops\nrenamed_from: sales")
@@ -25,24 +25,24 @@ def here(tmp_path: Path) -> Deployment:
     return shop
 
 
-def restore(here: Deployment, checkpoint: str, mode: ClaimMode) -> CheckpointId:
-    pipeline = here.pipeline("shops")
-    head = apply_restore(here, pipeline, plan_restore(here, pipeline, checkpoint, None, mode), "test")
+def restore(deployment: Deployment, checkpoint: str, mode: ClaimMode) -> CheckpointId:
+    pipeline = deployment.pipeline("shops")
+    head = apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, checkpoint, None, mode), "test")
     assert head.head is not None
     return head.head
 
 
 @pytest.mark.parametrize("mode", ClaimMode)
 @pytest.mark.parametrize("first", ["sales", "shops"])
-def test_a_snapshot_of_two_pipelines_goes_with_the_second(here: Deployment, first: str, mode: ClaimMode) -> None:
-    sold = here.catalog().get(PipelineName("sales"), SAVEPOINT)
-    imported = restore(here, sold.directory, mode)
-    checkpoint_of(here, "shops", 3, sales(200))
+def test_a_snapshot_of_two_pipelines_goes_with_the_second(deployment: Deployment, first: str, mode: ClaimMode) -> None:
+    sold = deployment.catalog().get(PipelineName("sales"), SAVEPOINT)
+    imported = restore(deployment, sold.directory, mode)
+    checkpoint_of(deployment, "shops", 3, sales(200))
     mine = {"sales": SAVEPOINT, "shops": imported}
     second = next(name for name in mine if name != first)
-    dispose(here, PipelineName(first), mine[first])
-    assert here.catalog().get(PipelineName(first), mine[first]).state is CheckpointState.DELETED
-    assert not verify_at(sold.directory, own=True, storage_root=here.storage_root).problems
-    dispose(here, PipelineName(second), mine[second])
-    collect_garbage(here)
-    assert here.remover().list_files(sold.directory) == []
+    dispose(deployment, PipelineName(first), mine[first])
+    assert deployment.catalog().get(PipelineName(first), mine[first]).state is CheckpointState.DELETED
+    assert not verify_at(sold.directory, own=True, storage_root=deployment.storage_root).problems
+    dispose(deployment, PipelineName(second), mine[second])
+    collect_garbage(deployment)
+    assert deployment.remover().list_files(sold.directory) == []

@@ -43,22 +43,22 @@ class World:
 
     def __init__(self, root: Path) -> None:
         self.root, self.backup = root, root.with_name(f"{root.name}-backup")
-        self.here = tally(root)
-        days(self.here, 1, 3)
-        self.doomed = save(self.here, "doomed")
-        days(self.here, 4, 5)
-        pipeline = self.here.pipeline("tally")
-        left = begin(self.here, pipeline, day(6), "t").checkpoint_id
-        publish_here(self.here, pipeline, left, events(6))
-        abort(self.here, "tally", left, "t")
-        retire(self.here)
-        self.here.catalog().cleanup.dispose(TALLY, self.doomed)
+        self.deployment = tally(root)
+        days(self.deployment, 1, 3)
+        self.doomed = save(self.deployment, "doomed")
+        days(self.deployment, 4, 5)
+        pipeline = self.deployment.pipeline("tally")
+        left = begin(self.deployment, pipeline, day(6), "t").checkpoint_id
+        publish_here(self.deployment, pipeline, left, events(6))
+        abort(self.deployment, "tally", left, "t")
+        retire(self.deployment)
+        self.deployment.catalog().cleanup.dispose(TALLY, self.doomed)
         shutil.copytree(root, self.backup)
 
     def again(self) -> Deployment:
         shutil.rmtree(self.root)
         shutil.copytree(self.backup, self.root)
-        return self.here
+        return self.deployment
 
 
 @pytest.fixture(scope="module")
@@ -66,40 +66,40 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     return World(tmp_path_factory.mktemp("world"))
 
 
-def is_consistent(here: Deployment) -> None:
+def is_consistent(deployment: Deployment) -> None:
     """At any moment: where a metadata lies, everything it names does too; completed checkpoints are whole."""
-    for metadata in Path(here.storage_root).rglob("_metadata"):
+    for metadata in Path(deployment.storage_root).rglob("_metadata"):
         assert verify_at(str(metadata.parent), own=True).problems == ()
-    assert needed(here) <= stored(here)
-    for record in here.catalog().list(TALLY, {CheckpointState.COMPLETED}):
+    assert needed(deployment) <= stored(deployment)
+    for record in deployment.catalog().list(TALLY, {CheckpointState.COMPLETED}):
         assert verify_at(record.directory, own=True).problems == ()
 
 
-def is_clean(here: Deployment) -> None:
-    collect_garbage(here)
-    orphans(here, dry_run=False)
-    assert stored(here) == needed(here)
-    assert directories(here) == {"chk-5", "chk-6"}
-    states = {r.checkpoint_id: r.state for r in here.catalog().list(TALLY)}
+def is_clean(deployment: Deployment) -> None:
+    collect_garbage(deployment)
+    orphans(deployment, dry_run=False)
+    assert stored(deployment) == needed(deployment)
+    assert directories(deployment) == {"chk-5", "chk-6"}
+    states = {r.checkpoint_id: r.state for r in deployment.catalog().list(TALLY)}
     assert states == dict.fromkeys([1, 2, 3, 4], "DELETED") | {5: "COMPLETED", 6: "COMPLETED", 7: "ABORTED"}
 
 
 def test_killed_at_every_point_and_again_in_the_next_run(world: World) -> None:
     seen: list[str] = []
     for at in range(200):
-        here, killer = world.again(), Killer(at)
+        deployment, killer = world.again(), Killer(at)
         try:
-            collect_garbage(here, at=killer)
-            orphans(here, dry_run=False, at=killer)
+            collect_garbage(deployment, at=killer)
+            orphans(deployment, dry_run=False, at=killer)
         except KillError:
-            is_consistent(here)
+            is_consistent(deployment)
             with contextlib.suppress(KillError):
-                collect_garbage(here, at=Killer(at // 2))
-            is_consistent(here)
-            is_clean(here)
+                collect_garbage(deployment, at=Killer(at // 2))
+            is_consistent(deployment)
+            is_clean(deployment)
         else:
             seen = killer.seen
-            is_clean(here)
+            is_clean(deployment)
             break
     assert set(seen) == {
         "before condemn",
@@ -119,38 +119,38 @@ def test_killed_at_every_point_and_again_in_the_next_run(world: World) -> None:
     assert len(seen) > 25
 
 
-def die_at(here: Deployment, at: int) -> None:
+def die_at(deployment: Deployment, at: int) -> None:
     try:
-        collect_garbage(here, at=Killer(at))
+        collect_garbage(deployment, at=Killer(at))
     except KillError:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize("at", [1, 6, 10, 15, 21])
 def test_killed_for_real(world: World, at: int) -> None:
-    here = world.again()
-    process = SPAWN.Process(target=die_at, args=(here, at))
+    deployment = world.again()
+    process = SPAWN.Process(target=die_at, args=(deployment, at))
     process.start()
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    is_consistent(here)
-    is_clean(here)
+    is_consistent(deployment)
+    is_clean(deployment)
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["failed", "reply-lost"])
 def test_the_storage_fails_at_every_removal(world: World, applied: bool) -> None:
     for fail_at in range(1, 200):
-        here = world.again()
-        failing = failing_remover(here, fail_at, applied)
-        shaky = FailingDeployment(*astuple(here), failing=failing)
+        deployment = world.again()
+        failing = failing_remover(deployment, fail_at, applied)
+        shaky = FailingDeployment(*astuple(deployment), failing=failing)
         try:
             collect_garbage(shaky)
             orphans(shaky, dry_run=False)
         except RetryableError:
-            is_consistent(here)
-            is_clean(here)
+            is_consistent(deployment)
+            is_clean(deployment)
         else:
             assert len(failing.calls) == fail_at - 1
-            is_clean(here)
+            is_clean(deployment)
             return
     raise AssertionError("more removals than there are files")

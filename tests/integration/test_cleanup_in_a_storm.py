@@ -23,30 +23,30 @@ TALLY = PipelineName("tally")
 
 
 @pytest.fixture
-def here(s3: S3Endpoint, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+def deployment(s3: S3Endpoint, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     monkeypatch.setattr(registry, "RETRIES", Retries((0.0, 0.0), wait_never))
     return tally(tmp_path, storage_root=f"s3://{bucket}/state")
 
 
-def is_whole(here: Deployment) -> None:
-    for record in here.catalog().list(TALLY, {CheckpointState.COMPLETED}):
+def is_whole(deployment: Deployment) -> None:
+    for record in deployment.catalog().list(TALLY, {CheckpointState.COMPLETED}):
         assert verify_at(record.directory, own=True).problems == ()
 
 
-def test_twenty_checkpoints_leave_what_the_living_need(here: Deployment) -> None:
-    days(here, 1, 20)
-    saved = save(here, "kept")
-    assert len(directories(here)) == 21
-    retire(here)
-    (collected,) = collect_garbage(here)
+def test_twenty_checkpoints_leave_what_the_living_need(deployment: Deployment) -> None:
+    days(deployment, 1, 20)
+    saved = save(deployment, "kept")
+    assert len(directories(deployment)) == 21
+    retire(deployment)
+    (collected,) = collect_garbage(deployment)
     assert collected.checkpoints == tuple(range(1, 19))
-    orphans(here, dry_run=False)
-    assert stored(here) == needed(here)
-    assert directories(here) == {"chk-19", "chk-20", f"savepoint-tally-{saved}"}
-    is_whole(here)
-    dispose(here, TALLY, CheckpointId(saved))
-    assert stored(here) == needed(here)
-    assert directories(here) == {"chk-19", "chk-20"}
+    orphans(deployment, dry_run=False)
+    assert stored(deployment) == needed(deployment)
+    assert directories(deployment) == {"chk-19", "chk-20", f"savepoint-tally-{saved}"}
+    is_whole(deployment)
+    dispose(deployment, TALLY, CheckpointId(saved))
+    assert stored(deployment) == needed(deployment)
+    assert directories(deployment) == {"chk-19", "chk-20"}
 
 
 BREAKS = [
@@ -60,23 +60,23 @@ BREAKS = [
 
 
 @pytest.mark.parametrize(("passed", "fault"), BREAKS)
-def test_a_storm_in_the_middle_and_again(here: Deployment, s3: S3Endpoint, passed: int, fault: Fault) -> None:
+def test_a_storm_in_the_middle_and_again(deployment: Deployment, s3: S3Endpoint, passed: int, fault: Fault) -> None:
     """The first ``passed`` requests of the kind arrive."""
-    days(here, 1, 5)
-    retire(here)
+    days(deployment, 1, 5)
+    retire(deployment)
     s3.break_next(replace(fault, times=1))
-    collect_garbage(here)
-    assert stored(here) == needed(here), "one bad answer is asked for again"
-    days(here, 6, 8)
-    retire(here)
+    collect_garbage(deployment)
+    assert stored(deployment) == needed(deployment), "one bad answer is asked for again"
+    days(deployment, 6, 8)
+    retire(deployment)
     s3.break_next(Fault("slow", fault.method, fault.part, passed), fault)
     with pytest.raises(StatelibError) as failure:
-        collect_garbage(here)
+        collect_garbage(deployment)
     assert isinstance(failure.value, RetryableError)
     s3.break_next()
-    is_whole(here)
-    assert needed(here) <= stored(here)
-    collect_garbage(here)
-    assert stored(here) == needed(here)
-    assert directories(here) == {"chk-7", "chk-8"}
-    is_whole(here)
+    is_whole(deployment)
+    assert needed(deployment) <= stored(deployment)
+    collect_garbage(deployment)
+    assert stored(deployment) == needed(deployment)
+    assert directories(deployment) == {"chk-7", "chk-8"}
+    is_whole(deployment)

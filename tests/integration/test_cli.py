@@ -26,8 +26,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     return open_shop(tmp_path_factory.mktemp("shop"))
 
 
-def listed(here: Deployment, *words: str) -> list[tuple[str, int, str, bool]]:
-    records = json.loads(said(here, "checkpoints", "list", "--json", *words))
+def listed(deployment: Deployment, *words: str) -> list[tuple[str, int, str, bool]]:
+    records = json.loads(said(deployment, "checkpoints", "list", "--json", *words))
     return [(r["pipeline"], r["checkpoint_id"], r["state"], r["in_head_lineage"]) for r in records]
 
 
@@ -61,12 +61,12 @@ def test_the_list_is_readable_at_any_width(shop: Deployment, columns: int | None
 
 def test_an_empty_list_says_so(shop: Deployment, tmp_path: Path) -> None:
     empty = environment(shop) | {"STATELIB_CATALOG": f"sqlite:///{tmp_path}/new.db"}
-    here = Deployment(*(empty[name] for name in VARIABLES))
-    here.catalog()
-    assert json.loads(said(here, "checkpoints", "list", "--json")) == []
-    result = call(here, "checkpoints", "list")
+    deployment = Deployment(*(empty[name] for name in VARIABLES))
+    deployment.catalog()
+    assert json.loads(said(deployment, "checkpoints", "list", "--json")) == []
+    result = call(deployment, "checkpoints", "list")
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no completed checkpoints\n")
-    assert said(here, "checkpoints", "list", "-p", "sales") == ""
+    assert said(deployment, "checkpoints", "list", "-p", "sales") == ""
 
 
 def test_an_unknown_pipeline_is_told_apart_from_an_empty_one(shop: Deployment) -> None:
@@ -195,9 +195,9 @@ def test_no_word_is_cut_in_a_narrow_terminal(shop: Deployment, columns: int) -> 
 
 @pytest.mark.parametrize("missing", VARIABLES)
 def test_a_missing_variable_is_named(shop: Deployment, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Deployment(*("" if name == missing else value for name, value in environment(shop).items()))
+    deployment = Deployment(*("" if name == missing else value for name, value in environment(shop).items()))
     for command in (["checkpoints", "list"], ["verify"], ["catalog", "migrate"], ["pipelines", "validate"]):
-        line = refused(here, *command)
+        line = refused(deployment, *command)
         assert line.startswith(f"statelib: not set in the environment: {missing} (")
         assert sum(name in line for name in VARIABLES) == 1
 

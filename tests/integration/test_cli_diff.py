@@ -23,8 +23,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     return open_shop(tmp_path_factory.mktemp("shop"))
 
 
-def counts(here: Deployment | None, *words: object) -> dict[str, tuple[object, ...]]:
-    told = json.loads(said(here, *DIFF, *words, "--json"))
+def counts(deployment: Deployment | None, *words: object) -> dict[str, tuple[object, ...]]:
+    told = json.loads(said(deployment, *DIFF, *words, "--json"))
     fields = ("entries_before", "entries_after", "added", "removed", "changed", "key_groups_read")
     return {state["name"]: tuple(state[f] for f in fields) for state in told["states"]}
 

@@ -67,15 +67,15 @@ def hotel(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     for name, (backend, strategy, parallelism) in WAYS.items():
         text = STAYS.format(name=name, backend=backend, strategy=strategy, parallelism=parallelism)
         (pipelines / f"{name}.yaml").write_text(text)
-    here = new_deployment(root, root, pipelines)
+    deployment = new_deployment(root, root, pipelines)
     for name in WAYS:
-        checkpoint_of(here, name, 1, stays(0))
-        checkpoint_of(here, name, 2, stays(40))
-    return here
+        checkpoint_of(deployment, name, 1, stays(0))
+        checkpoint_of(deployment, name, 2, stays(40))
+    return deployment
 
 
-def found(here: Deployment | None, *words: object) -> dict[str, tuple[int, int, int, str]]:
-    told = json.loads(said(here, *DIFF, *words, "--json"))
+def found(deployment: Deployment | None, *words: object) -> dict[str, tuple[int, int, int, str]]:
+    told = json.loads(said(deployment, *DIFF, *words, "--json"))
     return {s["name"]: (s["added"], s["removed"], s["changed"], s["incomparable"]) for s in told["states"]}
 
 

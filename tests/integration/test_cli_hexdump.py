@@ -24,8 +24,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     return open_shop(tmp_path_factory.mktemp("shop"))
 
 
-def own_files(here: Deployment, name: str) -> list[str]:
-    opened = open_checkpoint(f"{here.storage_root}/{name}", own=True, storage_root=here.storage_root)
+def own_files(deployment: Deployment, name: str) -> list[str]:
+    opened = open_checkpoint(f"{deployment.storage_root}/{name}", own=True, storage_root=deployment.storage_root)
     return [s.name if isinstance(s, ByteStreamStateHandle) else s.path for s in opened.streams()]
 
 
@@ -80,18 +80,18 @@ def test_damage_is_shown_where_it_is(tmp_path: Path) -> None:
 
 
 def test_a_cut_file_is_shown_up_to_the_cut(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    directory = Path(here.storage_root, "sales", "chk-5")
+    deployment = open_shop(tmp_path)
+    directory = Path(deployment.storage_root, "sales", "chk-5")
     file = next(path for path in sorted(directory.iterdir()) if path.name != "_metadata")
     file.write_bytes(file.read_bytes()[:100])
-    result = call(here, "hexdump", "sales/5", "--file", file.name)
+    result = call(deployment, "hexdump", "sales/5", "--file", file.name)
     assert result.exit_code == 1
     assert "100 bytes" in result.stdout
     assert "found 100" in result.stderr
     assert "version = 6" in result.stdout
     metadata = directory / "_metadata"
     metadata.write_bytes(metadata.read_bytes()[:50])
-    result = call(here, "hexdump", "sales/5", "--file", file.name)
+    result = call(deployment, "hexdump", "sales/5", "--file", file.name)
     assert result.exit_code == 1
     assert "nothing says what these bytes are" in result.stderr
     assert "content (100 bytes)" in result.stdout
@@ -110,12 +110,12 @@ def test_change_logs_and_the_state_below_them(tmp_path: Path, backend: str) -> N
     text = SALES.replace("backend: heap", f"backend: {backend}")
     text = text.replace("inline_threshold_bytes: 1", "strategy: changelog, inline_threshold_bytes: 0")
     (pipelines / "sales.yaml").write_text(text)
-    here = new_deployment(tmp_path, tmp_path, pipelines)
-    checkpoint_of(here, "sales", 1, sales(0))
-    checkpoint_of(here, "sales", 2, sales(6))
+    deployment = new_deployment(tmp_path, tmp_path, pipelines)
+    checkpoint_of(deployment, "sales", 1, sales(0))
+    checkpoint_of(deployment, "sales", 2, sales(6))
     titles = set()
-    for file in own_files(here, "sales/chk-2"):
-        told = json.loads(said(here, "hexdump", "sales/2", "--file", file, "--json"))
+    for file in own_files(deployment, "sales/chk-2"):
+        told = json.loads(said(deployment, "hexdump", "sales/2", "--file", file, "--json"))
         titles |= {part["title"].split(",")[0] for part in told["parts"]}
         for part in told["parts"]:
             assert part["problem"] is None

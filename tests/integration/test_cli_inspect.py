@@ -91,12 +91,12 @@ def test_segments_of_merged_files_and_the_uid(tmp_path: Path) -> None:
     pipelines.mkdir()
     merging = SALES.replace("inline_threshold_bytes: 1", "inline_threshold_bytes: 1, file_merging: {enabled: true}")
     (pipelines / "sales.yaml").write_text(f"{merging}uid: shops\n")
-    here = new_deployment(tmp_path, tmp_path, pipelines)
-    checkpoint_of(here, "sales", 1, sales(0))
-    told = said(here, "inspect", "sales/1")
+    deployment = new_deployment(tmp_path, tmp_path, pipelines)
+    checkpoint_of(deployment, "sales", 1, sales(0))
+    told = said(deployment, "inspect", "sales/1")
     assert "Operator shops: " in told
     assert re.search(r"segment 0 to [\d,]+, \d", told)
-    files = json.loads(said(here, "inspect", "sales/1", "--json"))["files"]
+    files = json.loads(said(deployment, "inspect", "sales/1", "--json"))["files"]
     assert any(file["segments"] for file in files)
 
 
@@ -110,16 +110,16 @@ def test_bars_and_histograms() -> None:
 
 
 def test_counting_damaged_state_says_so(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    file = next(p for p in Path(here.storage_root, "sales", "chk-5").iterdir() if p.name != "_metadata")
+    deployment = open_shop(tmp_path)
+    file = next(p for p in Path(deployment.storage_root, "sales", "chk-5").iterdir() if p.name != "_metadata")
     file.write_bytes(file.read_bytes()[:-1])
-    assert call(here, "inspect", "sales/5").exit_code == 0
-    assert refused(here, "inspect", "sales/5", "--count", status=1).count(file.name) == 1
+    assert call(deployment, "inspect", "sales/5").exit_code == 0
+    assert refused(deployment, "inspect", "sales/5", "--count", status=1).count(file.name) == 1
 
 
-def completions(here: Deployment | None, *words: str) -> list[str]:
+def completions(deployment: Deployment | None, *words: str) -> list[str]:
     asked = {"_STATELIB_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1)}
-    env = dict.fromkeys(VARIABLES) | (environment(here) if here else {}) | asked
+    env = dict.fromkeys(VARIABLES) | (environment(deployment) if deployment else {}) | asked
     return CliRunner().invoke(app, [], prog_name="statelib", env=env).stdout.split()
 
 

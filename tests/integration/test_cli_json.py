@@ -68,14 +68,14 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shop(root: Path) -> Deployment:
-    here = open_shop(root)
+    deployment = open_shop(root)
     (root / "pipelines" / "branch.yaml").write_text(SALES.replace("name: sales", "name: branch"))
     (root / "history.yaml").write_text(BOOTSTRAP)
-    return here
+    return deployment
 
 
-def told(here: Deployment, *words: object, status: int = 0) -> Any:
-    result = call(here, *words, "--json")
+def told(deployment: Deployment, *words: object, status: int = 0) -> Any:
+    result = call(deployment, *words, "--json")
     assert (result.exit_code, result.stderr) == (status, ""), result.output
     return json.loads(result.stdout)
 

@@ -48,16 +48,16 @@ def shop(tmp_path: Path) -> Deployment:
     return open_shop(tmp_path / "shop")
 
 
-def head(here: Deployment) -> PipelineHead:
-    return here.catalog().head(SALES)
+def head(deployment: Deployment) -> PipelineHead:
+    return deployment.catalog().head(SALES)
 
 
-def states(here: Deployment) -> dict[int, str]:
-    return {r.checkpoint_id: r.state for r in here.catalog().list(SALES)}
+def states(deployment: Deployment) -> dict[int, str]:
+    return {r.checkpoint_id: r.state for r in deployment.catalog().list(SALES)}
 
 
-def answered(here: Deployment, answer: str, *words: str) -> tuple[int, str]:
-    result = CliRunner().invoke(app, ["restore", *words], input=answer, env=environment(here))
+def answered(deployment: Deployment, answer: str, *words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["restore", *words], input=answer, env=environment(deployment))
     return result.exit_code, result.output
 
 

@@ -38,7 +38,7 @@ def write_day(root: Path, number: int, amount: int = 1) -> None:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     pipelines, data = tmp_path / "pipelines", tmp_path / "data"
     pipelines.mkdir()
     data.mkdir()
@@ -48,89 +48,107 @@ def here(tmp_path: Path) -> Deployment:
     return new_deployment(tmp_path, data, pipelines)
 
 
-def totals(here: Deployment, snapshot: str) -> dict[str, int]:
-    return {row["key"]: row["value"] for row in resolve(here, snapshot).to_arrow("total").to_pylist()}
+def totals(deployment: Deployment, snapshot: str) -> dict[str, int]:
+    return {row["key"]: row["value"] for row in resolve(deployment, snapshot).to_arrow("total").to_pylist()}
 
 
-def test_a_range_then_the_next_then_a_failure_then_all_of_it(here: Deployment, spark: SparkSession) -> None:
-    planned = json.loads(said(here, "run", "orders", "--end", "2026-01-04", "--dry-run", "--json"))
+def test_a_range_then_the_next_then_a_failure_then_all_of_it(deployment: Deployment, spark: SparkSession) -> None:
+    planned = json.loads(said(deployment, "run", "orders", "--end", "2026-01-04", "--dry-run", "--json"))
     assert len(planned["intervals"]) == 3
-    assert said(here, "run", "orders", "--end", "2026-01-03").count("completed") == 2
-    assert totals(here, "orders/2") == {"a": 2, "b": 4}
+    assert said(deployment, "run", "orders", "--end", "2026-01-03").count("completed") == 2
+    assert totals(deployment, "orders/2") == {"a": 2, "b": 4}
 
-    assert "2026-01-03.parquet cannot be read" in refused(here, "run", "orders")
-    (failed,) = [r for r in json.loads(said(here, "checkpoints", "list", "--all", "--json")) if r["checkpoint_id"] == 3]
+    assert "2026-01-03.parquet cannot be read" in refused(deployment, "run", "orders")
+    (failed,) = [
+        r for r in json.loads(said(deployment, "checkpoints", "list", "--all", "--json")) if r["checkpoint_id"] == 3
+    ]
     assert (failed["state"], failed["failure"]) == ("ABORTED", "CHECKPOINT_DECLINED")
 
-    write_day(Path(here.data), 3, 10)
-    done = json.loads(said(here, "run", "orders", "--start", "2026-01-02", "--end", "2026-01-05", "--json"))
+    write_day(Path(deployment.data), 3, 10)
+    done = json.loads(said(deployment, "run", "orders", "--start", "2026-01-02", "--end", "2026-01-05", "--json"))
     assert [(c["checkpoint_id"], c["already_completed"]) for c in done["checkpoints"]] == [
         (2, True), (4, False), (5, False),
     ]  # fmt: skip
-    assert totals(here, "orders/5") == {"a": 13, "b": 26}
-    assert "does not follow the last applied one" in refused(here, "run", "orders", "--start", "2026-01-08")
+    assert totals(deployment, "orders/5") == {"a": 13, "b": 26}
+    assert "does not follow the last applied one" in refused(deployment, "run", "orders", "--start", "2026-01-08")
 
-    told = json.loads(said(here, "savepoint", "create", "orders", "-t", here.work_directory, "--note", "n", "--json"))
-    assert (told["kind"], told["note"], told["base"]) == ("SAVEPOINT", "n", 5)
-    assert totals(here, told["directory"].removeprefix("file://")) == {"a": 13, "b": 26}
-
-    assert "expected --savepoint" in refused(here, "pipelines", "stop", "orders")
     told = json.loads(
-        said(here, "pipelines", "stop", "orders", "--savepoint", "--drain", "-t", here.work_directory, "--json")
+        said(deployment, "savepoint", "create", "orders", "-t", deployment.work_directory, "--note", "n", "--json")
+    )
+    assert (told["kind"], told["note"], told["base"]) == ("SAVEPOINT", "n", 5)
+    assert totals(deployment, told["directory"].removeprefix("file://")) == {"a": 13, "b": 26}
+
+    assert "expected --savepoint" in refused(deployment, "pipelines", "stop", "orders")
+    told = json.loads(
+        said(
+            deployment,
+            "pipelines",
+            "stop",
+            "orders",
+            "--savepoint",
+            "--drain",
+            "-t",
+            deployment.work_directory,
+            "--json",
+        )
     )
     assert (told["cancelled"], told["head"], told["savepoint"]["stop"]) == (True, 5, "DRAIN")
-    assert told["savepoint"]["directory"].startswith(f"file://{here.work_directory}/")
+    assert told["savepoint"]["directory"].startswith(f"file://{deployment.work_directory}/")
     drained = f"orders/{told['savepoint']['checkpoint_id']}"
-    assert "drained: its event-time timers have fired" in said(here, "inspect", drained)
-    assert "is cancelled" in refused(here, "run", "orders")
-    again = call(here, "pipelines", "stop", "orders", "--savepoint")
+    assert "drained: its event-time timers have fired" in said(deployment, "inspect", drained)
+    assert "is cancelled" in refused(deployment, "run", "orders")
+    again = call(deployment, "pipelines", "stop", "orders", "--savepoint")
     assert "statelib savepoint create orders" in again.stderr
-    said(here, "pipelines", "resume", "orders")
-    (blocked := Path(here.work_directory) / "a-file").write_text("")
-    refused(here, "pipelines", "stop", "orders", "--savepoint", "-t", str(blocked))
-    assert not json.loads(said(here, "pipelines", "status", "orders", "--json"))["head"]["cancelled"]
-    stopped = said(here, "pipelines", "stop", "orders", "--savepoint").splitlines()
+    said(deployment, "pipelines", "resume", "orders")
+    (blocked := Path(deployment.work_directory) / "a-file").write_text("")
+    refused(deployment, "pipelines", "stop", "orders", "--savepoint", "-t", str(blocked))
+    assert not json.loads(said(deployment, "pipelines", "status", "orders", "--json"))["head"]["cancelled"]
+    stopped = said(deployment, "pipelines", "stop", "orders", "--savepoint").splitlines()
     assert re.fullmatch(r"orders is stopped; savepoint orders/\d+ holds 2 keys, 2 entries, \d\.\d KiB", stopped[0])
     assert stopped[2] == "to go on: statelib pipelines resume orders"
 
 
-def test_the_whole_range_as_one_interval_reads_every_day(here: Deployment, spark: SparkSession) -> None:
-    write_day(Path(here.data), 2, 5)
-    done = json.loads(said(here, "run", "orders", "--whole", "--end", "2026-01-03", "--json"))
+def test_the_whole_range_as_one_interval_reads_every_day(deployment: Deployment, spark: SparkSession) -> None:
+    write_day(Path(deployment.data), 2, 5)
+    done = json.loads(said(deployment, "run", "orders", "--whole", "--end", "2026-01-03", "--json"))
     assert [c["events"]["applied"] for c in done["checkpoints"]] == [6]
-    assert totals(here, "orders/1") == {"a": 6, "b": 12}
-    assert "2026-01-03.parquet cannot be read" in refused(here, "run", "orders", "--whole", "--end", "2026-01-05")
-    half = refused(here, "run", "orders", "--whole", "--end", "2026-01-04T12:00")
+    assert totals(deployment, "orders/1") == {"a": 6, "b": 12}
+    assert "2026-01-03.parquet cannot be read" in refused(deployment, "run", "orders", "--whole", "--end", "2026-01-05")
+    half = refused(deployment, "run", "orders", "--whole", "--end", "2026-01-04T12:00")
     assert "it does not consist of intervals of the schedule '@daily'" in half
 
 
-def test_bounds_that_make_no_intervals_are_refused(here: Deployment) -> None:
-    assert "begins at 2026-01-01 12:00:00" in refused(here, "run", "orders", "--start", "2026-01-01T12:00")
-    assert "it must be after --start" in refused(here, "run", "orders", "--start", "2026-01-02", "--end", "2026-01-01")
-    assert "fits into that range" in refused(here, "run", "orders", "--end", "2026-01-01T12:00")
-    assert "'yesterday' is no time" in refused(here, "run", "orders", "--start", "yesterday")
-    assert "--conf 'x': expected NAME=VALUE" in refused(here, "run", "orders", "--conf", "x")
-    assert "the end of the interval is unknown" in refused(here, "run", "orders", "--whole")
-    whole = said(here, "run", "orders", "--whole", "--end", "2026-01-31", "--dry-run")
+def test_bounds_that_make_no_intervals_are_refused(deployment: Deployment) -> None:
+    assert "begins at 2026-01-01 12:00:00" in refused(deployment, "run", "orders", "--start", "2026-01-01T12:00")
+    assert "it must be after --start" in refused(
+        deployment, "run", "orders", "--start", "2026-01-02", "--end", "2026-01-01"
+    )
+    assert "fits into that range" in refused(deployment, "run", "orders", "--end", "2026-01-01T12:00")
+    assert "'yesterday' is no time" in refused(deployment, "run", "orders", "--start", "yesterday")
+    assert "--conf 'x': expected NAME=VALUE" in refused(deployment, "run", "orders", "--conf", "x")
+    assert "the end of the interval is unknown" in refused(deployment, "run", "orders", "--whole")
+    whole = said(deployment, "run", "orders", "--whole", "--end", "2026-01-31", "--dry-run")
     assert whole == "2026-01-01 00:00:00 to 2026-01-31 00:00:00 UTC\n"
-    (Path(here.pipelines_directory) / "orders.yaml").write_text(ORDERS.replace('cron: "@daily"', 'cron: "at noon"'))
-    assert "'at noon': expected a cron expression" in refused(here, "run", "orders")
+    (Path(deployment.pipelines_directory) / "orders.yaml").write_text(
+        ORDERS.replace('cron: "@daily"', 'cron: "at noon"')
+    )
+    assert "'at noon': expected a cron expression" in refused(deployment, "run", "orders")
 
 
-def test_a_pipeline_without_a_schedule_is_told_its_intervals(here: Deployment) -> None:
+def test_a_pipeline_without_a_schedule_is_told_its_intervals(deployment: Deployment) -> None:
     unscheduled = "\n".join(line for line in ORDERS.splitlines() if not line.startswith("schedule"))
-    (Path(here.pipelines_directory) / "orders.yaml").write_text(unscheduled)
-    assert "the start of its first interval is unknown" in refused(here, "run", "orders")
-    assert "the end of the interval is unknown" in refused(here, "run", "orders", "--start", "2026-01-01")
+    (Path(deployment.pipelines_directory) / "orders.yaml").write_text(unscheduled)
+    assert "the start of its first interval is unknown" in refused(deployment, "run", "orders")
+    assert "the end of the interval is unknown" in refused(deployment, "run", "orders", "--start", "2026-01-01")
 
 
-def test_an_unknown_format_of_a_savepoint_is_refused(here: Deployment) -> None:
-    assert "expected canonical or native" in refused(here, "savepoint", "create", "orders", "--format", "x")
-    here.catalog()
-    assert "no completed checkpoint" in refused(here, "savepoint", "create", "orders")
+def test_an_unknown_format_of_a_savepoint_is_refused(deployment: Deployment) -> None:
+    assert "expected canonical or native" in refused(deployment, "savepoint", "create", "orders", "--format", "x")
+    deployment.catalog()
+    assert "no completed checkpoint" in refused(deployment, "savepoint", "create", "orders")
 
 
-def test_names_are_completed(here: Deployment) -> None:
+def test_names_are_completed(deployment: Deployment) -> None:
     words = {"_STATELIB_COMPLETE": "complete_bash", "COMP_CWORD": "2", "COMP_WORDS": "statelib run or"}
-    result = CliRunner().invoke(app, [], prog_name="statelib", env={**environment(here), **words})
+    result = CliRunner().invoke(app, [], prog_name="statelib", env={**environment(deployment), **words})
     assert result.stdout.split() == ["orders"]

@@ -18,8 +18,8 @@ def shop(tmp_path: Path) -> Deployment:
     return open_shop(tmp_path)
 
 
-def data_files(here: Deployment) -> list[Path]:
-    return sorted(path for path in Path(here.storage_root).rglob("*-0-*") if path.is_file())
+def data_files(deployment: Deployment) -> list[Path]:
+    return sorted(path for path in Path(deployment.storage_root).rglob("*-0-*") if path.is_file())
 
 
 def test_damage_is_found_by_the_part_that_reads_it(shop: Deployment) -> None:
@@ -62,9 +62,9 @@ def test_options_that_say_nothing_are_refused(shop: Deployment) -> None:
 def test_a_file_that_checkpoints_share_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "tours.yaml").write_text(SHARING)
-    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
     for number in (1, 2, 3):
-        checkpoint_of(here, "tours", number, events(number))
-    told = json.loads(said(here, "verify", "--read-data-subset", "100%", "--json"))
-    written = [p for p in Path(here.storage_root).rglob("*") if p.is_file() and p.name != "_metadata"]
+        checkpoint_of(deployment, "tours", number, events(number))
+    told = json.loads(said(deployment, "verify", "--read-data-subset", "100%", "--json"))
+    written = [p for p in Path(deployment.storage_root).rglob("*") if p.is_file() and p.name != "_metadata"]
     assert sum(each["files_read"] - 1 for each in told) == len(written) < sum(each["files"] - 1 for each in told)

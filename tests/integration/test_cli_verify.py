@@ -22,8 +22,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     return open_shop(tmp_path_factory.mktemp("shop"))
 
 
-def directory(here: Deployment, name: str, number: int) -> Path:
-    return Path(here.storage_root, name, f"chk-{number}")
+def directory(deployment: Deployment, name: str, number: int) -> Path:
+    return Path(deployment.storage_root, name, f"chk-{number}")
 
 
 def data_files(where: Path) -> list[Path]:
@@ -36,9 +36,9 @@ def copy(shop: Deployment, tmp_path: Path) -> Callable[[str, int], Path]:
     return lambda name, number: Path(shutil.copytree(directory(shop, name, number), tmp_path / f"{name}-{number}"))
 
 
-def damaged(snapshot: object, *words: str, here: Deployment | None = None) -> list[str]:
+def damaged(snapshot: object, *words: str, deployment: Deployment | None = None) -> list[str]:
     """What verify finds wrong, the lines below the one that says DAMAGED."""
-    result = call(here, "verify", snapshot, *words)
+    result = call(deployment, "verify", snapshot, *words)
     assert result.exit_code == 1, result.output
     first, *problems = result.stdout.splitlines()
     assert first.startswith("DAMAGED ")
@@ -153,7 +153,7 @@ def test_one_damaged_checkpoint_does_not_hide_the_others(shop: Deployment) -> No
             with replaced(file, data):
                 result = call(shop, "verify")
                 told = json.loads(call(shop, "verify", "sales/2", "--json").stdout)
-                (problem,) = damaged("sales/2", here=shop)
+                (problem,) = damaged("sales/2", deployment=shop)
             assert result.exit_code == 1
             states = [line.split()[0] for line in result.stdout.splitlines() if not line.startswith(" ")]
             assert states == ["whole", "DAMAGED", "whole", "whole", "whole"]

@@ -17,9 +17,10 @@ from demo.places import Places, Ports, environment
 from demo.processes import unused_ports
 from demo.spark_cluster import HOSTS
 from demo.topology import ENDPOINT, Topology, topology
+from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.cleanup.orphans import orphans
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId
 from statelib.savepoints.opened import open_checkpoint
 from statelib.savepoints.verification import verify_at
@@ -60,24 +61,24 @@ def test_workers_die_while_they_write_and_every_checkpoint_is_whole(
     env = environment(page.places, Ports())
     for name in page.places.settings:
         monkeypatch.setenv(name, env[name])
-    here = deployment(env)
+    deployment = wiring.deployment(env)
     for number, host in ((1, HOSTS[1]), (2, HOSTS[0])):
-        checkpoint_without(page, here, env, number, host)
-        assert_state(here, flights, number)
+        checkpoint_without(page, deployment, env, number, host)
+        assert_state(deployment, flights, number)
         running.spark.start_worker(host)
         running.spark.wait_for_workers(len(HOSTS))
-    checkpoint_with_speculation(page, here, env, 3)
-    assert_state(here, flights, 3)
+    checkpoint_with_speculation(page, deployment, env, 3)
+    assert_state(deployment, flights, 3)
     assert running.leaks() == []
-    garbage = {uri for uri in stored(here) - needed(here) if not uri.endswith("/.location")}
+    garbage = {uri for uri in stored(deployment) - needed(deployment) if not uri.endswith("/.location")}
     # The copy that lost in checkpoint 3 may have cleaned up: it is told by SIGHUP, or killed, whichever comes first.
     for number in (1, 2):
         assert any(f"/chk-{number}/" in uri for uri in garbage), f"of the writer killed in checkpoint {number}"
-    swept = orphans(here, dry_run=False)
+    swept = orphans(deployment, dry_run=False)
     assert all(each.deleted for each in swept if each.files)
-    left = {uri for uri in stored(here) - needed(here) if "/." not in uri}
+    left = {uri for uri in stored(deployment) - needed(deployment) if "/." not in uri}
     assert left == set()
-    assert_state(here, flights, 3)
+    assert_state(deployment, flights, 3)
 
 
 def with_page(running: Topology, tmp_path: Path) -> Topology:
@@ -94,22 +95,22 @@ def with_page(running: Topology, tmp_path: Path) -> Topology:
     return replace(running, places=replace(running.places, settings=settings))
 
 
-def checkpoint_without(running: Topology, here: Deployment, env: dict[str, str], number: int, host: str) -> None:
+def checkpoint_without(running: Topology, deployment: Deployment, env: dict[str, str], number: int, host: str) -> None:
     """A day's checkpoint; a worker dies while both subtasks are uploading."""
-    assert begin(here, here.pipeline(NAME), day(number), "test").checkpoint_id == number
+    assert begin(deployment, deployment.pipeline(NAME), day(number), "test").checkpoint_id == number
     with submitted(running, env, number) as job:
-        with running.uploading(here, NAME, number) as uploads:
+        with running.uploading(deployment, NAME, number) as uploads:
             assert running.leaks() == []
             assert secrets_shown(running, env) == []
             assert running.spark.kill_worker(host) >= 4, "worker, executor, Python's daemon and worker"
             assert job.poll() is None
-        proved(running, here, job, number, uploads)
+        proved(running, deployment, job, number, uploads)
 
 
-def checkpoint_with_speculation(running: Topology, here: Deployment, env: dict[str, str], number: int) -> None:
+def checkpoint_with_speculation(running: Topology, deployment: Deployment, env: dict[str, str], number: int) -> None:
     """A day's checkpoint, the first upload of which does not end: Spark starts that subtask once more, on the other
     host, and its copy is the one that counts."""
-    begin(here, here.pipeline(NAME), day(number), "test")
+    begin(deployment, deployment.pipeline(NAME), day(number), "test")
     running.s3.break_next(Fault("hold", "PUT", f"/{NAME}/chk-{number}/", 1))
     with submitted(running, env, number, *SPECULATION) as job:
         try:
@@ -118,23 +119,25 @@ def checkpoint_with_speculation(running: Topology, here: Deployment, env: dict[s
             assert len(uploads) == 1
         finally:
             running.s3.break_next()
-        proved(running, here, job, number, uploads)
+        proved(running, deployment, job, number, uploads)
 
 
-def proved(running: Topology, here: Deployment, job: subprocess.Popen[str], number: int, lost: tuple[str, ...]) -> None:
+def proved(
+    running: Topology, deployment: Deployment, job: subprocess.Popen[str], number: int, lost: tuple[str, ...]
+) -> None:
     """The job ended well, its checkpoint is whole and registered, and not all of ``lost`` is part of it."""
     output, _ = job.communicate(timeout=240)
     assert job.returncode == 0, output
     assert not any(secret in output for secret in running.secrets)
-    pipeline = here.pipeline(NAME)
-    report = check(here, pipeline, CheckpointId(number))
+    pipeline = deployment.pipeline(NAME)
+    report = check(deployment, pipeline, CheckpointId(number))
     assert report.passed
-    directory = register(here, pipeline, CheckpointId(number), report.report_uri).directory
+    directory = register(deployment, pipeline, CheckpointId(number), report.report_uri).directory
     manifest = open_checkpoint(directory, own=True).manifest
     assert manifest is not None
     written = {file.path.rpartition("/")[2] for file in manifest.files}
     assert set(lost) - written, "what was lost on the way is not part of the checkpoint"
-    assert verify_at(directory, own=True, storage_root=here.storage_root).problems == ()
+    assert verify_at(directory, own=True, storage_root=deployment.storage_root).problems == ()
 
 
 def submitted(running: Topology, env: dict[str, str], number: int, *conf: str) -> subprocess.Popen[str]:
@@ -172,9 +175,9 @@ def fetched_json(address: str) -> list[dict[str, str]]:
     return json.loads(fetched(address))
 
 
-def assert_state(here: Deployment, flights: pl.DataFrame, days: int) -> None:
-    directory = here.catalog().get(NAME, CheckpointId(days)).directory
-    found = aircraft_found(open_checkpoint(directory, storage_root=here.storage_root))
+def assert_state(deployment: Deployment, flights: pl.DataFrame, days: int) -> None:
+    directory = deployment.catalog().get(NAME, CheckpointId(days)).directory
+    found = aircraft_found(open_checkpoint(directory, storage_root=deployment.storage_root))
     seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, 1 + days, tzinfo=UTC))
     result = difference("aircraft", aircraft_expected(seen), found, ["tailnum"])
     assert (result.different, result.keys > 0) == (0, True), result.examples

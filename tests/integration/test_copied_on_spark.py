@@ -20,15 +20,15 @@ NAME = "trunk"
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     (tmp_path / "pipelines").mkdir()
     return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
 
 
-def taken(spark: SparkSession, here: Deployment, key: str) -> CheckpointId:
-    pipeline = here.pipeline(NAME)
-    begun = begin_savepoint(here, pipeline, format="native", target=None, note="", owner="t", key=key)
-    run_snapshot(spark, here, pipeline, begun.checkpoint_id)
+def taken(spark: SparkSession, deployment: Deployment, key: str) -> CheckpointId:
+    pipeline = deployment.pipeline(NAME)
+    begun = begin_savepoint(deployment, pipeline, format="native", target=None, note="", owner="t", key=key)
+    run_snapshot(spark, deployment, pipeline, begun.checkpoint_id)
     return begun.checkpoint_id
 
 
@@ -40,25 +40,25 @@ def tables(snapshot: Checkpoint) -> dict[tuple[int, int | None], Path]:
     return {key: Path(local_path(path)) if ":" in path else directory / path for key, path in paths.items()}
 
 
-def test_files_are_copied_and_not_read(here: Deployment, spark: SparkSession) -> None:
-    write(here, NAME, "rocksdb", "incremental")
-    days(here, NAME, 1, 2)
-    base = opened(here, NAME, 2)
-    whole = taken(spark, here, "whole")
-    assert check(here, here.pipeline(NAME), whole).passed
-    register(here, here.pipeline(NAME), whole)
-    snapshot = opened(here, NAME, whole)
+def test_files_are_copied_and_not_read(deployment: Deployment, spark: SparkSession) -> None:
+    write(deployment, NAME, "rocksdb", "incremental")
+    days(deployment, NAME, 1, 2)
+    base = opened(deployment, NAME, 2)
+    whole = taken(spark, deployment, "whole")
+    assert check(deployment, deployment.pipeline(NAME), whole).passed
+    register(deployment, deployment.pipeline(NAME), whole)
+    snapshot = opened(deployment, NAME, whole)
     assert snapshot.manifest is not None
     assert snapshot.manifest.restored_from == ("copied", "copied")
-    assert totals(here, NAME, whole) == {2}
+    assert totals(deployment, NAME, whole) == {2}
     assert tables(snapshot).keys() == tables(base).keys() != set()
 
     # A job that read the files to upload them again would compare checksums, and fail here. The gate fails instead.
     key, damaged = next(iter(tables(base).items()))
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
-    copy = taken(spark, here, "damaged")
-    pending = here.catalog().get(PipelineName(NAME), copy)
-    assert tables(here.open(pending))[key].read_bytes() == damaged.read_bytes()
+    copy = taken(spark, deployment, "damaged")
+    pending = deployment.catalog().get(PipelineName(NAME), copy)
+    assert tables(deployment.open(pending))[key].read_bytes() == damaged.read_bytes()
     with pytest.raises(CorruptStateError, match="crc32c expected") as caught:
-        check(here, here.pipeline(NAME), copy)
+        check(deployment, deployment.pipeline(NAME), copy)
     assert caught.value.kind == "gate-failed"

@@ -51,12 +51,12 @@ def place(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def here(request: pytest.FixtureRequest, tmp_path: Path, place: str) -> Deployment:
+def deployment(request: pytest.FixtureRequest, tmp_path: Path, place: str) -> Deployment:
     (tmp_path / "pipelines").mkdir()
-    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
     if place == "s3":
-        here = replace(here, storage_root=f"s3://{request.getfixturevalue('bucket')}/state")
-    return here
+        deployment = replace(deployment, storage_root=f"s3://{request.getfixturevalue('bucket')}/state")
+    return deployment
 
 
 @pytest.fixture
@@ -82,14 +82,14 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> Copied:
     return found
 
 
-def saved(here: Deployment, target: str | None = None, key: str = "k") -> Checkpoint:
+def saved(deployment: Deployment, target: str | None = None, key: str = "k") -> Checkpoint:
     """A native savepoint that has passed the gate."""
-    pipeline = here.pipeline(TRUNK)
-    begun = begin_savepoint(here, pipeline, format="native", target=target, note="", owner="t", key=key)
-    publish_here(here, pipeline, begun.checkpoint_id)
-    assert check(here, pipeline, begun.checkpoint_id).passed
-    register(here, pipeline, begun.checkpoint_id)
-    return opened(here, TRUNK, begun.checkpoint_id)
+    pipeline = deployment.pipeline(TRUNK)
+    begun = begin_savepoint(deployment, pipeline, format="native", target=target, note="", owner="t", key=key)
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    assert check(deployment, pipeline, begun.checkpoint_id).passed
+    register(deployment, pipeline, begun.checkpoint_id)
+    return opened(deployment, TRUNK, begun.checkpoint_id)
 
 
 def contents(snapshot: Checkpoint) -> list[tuple[int, int, int | None]]:
@@ -105,66 +105,68 @@ def tables(snapshot: Checkpoint) -> set[tuple[int, int, int | None]]:
     return {snapshot.identities()[stream.path] for name, stream in streams if name.endswith(".sst")}
 
 
-def elsewhere(here: Deployment) -> str:
+def elsewhere(deployment: Deployment) -> str:
     """Where a user keeps savepoints: beside the storage's root, on the same disk or in the same bucket."""
-    return f"{here.root_uri()}-mine"
+    return f"{deployment.root_uri()}-mine"
 
 
-def removed(here: Deployment, directory: str) -> None:
-    for file in here.remover().list_files(directory):
-        here.remover().remove_file(f"{directory}/{file.path}", [directory])
+def removed(deployment: Deployment, directory: str) -> None:
+    for file in deployment.remover().list_files(directory):
+        deployment.remover().remove_file(f"{directory}/{file.path}", [directory])
 
 
-def restored(here: Deployment, snapshot: Checkpoint) -> None:
-    pipeline = here.pipeline(TRUNK)
-    apply_restore(here, pipeline, plan_restore(here, pipeline, snapshot.directory, None, ClaimMode.NO_CLAIM), "test")
+def restored(deployment: Deployment, snapshot: Checkpoint) -> None:
+    pipeline = deployment.pipeline(TRUNK)
+    apply_restore(
+        deployment, pipeline, plan_restore(deployment, pipeline, snapshot.directory, None, ClaimMode.NO_CLAIM), "test"
+    )
 
 
-def head(here: Deployment, name: str = TRUNK) -> int:
-    found = here.catalog().head(PipelineName(name)).head
+def head(deployment: Deployment, name: str = TRUNK) -> int:
+    found = deployment.catalog().head(PipelineName(name)).head
     assert found is not None
     return found
 
 
-def test_a_native_savepoint_is_copied_and_outlives_its_checkpoint(here: Deployment, copied: Copied) -> None:
-    write(here, TRUNK, "rocksdb", "incremental")
-    days(here, TRUNK, 1, 3)
-    base = opened(here, TRUNK, 3)
-    snapshot = saved(here)
+def test_a_native_savepoint_is_copied_and_outlives_its_checkpoint(deployment: Deployment, copied: Copied) -> None:
+    write(deployment, TRUNK, "rocksdb", "incremental")
+    days(deployment, TRUNK, 1, 3)
+    base = opened(deployment, TRUNK, 3)
+    snapshot = saved(deployment)
     assert snapshot.manifest is not None
     assert base.manifest is not None
     assert snapshot.manifest.restored_from == ("copied", "copied"), "nothing was restored"
     assert copied.files == len(base.manifest.files) - 2 > 8, "the two streams with the header are written"
     assert sorted(contents(snapshot)) == sorted(contents(base))
-    days(here, TRUNK, 4, 6)
-    clean(here)
-    assert here.catalog().get(TRUNK, CheckpointId(3)).state is CheckpointState.DELETED
-    is_whole(here)
-    assert totals(here, TRUNK, snapshot.manifest.checkpoint_id) == {3}
-    restored(here, snapshot)
-    days(here, TRUNK, 4, 4)
-    assert totals(here, TRUNK, head(here)) == {4}
+    days(deployment, TRUNK, 4, 6)
+    clean(deployment)
+    assert deployment.catalog().get(TRUNK, CheckpointId(3)).state is CheckpointState.DELETED
+    is_whole(deployment)
+    assert totals(deployment, TRUNK, snapshot.manifest.checkpoint_id) == {3}
+    restored(deployment, snapshot)
+    days(deployment, TRUNK, 4, 4)
+    assert totals(deployment, TRUNK, head(deployment)) == {4}
 
 
 @pytest.mark.parametrize("strategy", ["incremental", f"incremental, {MERGING}", "changelog"])
-def test_the_first_checkpoint_after_no_claim_is_copied(here: Deployment, copied: Copied, strategy: str) -> None:
-    write(here, TRUNK, "rocksdb", strategy)
-    days(here, TRUNK, 1, 2)
-    snapshot = saved(here, elsewhere(here))
-    restored(here, snapshot)
+def test_the_first_checkpoint_after_no_claim_is_copied(deployment: Deployment, copied: Copied, strategy: str) -> None:
+    write(deployment, TRUNK, "rocksdb", strategy)
+    days(deployment, TRUNK, 1, 2)
+    snapshot = saved(deployment, elsewhere(deployment))
+    restored(deployment, snapshot)
     copied.files = 0
-    days(here, TRUNK, 3, 3)
-    first = opened(here, TRUNK, head(here))
+    days(deployment, TRUNK, 3, 3)
+    first = opened(deployment, TRUNK, head(deployment))
     assert copied.files == len(tables(first) & tables(snapshot)) > 1
     before = copied.files
-    days(here, TRUNK, 4, 4)
+    days(deployment, TRUNK, 4, 4)
     assert copied.files == before, "the next one refers to the copies"
-    second = opened(here, TRUNK, head(here))
+    second = opened(deployment, TRUNK, head(deployment))
     assert {f.path for f in second.manifest.files} & {f.path for f in first.manifest.files}
-    removed(here, snapshot.directory)
+    removed(deployment, snapshot.directory)
     for taken in (first, second):
-        assert not verify_at(taken.directory, own=True, storage_root=here.storage_root).problems
-    assert totals(here, TRUNK, head(here)) == {4}
+        assert not verify_at(taken.directory, own=True, storage_root=deployment.storage_root).problems
+    assert totals(deployment, TRUNK, head(deployment)) == {4}
 
 
 @pytest.mark.parametrize(
@@ -178,108 +180,116 @@ def test_the_first_checkpoint_after_no_claim_is_copied(here: Deployment, copied:
     ],
 )
 def test_a_copied_fork_outlives_all_of_its_source(
-    here: Deployment, copied: Copied, backend: str, strategy: str
+    deployment: Deployment, copied: Copied, backend: str, strategy: str
 ) -> None:
     for name in (TRUNK, BRANCH):
-        write(here, name, backend, strategy)
-    days(here, TRUNK, 1, 3)
-    source = opened(here, TRUNK, 3)
+        write(deployment, name, backend, strategy)
+    days(deployment, TRUNK, 1, 3)
+    source = opened(deployment, TRUNK, 3)
     assert source.manifest is not None
-    before = stored(here)
-    said(here, "pipelines", "fork", "trunk/3", "branch", "--copy")
-    copy = opened(here, BRANCH, 1)
+    before = stored(deployment)
+    said(deployment, "pipelines", "fork", "trunk/3", "branch", "--copy")
+    copy = opened(deployment, BRANCH, 1)
     assert copy.manifest is not None
-    new = {uri for uri in stored(here) - before if not uri.endswith("/_metadata")}
+    new = {uri for uri in stored(deployment) - before if not uri.endswith("/_metadata")}
     assert copied.files == len(source.manifest.files) == len(new)
-    assert new == {uri for uri in needed(here) if "/branch/" in uri and not uri.endswith("/_metadata")}
+    assert new == {uri for uri in needed(deployment) if "/branch/" in uri and not uri.endswith("/_metadata")}
     assert (contents(copy), copy.manifest.origins) == (contents(source), ())
     assert all("/branch/" in file.path for file in copy.manifest.files)
-    removed(here, f"{here.root_uri()}/trunk")
-    assert totals(here, BRANCH, 1) == {3}
-    days(here, BRANCH, 4, 5, amount=100)
-    assert totals(here, BRANCH, 3) == {203}
+    removed(deployment, f"{deployment.root_uri()}/trunk")
+    assert totals(deployment, BRANCH, 1) == {3}
+    days(deployment, BRANCH, 4, 5, amount=100)
+    assert totals(deployment, BRANCH, 3) == {203}
     if strategy.startswith("incremental"):
-        assert {f.path for f in opened(here, BRANCH, 2).manifest.files} & {f.path for f in copy.manifest.files}
-    assert not verify_at(opened(here, BRANCH, 3).directory, own=True, storage_root=here.storage_root).problems
+        assert {f.path for f in opened(deployment, BRANCH, 2).manifest.files} & {f.path for f in copy.manifest.files}
+    assert not verify_at(
+        opened(deployment, BRANCH, 3).directory, own=True, storage_root=deployment.storage_root
+    ).problems
 
 
-def test_a_copied_fork_of_a_savepoint_that_lies_elsewhere(here: Deployment) -> None:
+def test_a_copied_fork_of_a_savepoint_that_lies_elsewhere(deployment: Deployment) -> None:
     for name in (TRUNK, BRANCH):
-        write(here, name, "rocksdb", "incremental")
-    days(here, TRUNK, 1, 2)
-    snapshot = saved(here, elsewhere(here))
+        write(deployment, name, "rocksdb", "incremental")
+    days(deployment, TRUNK, 1, 2)
+    snapshot = saved(deployment, elsewhere(deployment))
     assert snapshot.manifest is not None
-    source = here.catalog().get(TRUNK, snapshot.manifest.checkpoint_id)
-    fork(here, here.pipeline(BRANCH), source, "test", copy=True)
-    removed(here, snapshot.directory)
-    assert totals(here, BRANCH, 1) == {2}
+    source = deployment.catalog().get(TRUNK, snapshot.manifest.checkpoint_id)
+    fork(deployment, deployment.pipeline(BRANCH), source, "test", copy=True)
+    removed(deployment, snapshot.directory)
+    assert totals(deployment, BRANCH, 1) == {2}
 
 
 def test_what_the_storage_fails_to_copy_is_read_and_written(
-    here: Deployment, copied: Copied, caplog: pytest.LogCaptureFixture
+    deployment: Deployment, copied: Copied, caplog: pytest.LogCaptureFixture
 ) -> None:
-    write(here, TRUNK, "rocksdb", "incremental")
-    write(here, BRANCH, "rocksdb", "incremental")
-    days(here, TRUNK, 1, 2)
+    write(deployment, TRUNK, "rocksdb", "incremental")
+    write(deployment, BRANCH, "rocksdb", "incremental")
+    days(deployment, TRUNK, 1, 2)
     copied.fails = True
-    snapshot = saved(here)
+    snapshot = saved(deployment)
     said_so = [r for r in caplog.records if "failed to copy" in r.getMessage()]
     assert len(said_so) > 4
     assert all(record.levelno == logging.WARNING for record in said_so)
-    restored(here, snapshot)
-    days(here, TRUNK, 3, 3)
-    fork(here, here.pipeline(BRANCH), here.catalog().get(TRUNK, CheckpointId(head(here))), "test", copy=True)
-    is_whole(here)
+    restored(deployment, snapshot)
+    days(deployment, TRUNK, 3, 3)
+    fork(
+        deployment,
+        deployment.pipeline(BRANCH),
+        deployment.catalog().get(TRUNK, CheckpointId(head(deployment))),
+        "test",
+        copy=True,
+    )
+    is_whole(deployment)
     assert copied.files == 0
-    assert (totals(here, TRUNK, head(here)), totals(here, BRANCH, 1)) == ({3}, {3})
-    clean(here)
-    assert stored(here) == needed(here), "nothing is left of the copies that failed"
+    assert (totals(deployment, TRUNK, head(deployment)), totals(deployment, BRANCH, 1)) == ({3}, {3})
+    clean(deployment)
+    assert stored(deployment) == needed(deployment), "nothing is left of the copies that failed"
 
 
 @pytest.mark.parametrize("place", ["s3"])
 def test_another_bucket_is_another_storage(
-    here: Deployment, copied: Copied, s3: S3Endpoint, caplog: pytest.LogCaptureFixture
+    deployment: Deployment, copied: Copied, s3: S3Endpoint, caplog: pytest.LogCaptureFixture
 ) -> None:
     s3.make_bucket("for-savepoints")
-    write(here, TRUNK, "rocksdb", "incremental")
-    days(here, TRUNK, 1, 2)
+    write(deployment, TRUNK, "rocksdb", "incremental")
+    days(deployment, TRUNK, 1, 2)
     with caplog.at_level(logging.INFO, "statelib"):
-        snapshot = saved(here, "s3://for-savepoints/mine")
+        snapshot = saved(deployment, "s3://for-savepoints/mine")
     assert copied.files == 0
     assert [r for r in caplog.records if "cannot copy it to where the snapshot lies" in r.getMessage()]
     assert not verify_at(snapshot.directory, own=True).problems
 
 
 @pytest.mark.parametrize("place", ["files"])
-def test_a_damaged_original_is_noticed_in_the_copy(here: Deployment) -> None:
-    write(here, TRUNK, "rocksdb", "incremental")
-    days(here, TRUNK, 1, 2)
-    uri = next(f.path for f in opened(here, TRUNK, 2).manifest.files if "/shared/" in f.path)
+def test_a_damaged_original_is_noticed_in_the_copy(deployment: Deployment) -> None:
+    write(deployment, TRUNK, "rocksdb", "incremental")
+    days(deployment, TRUNK, 1, 2)
+    uri = next(f.path for f in opened(deployment, TRUNK, 2).manifest.files if "/shared/" in f.path)
     with open(local_path(uri), "r+b") as file:
         file.seek(100)
         byte = file.read(1)[0]
         file.seek(100)
         file.write(bytes([byte ^ 1]))
     with pytest.raises(CorruptStateError) as caught:
-        saved(here)
+        saved(deployment)
     assert caught.value.kind == "gate-failed"
 
 
 @pytest.mark.parametrize("place", ["files"])
-def test_a_manifest_cannot_have_any_file_copied(here: Deployment, tmp_path: Path) -> None:
+def test_a_manifest_cannot_have_any_file_copied(deployment: Deployment, tmp_path: Path) -> None:
     """As no restore would read it: copying is no way around the directories that a snapshot may name."""
-    write(here, TRUNK, "rocksdb", "incremental")
-    days(here, TRUNK, 1, 2)
-    base = opened(here, TRUNK, 2)
+    write(deployment, TRUNK, "rocksdb", "incremental")
+    days(deployment, TRUNK, 1, 2)
+    base = opened(deployment, TRUNK, 2)
     uri = next(f.path for f in base.manifest.files if "/shared/" in f.path)
     shutil.copy(local_path(uri), tmp_path / "secret")
     metadata = Path(local_path(base.directory)) / "_metadata"
     hostile = replace_paths(base, uri, f"file://{tmp_path}/secret")
     metadata.write_bytes(hostile)
-    pipeline = here.pipeline(TRUNK)
-    begun = begin_savepoint(here, pipeline, format="native", target=None, note="", owner="t", key="k")
+    pipeline = deployment.pipeline(TRUNK)
+    begun = begin_savepoint(deployment, pipeline, format="native", target=None, note="", owner="t", key="k")
     with pytest.raises(StatelibError) as caught:
-        publish_here(here, pipeline, begun.checkpoint_id)
+        publish_here(deployment, pipeline, begun.checkpoint_id)
     assert caught.value.kind == "outside-root"
 
 
@@ -298,22 +308,22 @@ def replace_paths(snapshot: Checkpoint, old: str, new: str) -> bytes:
     return append_manifest(encode_metadata(metadata), replace(snapshot.manifest, files=files))
 
 
-def test_what_a_dead_attempt_duplicated_is_an_orphan(here: Deployment) -> None:
-    write(here, TRUNK, "rocksdb", "incremental")
-    days(here, TRUNK, 1, 2)
-    pipeline = here.pipeline(TRUNK)
-    begun = begin_savepoint(here, pipeline, format="native", target=None, note="", owner="t", key="k")
-    plan = plan_snapshot(here, pipeline, begun.checkpoint_id)
+def test_what_a_dead_attempt_duplicated_is_an_orphan(deployment: Deployment) -> None:
+    write(deployment, TRUNK, "rocksdb", "incremental")
+    days(deployment, TRUNK, 1, 2)
+    pipeline = deployment.pipeline(TRUNK)
+    begun = begin_savepoint(deployment, pipeline, format="native", target=None, note="", owner="t", key="k")
+    plan = plan_snapshot(deployment, pipeline, begun.checkpoint_id)
     assert plan is not None
-    before = stored(here)
-    work, nothing = Work(here, pipeline, plan), event_schema(pipeline).empty_table()
+    before = stored(deployment)
+    work, nothing = Work(deployment, pipeline, plan), event_schema(pipeline).empty_table()
     for subtask in (0, 1):
         snapshot_subtask(work, subtask, subtask, nothing)  # and the driver dies before it publishes
-    left = stored(here) - before
+    left = stored(deployment) - before
     assert len(left) > 8
-    abort(here, TRUNK, begun.checkpoint_id, "its driver died")
-    found = {uri for each in orphans(here, dry_run=True) for uri in each.files}
+    abort(deployment, TRUNK, begun.checkpoint_id, "its driver died")
+    found = {uri for each in orphans(deployment, dry_run=True) for uri in each.files}
     assert left <= found
-    orphans(here, dry_run=False)
-    assert not stored(here) & left
-    is_whole(here)
+    orphans(deployment, dry_run=False)
+    assert not stored(deployment) & left
+    is_whole(deployment)

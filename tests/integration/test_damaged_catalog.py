@@ -57,21 +57,21 @@ def harms() -> list[Harm]:
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    here = open_shop(tmp_path_factory.mktemp("damaged"))
+    deployment = open_shop(tmp_path_factory.mktemp("damaged"))
     for name in ("sales", "tours"):
-        here.catalog().cleanup.pin(PipelineName(name), CheckpointId(1), "test", 1 << 40)
-    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+        deployment.catalog().cleanup.pin(PipelineName(name), CheckpointId(1), "test", 1 << 40)
+    with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         connection.execute(
             "INSERT INTO quality_result VALUES ('sales', 5, 1, 0, 'complete', 'files', 'FAIL', 1, 3, 0, '[\"all\"]', 9)"
         )
         connection.execute("INSERT INTO gc_log VALUES ('r', 'sales', 'file:/gone', 'DELETED', 9)")
-    shutil.copy(file_of(here), file_of(here).with_name("whole.db"))
-    shutil.copytree(here.storage_root, file_of(here).with_name("kept"))
-    return here
+    shutil.copy(file_of(deployment), file_of(deployment).with_name("whole.db"))
+    shutil.copytree(deployment.storage_root, file_of(deployment).with_name("kept"))
+    return deployment
 
 
 @pytest.fixture
-def here(shop: Deployment) -> Iterator[Deployment]:
+def deployment(shop: Deployment) -> Iterator[Deployment]:
     """As it was; whatever a test does to it is undone."""
     yield shop
     shutil.copy(file_of(shop).with_name("whole.db"), file_of(shop))
@@ -79,13 +79,13 @@ def here(shop: Deployment) -> Iterator[Deployment]:
     shutil.copytree(file_of(shop).with_name("kept"), shop.storage_root)
 
 
-def file_of(here: Deployment) -> Path:
-    return Path(here.catalog_url.removeprefix("sqlite:///"))
+def file_of(deployment: Deployment) -> Path:
+    return Path(deployment.catalog_url.removeprefix("sqlite:///"))
 
 
-def harm(here: Deployment, table: str, column: str, value: Any) -> bool:
+def harm(deployment: Deployment, table: str, column: str, value: Any) -> bool:
     """Put the value into one row; False where the database itself refuses it."""
-    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+    with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         (row,) = connection.execute(f"SELECT max(rowid) FROM {table}").fetchone()
         try:
             if value == NO_TEXT:
@@ -97,16 +97,20 @@ def harm(here: Deployment, table: str, column: str, value: Any) -> bool:
     return True
 
 
-def page(here: Deployment) -> Iterator[Callable[[], object]]:
+def page(deployment: Deployment) -> Iterator[Callable[[], object]]:
     """What the routes of the page do, each by itself."""
-    browsing = here.existing_catalog().browsing
-    yield lambda: [responses.pipeline_row(view, True, "") for view in overview.overview(here, overview.names(here))]
+    browsing = deployment.existing_catalog().browsing
+    yield lambda: [
+        responses.pipeline_row(view, True, "") for view in overview.overview(deployment, overview.names(deployment))
+    ]
     yield lambda: [responses.checkpoint_row(e, "") for e in browsing.page(SALES, PageRequest(limit=50)).entries]
     for number in (1, 5):
-        yield lambda number=number: responses.checkpoint_detail(portrait(here, SALES, CheckpointId(number)), "")
-    yield lambda: responses.comparison_detail(compare(here, SALES, CheckpointId(1), CheckpointId(5)), "")
-    yield lambda: [responses.storage_row(*each) for each in overview.storage_now(here, overview.names(here)).items()]
-    yield lambda: [responses.storage_point(sample) for sample in overview.storage_samples(here, SALES)]
+        yield lambda number=number: responses.checkpoint_detail(portrait(deployment, SALES, CheckpointId(number)), "")
+    yield lambda: responses.comparison_detail(compare(deployment, SALES, CheckpointId(1), CheckpointId(5)), "")
+    yield lambda: [
+        responses.storage_row(*each) for each in overview.storage_now(deployment, overview.names(deployment)).items()
+    ]
+    yield lambda: [responses.storage_point(sample) for sample in overview.storage_samples(deployment, SALES)]
     yield lambda: browsing.begun_by(SALES, "sales.checkpoint/run/")
 
 
@@ -117,55 +121,58 @@ def send(answer: object) -> None:
 
 
 @pytest.mark.timeout(1200)
-def test_whatever_a_row_holds_everything_goes_on_or_names_it(here: Deployment) -> None:
-    root, kept = file_of(here).parent, needed(here)
+def test_whatever_a_row_holds_everything_goes_on_or_names_it(deployment: Deployment) -> None:
+    root, kept = file_of(deployment).parent, needed(deployment)
     for what in harms():
-        if not harm(here, *what):
+        if not harm(deployment, *what):
             continue
         print(f"seed {SEED}: {what}")
-        for answer in page(here):
+        for answer in page(deployment):
             with suppress(StatelibError):
                 send(answer())
         for command in COMMANDS:
-            result = call(here, *command.format(root=root).split())
+            result = call(deployment, *command.format(root=root).split())
             assert result.exit_code in (0, 1, 2), (what, command, result.output)
-        assert kept <= stored(here), what
-        shutil.copy(root / "whole.db", file_of(here))
-        if stored(here) != kept:
-            shutil.rmtree(here.storage_root)
-            shutil.copytree(root / "kept", here.storage_root)
+        assert kept <= stored(deployment), what
+        shutil.copy(root / "whole.db", file_of(deployment))
+        if stored(deployment) != kept:
+            shutil.rmtree(deployment.storage_root)
+            shutil.copytree(root / "kept", deployment.storage_root)
 
 
 @pytest.mark.parametrize("base", [5, 6])
-def test_a_base_that_is_no_older_ends_no_process_and_is_named(here: Deployment, base: int) -> None:
-    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+def test_a_base_that_is_no_older_ends_no_process_and_is_named(deployment: Deployment, base: int) -> None:
+    with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         connection.execute("UPDATE checkpoint SET base = ? WHERE pipeline = 'sales' AND checkpoint_id = 5", [base])
-    for act in (lambda: here.catalog().lineage(SALES, CheckpointId(5)), lambda: portrait(here, SALES, CheckpointId(5))):
+    for act in (
+        lambda: deployment.catalog().lineage(SALES, CheckpointId(5)),
+        lambda: portrait(deployment, SALES, CheckpointId(5)),
+    ):
         with pytest.raises(CorruptStateError, match=r"checkpoint sales/5: base: expected an older") as damage:
             act()
         assert damage.value.kind == "catalog-row-damaged"
 
 
-def test_other_pipelines_go_on_and_check_names_every_damaged_row(here: Deployment) -> None:
-    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+def test_other_pipelines_go_on_and_check_names_every_damaged_row(deployment: Deployment) -> None:
+    with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         connection.execute("UPDATE checkpoint SET state = 'DONE' WHERE pipeline = 'sales' AND checkpoint_id = 2")
         connection.execute("UPDATE checkpoint SET entries = 'many' WHERE pipeline = 'sales' AND checkpoint_id = 5")
-    listed = call(here, "checkpoints", "list", "--json")
+    listed = call(deployment, "checkpoints", "list", "--json")
     assert (listed.exit_code, [each["pipeline"] for each in json.loads(listed.stdout)]) == (1, ["tours"])
     assert "in trouble: catalog: checkpoint sales/5: entries: expected an integer from 0, found 'many'" in listed.stderr
-    views = {view.name: view for view in overview.overview(here, [SALES, PipelineName("tours")])}
+    views = {view.name: view for view in overview.overview(deployment, [SALES, PipelineName("tours")])}
     assert "sales/5" in (views["sales"].error or "")
     assert views["tours"].error is None
-    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+    with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         connection.execute("UPDATE lease SET head = 99 WHERE pipeline = 'tours'")
-    checked = call(here, "catalog", "check", "--json")
+    checked = call(deployment, "catalog", "check", "--json")
     assert checked.exit_code == 1
     found = {(each["pipeline"], each["checkpoint_id"], each["column"]) for each in json.loads(checked.stdout)["faults"]}
     assert found == {("sales", 2, "state"), ("sales", 5, "entries"), ("tours", None, "head")}
 
 
-def test_a_whole_catalog_has_no_faults(here: Deployment) -> None:
-    assert json.loads(call(here, "catalog", "check", "--json").stdout)["faults"] == []
+def test_a_whole_catalog_has_no_faults(deployment: Deployment) -> None:
+    assert json.loads(call(deployment, "catalog", "check", "--json").stdout)["faults"] == []
 
 
 @pytest.mark.parametrize(
@@ -178,10 +185,10 @@ def test_a_whole_catalog_has_no_faults(here: Deployment) -> None:
         ),
     ],
 )
-def test_rows_that_are_whole_and_make_no_history_are_named(here: Deployment, change: str, found: str) -> None:
-    with closing(sqlite3.connect(file_of(here))) as connection, connection:
+def test_rows_that_are_whole_and_make_no_history_are_named(deployment: Deployment, change: str, found: str) -> None:
+    with closing(sqlite3.connect(file_of(deployment))) as connection, connection:
         connection.execute(f"UPDATE checkpoint SET {change}")
-    checked = call(here, "catalog", "check")
+    checked = call(deployment, "catalog", "check")
     assert checked.exit_code == 1
     assert "history: expected a consistent history, found" in checked.stdout
     assert found in checked.stdout

@@ -42,31 +42,31 @@ def test_other_failures_are_told_as_they_are(spark: SparkSession) -> None:
 
 
 def test_an_expired_checkpoint_is_aborted_by_the_driver(spark: SparkSession, tmp_path: Path, data: Path) -> None:
-    here = new_deployment(tmp_path, data)
-    pipeline = here.pipeline(NAME)
-    checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
+    deployment = new_deployment(tmp_path, data)
+    pipeline = deployment.pipeline(NAME)
+    checkpoint_id = begin(deployment, pipeline, day(1), "test").checkpoint_id
     with pytest.raises(ConflictError) as refusal:
-        run_snapshot(spark, here, pipeline, checkpoint_id, clock=lambda: 10**15)
+        run_snapshot(spark, deployment, pipeline, checkpoint_id, clock=lambda: 10**15)
     assert refusal.value.kind == "checkpoint-expired"
-    record = here.catalog().get(PipelineName(NAME), checkpoint_id)
+    record = deployment.catalog().get(PipelineName(NAME), checkpoint_id)
     assert (record.state, record.failure) == (CheckpointState.ABORTED, CheckpointFailureReason.CHECKPOINT_EXPIRED)
-    assert not list(Path(here.storage_root).rglob("_metadata"))
-    again = begin(here, pipeline, day(1), "test").checkpoint_id
-    assert run_snapshot(spark, here, pipeline, again) is not None
+    assert not list(Path(deployment.storage_root).rglob("_metadata"))
+    again = begin(deployment, pipeline, day(1), "test").checkpoint_id
+    assert run_snapshot(spark, deployment, pipeline, again) is not None
 
 
 def test_what_a_subtask_says_of_its_snapshot_is_noted(spark: SparkSession, tmp_path: Path, data: Path) -> None:
     """The storage loses the checkpoint's directory: the subtask cannot write, and the driver learns why."""
-    here = new_deployment(tmp_path, data)
-    pipeline = here.pipeline(NAME)
+    deployment = new_deployment(tmp_path, data)
+    pipeline = deployment.pipeline(NAME)
     pipeline = pipeline.model_copy(
         update={"checkpoint": pipeline.checkpoint.model_copy(update={"inline_threshold_bytes": 0})}
     )
-    checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
-    (Path(here.storage_root) / NAME / f"chk-{checkpoint_id}").rmdir()
+    checkpoint_id = begin(deployment, pipeline, day(1), "test").checkpoint_id
+    (Path(deployment.storage_root) / NAME / f"chk-{checkpoint_id}").rmdir()
     with pytest.raises(Exception, match="declined the checkpoint"):
-        run_snapshot(spark, here, pipeline, checkpoint_id)
-    noted = here.catalog().get(PipelineName(NAME), checkpoint_id)
+        run_snapshot(spark, deployment, pipeline, checkpoint_id)
+    noted = deployment.catalog().get(PipelineName(NAME), checkpoint_id)
     assert (noted.state, noted.failure) == (
         CheckpointState.PENDING,
         CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION,

@@ -24,7 +24,7 @@ Harm = Callable[[Deployment, Path], None]
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     (tmp_path / "pipelines").mkdir()
     for name in NAMES:
         (tmp_path / "pipelines" / f"{name}.yaml").write_text(TALLY.replace("name: tally", f"name: {name}"))
@@ -35,19 +35,19 @@ def here(tmp_path: Path) -> Deployment:
     return made
 
 
-def damage_row(here: Deployment, root: Path) -> None:
+def damage_row(deployment: Deployment, root: Path) -> None:
     with sqlite3.connect(root / "catalog.db") as file:
         file.execute("UPDATE checkpoint SET state = 'DONE' WHERE pipeline = 'alpha' AND checkpoint_id = 3")
     file.close()
 
 
-def unlistable(here: Deployment, root: Path) -> None:
+def unlistable(deployment: Deployment, root: Path) -> None:
     """Its directory is a file: whoever lists it fails, root too."""
     (root / "state" / "alpha").rename(root / "moved")
     (root / "state" / "alpha").symlink_to(root / "moved" / "chk-4" / "_metadata")
 
 
-def forgotten(here: Deployment, root: Path) -> None:
+def forgotten(deployment: Deployment, root: Path) -> None:
     """A checkpoint that the catalog never heard of."""
     (root / "state" / "alpha" / "chk-9").mkdir()
     (root / "state" / "alpha" / "chk-9" / "_metadata").write_bytes(b"")
@@ -56,56 +56,56 @@ def forgotten(here: Deployment, root: Path) -> None:
 HARMS = {"damaged row": damage_row, "storage": unlistable, "forgotten": forgotten}
 
 
-def completed(here: Deployment, name: str) -> list[int]:
-    return sorted(r.checkpoint_id for r in here.catalog().list(PipelineName(name), {CheckpointState.COMPLETED}))
+def completed(deployment: Deployment, name: str) -> list[int]:
+    return sorted(r.checkpoint_id for r in deployment.catalog().list(PipelineName(name), {CheckpointState.COMPLETED}))
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_the_trouble_of_one_pipeline_stops_none_behind_it(here: Deployment, tmp_path: Path, harm: str) -> None:
-    HARMS[harm](here, tmp_path)
+def test_the_trouble_of_one_pipeline_stops_none_behind_it(deployment: Deployment, tmp_path: Path, harm: str) -> None:
+    HARMS[harm](deployment, tmp_path)
     for story in (retire, collect_garbage, lambda h: orphans(h, dry_run=False)):
         with pytest.raises(StatelibError, match="alpha") as trouble:
-            story(here)
+            story(deployment)
         assert "beta" not in trouble.value.message
     for name in NAMES[1:]:
-        assert completed(here, name) == [3, 4]
+        assert completed(deployment, name) == [3, 4]
         left = {path.name for path in (tmp_path / "state" / name).iterdir()}
         assert left == {"chk-3", "chk-4"}
 
 
 @pytest.mark.parametrize("harm", HARMS)
-def test_the_command_does_the_others_and_then_fails_by_name(here: Deployment, tmp_path: Path, harm: str) -> None:
-    HARMS[harm](here, tmp_path)
-    told = call(here, "gc", "--json")
+def test_the_command_does_the_others_and_then_fails_by_name(deployment: Deployment, tmp_path: Path, harm: str) -> None:
+    HARMS[harm](deployment, tmp_path)
+    told = call(deployment, "gc", "--json")
     assert told.exit_code == 1
     document = json.loads(told.stdout)
     assert [each["pipeline"] for each in document["troubles"]] == ["alpha"]
     assert {each["pipeline"] for each in document["collected"]} == {"beta", "gamma"}
-    assert completed(here, "beta") == completed(here, "gamma") == [3, 4]
-    swept = call(here, "orphans")
+    assert completed(deployment, "beta") == completed(deployment, "gamma") == [3, 4]
+    swept = call(deployment, "orphans")
     assert (swept.exit_code, "in trouble: " in swept.stderr, "alpha" in swept.stderr) == (1, True, True)
     assert "0 orphans" in swept.stdout
 
 
 def test_a_directory_that_the_catalog_does_not_know_may_be_a_forgotten_fork_of_any(
-    here: Deployment, tmp_path: Path
+    deployment: Deployment, tmp_path: Path
 ) -> None:
     """What cannot be listed, and cannot be known, keeps everything; a name that no pipeline can have does not."""
     (tmp_path / "state" / "lost+found").symlink_to(tmp_path / "nowhere")
-    assert len(retire(here, dry_run=True)) == 3
+    assert len(retire(deployment, dry_run=True)) == 3
     if os.geteuid() == 0:
         pytest.skip("root can list every directory")
     (tmp_path / "state" / "fork").mkdir(mode=0)
     with pytest.raises(StatelibError):
-        retire(here)
-    assert completed(here, "gamma") == [1, 2, 3, 4]
+        retire(deployment)
+    assert completed(deployment, "gamma") == [1, 2, 3, 4]
 
 
-def test_several_troubles_are_one_error_that_names_them_all(here: Deployment, tmp_path: Path) -> None:
-    damage_row(here, tmp_path)
+def test_several_troubles_are_one_error_that_names_them_all(deployment: Deployment, tmp_path: Path) -> None:
+    damage_row(deployment, tmp_path)
     (tmp_path / "state" / "beta" / "chk-9").mkdir()
     (tmp_path / "state" / "beta" / "chk-9" / "_metadata").write_bytes(b"")
     with pytest.raises(StatelibError, match=r"2 pipelines have errors.*alpha/3.*beta") as trouble:
-        retire(here)
+        retire(deployment)
     assert (trouble.value.kind, isinstance(trouble.value, RetryableError)) == ("pipelines-in-trouble", False)
-    assert completed(here, "gamma") == [3, 4]
+    assert completed(deployment, "gamma") == [3, 4]

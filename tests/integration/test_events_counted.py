@@ -21,16 +21,16 @@ def jobs(spark: SparkSession) -> int:
     return int(spark._jsc.sc().statusStore().jobsList(None).size())
 
 
-def counted(spark: SparkSession, here: Deployment) -> tuple[EventCounts, int]:
+def counted(spark: SparkSession, deployment: Deployment) -> tuple[EventCounts, int]:
     """The events of the first day's checkpoint, which passes the gate, and how many Spark jobs it took."""
-    pipeline, before = here.pipeline(NAME), jobs(spark)
-    checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
-    driver.run_snapshot(spark, here, pipeline, checkpoint_id)
+    pipeline, before = deployment.pipeline(NAME), jobs(spark)
+    checkpoint_id = begin(deployment, pipeline, day(1), "test").checkpoint_id
+    driver.run_snapshot(spark, deployment, pipeline, checkpoint_id)
     taken = jobs(spark) - before
-    report = check(here, pipeline, checkpoint_id)
+    report = check(deployment, pipeline, checkpoint_id)
     assert report.passed
-    register(here, pipeline, checkpoint_id, report.report_uri)
-    manifest = resolve(here, f"{NAME}/{checkpoint_id}").manifest
+    register(deployment, pipeline, checkpoint_id, report.report_uri)
+    manifest = resolve(deployment, f"{NAME}/{checkpoint_id}").manifest
     assert manifest is not None
     return manifest.events, taken
 
@@ -45,19 +45,19 @@ def moved_by_spark(root: Path, data: Path) -> Deployment:
 
 
 def test_a_day_is_read_once(spark: SparkSession, tmp_path: Path, data: Path) -> None:
-    here, moved = new_deployment(tmp_path / "here", data), moved_by_spark(tmp_path / "moved", data)
-    events, jobs_here = counted(spark, here)
+    unmoved, moved = new_deployment(tmp_path / "here", data), moved_by_spark(tmp_path / "moved", data)
+    events, jobs_unmoved = counted(spark, unmoved)
     assert events.read == events.applied + events.null_key
     assert events.read == spark.read.parquet(f"{data}/flights/2013-01-01").count() > 500
     again, jobs_moved = counted(spark, moved)
     assert again == events
-    assert 1 == jobs_here < jobs_moved
-    assert statistics(here) == statistics(moved)
+    assert 1 == jobs_unmoved < jobs_moved
+    assert statistics(unmoved) == statistics(moved)
 
 
-def statistics(here: Deployment) -> list[tuple[bytes, bytes]]:
+def statistics(deployment: Deployment) -> list[tuple[bytes, bytes]]:
     """Of the first checkpoint: what its key groups hold."""
-    manifest = resolve(here, f"{NAME}/1").manifest
+    manifest = resolve(deployment, f"{NAME}/1").manifest
     assert manifest is not None
     return [(found.entries.tobytes(), found.digests.tobytes()) for found in manifest.statistics]
 

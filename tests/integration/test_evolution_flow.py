@@ -49,7 +49,7 @@ class Shop:
         self.path = root / "pipelines" / "tours.yaml"
         self.text = FILE.replace("BACKEND", backend).replace("STRATEGY", strategy).replace("INT", "int")
         self.path.write_text(self.text)
-        self.here = new_deployment(root, root, root / "pipelines")
+        self.deployment = new_deployment(root, root, root / "pipelines")
 
     def change(self, *changes: tuple[str, str], name: str = "tours") -> None:
         for old, new in changes:
@@ -68,17 +68,22 @@ class Shop:
         }
         if "amount: long" in self.text:
             columns["amount"] = pa.array([n * number + 2**40 for n in range(60)], type_)
-        checkpoint_id = checkpoint_of(self.here, name, number, pa.table(columns))
-        assert verify(resolve(self.here, f"{name}/{checkpoint_id}"), scratch=self.here.work_directory).problems == ()
+        checkpoint_id = checkpoint_of(self.deployment, name, number, pa.table(columns))
+        assert (
+            verify(resolve(self.deployment, f"{name}/{checkpoint_id}"), scratch=self.deployment.work_directory).problems
+            == ()
+        )
         return checkpoint_id
 
     def state(self, state: str, number: int, name: str = "tours") -> Mapping[str, object]:
-        table = resolve(self.here, f"{name}/{number}").to_arrow(state, self.here.work_directory)
+        table = resolve(self.deployment, f"{name}/{number}").to_arrow(state, self.deployment.work_directory)
         return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
     def restore(self, checkpoint: str, claim: ClaimMode = ClaimMode.NO_CLAIM, name: str = "tours") -> None:
-        pipeline = self.here.pipeline(name)
-        apply_restore(self.here, pipeline, plan_restore(self.here, pipeline, checkpoint, None, claim), "test")
+        pipeline = self.deployment.pipeline(name)
+        apply_restore(
+            self.deployment, pipeline, plan_restore(self.deployment, pipeline, checkpoint, None, claim), "test"
+        )
 
 
 @pytest.fixture(params=WAYS, ids="-".join)
@@ -114,7 +119,7 @@ def test_a_newer_file_goes_on_from_what_an_older_one_wrote(shop: Shop, caplog: p
         assert row["mean"]["count"] == before[key]["mean"]["count"] + 2
     assert shop.state("best", 2).keys() == best.keys()
     assert min(shop.state("lowest", 2).values()) == 2**40
-    schema = open_checkpoint(f"{shop.here.storage_root}/tours/chk-2", own=True).schema()
+    schema = open_checkpoint(f"{shop.deployment.storage_root}/tours/chk-2", own=True).schema()
     assert [f.name for f in schema.state("total").value_type.fields] == ["top", "mean"]
 
 
@@ -127,7 +132,7 @@ def test_without_events_migrated_entries_are_the_old_ones(shop: Shop) -> None:
         ("  per_item: {", "  best: {renamed_from: [older, per_item], "),
     )
     types = {"shop": pa.string(), "item": pa.string(), "amount": pa.int64()}
-    checkpoint_of(shop.here, "tours", 2, pa.schema(types).empty_table())
+    checkpoint_of(shop.deployment, "tours", 2, pa.schema(types).empty_table())
     expected = {key: {"first": None, "top": row["highest"], "mean": row["mean"]} for key, row in before.items()}
     assert shop.state("total", 2) == expected
     assert shop.state("best", 2) == best
@@ -138,13 +143,13 @@ def test_files_of_migrated_states_are_not_referred_to_again(one: Shop) -> None:
     one.run(1)
     one.change(("amount: int", "amount: long"))
     one.run(2)
-    first, second = (open_checkpoint(f"{one.here.storage_root}/tours/chk-{n}", own=True).manifest for n in (1, 2))
+    first, second = (open_checkpoint(f"{one.deployment.storage_root}/tours/chk-{n}", own=True).manifest for n in (1, 2))
     assert first is not None
     assert second is not None
     assert not {f.path for f in first.files} & {f.path for f in second.files}
     one.change(("  spread:", "  lowest: {kind: reducing, value: {agg: min, of: amount}}\n  spread:"))
     one.run(3)
-    third = open_checkpoint(f"{one.here.storage_root}/tours/chk-3", own=True).manifest
+    third = open_checkpoint(f"{one.deployment.storage_root}/tours/chk-3", own=True).manifest
     assert third is not None
     assert {f.path for f in second.files} & {f.path for f in third.files}, "a new state changes no file"
 
@@ -167,28 +172,28 @@ def test_what_cannot_go_on_is_an_error_before_anything_is_written(
     one: Shop, change: tuple[str, str], message: str
 ) -> None:
     one.run(1)
-    pending = begin(one.here, one.here.pipeline("tours"), day(2), "test").checkpoint_id
-    before = _tree(one.here)
+    pending = begin(one.deployment, one.deployment.pipeline("tours"), day(2), "test").checkpoint_id
+    before = _tree(one.deployment)
     one.change(change)
-    pipeline = one.here.pipeline("tours")
+    pipeline = one.deployment.pipeline("tours")
     for refused in (
-        lambda: begin(one.here, pipeline, day(2), "test"),
-        lambda: plan_snapshot(one.here, pipeline, pending),
-        lambda: plan_restore(one.here, pipeline, "1", None, ClaimMode.NO_CLAIM),
+        lambda: begin(one.deployment, pipeline, day(2), "test"),
+        lambda: plan_snapshot(one.deployment, pipeline, pending),
+        lambda: plan_restore(one.deployment, pipeline, "1", None, ClaimMode.NO_CLAIM),
     ):
         with pytest.raises(InvalidRequestError, match=message):
             refused()
-    assert _tree(one.here) == before
+    assert _tree(one.deployment) == before
 
 
 def test_a_state_goes_when_the_file_allows_it(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     shop.run(1)
     shop.change(("  spread: {kind: aggregating, value: {agg: histogram, of: amount, bounds: [5, 50]}}\n", ""))
-    pipeline = shop.here.pipeline("tours")
+    pipeline = shop.deployment.pipeline("tours")
     with pytest.raises(InvalidRequestError, match="'spread'") as caught:
-        plan_restore(shop.here, pipeline, "1", None, ClaimMode.NO_CLAIM)
+        plan_restore(shop.deployment, pipeline, "1", None, ClaimMode.NO_CLAIM)
     assert caught.value.kind == "non-restored-state"
-    plan = plan_restore(shop.here, pipeline.allowing_non_restored_state(), "1", None, ClaimMode.NO_CLAIM)
+    plan = plan_restore(shop.deployment, pipeline.allowing_non_restored_state(), "1", None, ClaimMode.NO_CLAIM)
     assert plan.non_restored == ("state 'spread' (aggregating<array<long>, void>), 30 entries",)
     assert "- **not restored**: state 'spread'" in plan.describe()
     assert "- state 'total': COMPATIBLE_AS_IS" in plan.describe()
@@ -197,14 +202,14 @@ def test_a_state_goes_when_the_file_allows_it(shop: Shop, caplog: pytest.LogCapt
         shop.run(2)
     told = [r.getMessage() for r in caplog.records if "state 'spread' is not restored: key groups" in r.getMessage()]
     assert len(told) == 2, "two subtasks"
-    schema = open_checkpoint(f"{shop.here.storage_root}/tours/chk-2", own=True).schema()
+    schema = open_checkpoint(f"{shop.deployment.storage_root}/tours/chk-2", own=True).schema()
     assert [d.name for d in schema.states] == ["total", "per_item"]
 
 
 def test_a_manifest_without_meanings_is_read(one: Shop) -> None:
     """As the first statelib wrote it: changed bounds are noticed only where a snapshot tells them."""
     one.run(1)
-    directory = Path(one.here.storage_root, "tours", "chk-1")
+    directory = Path(one.deployment.storage_root, "tours", "chk-1")
     opened = open_checkpoint(str(directory), own=True)
     assert opened.manifest is not None
     states = tuple(replace(d, meanings=()) for d in opened.manifest.schema.states)
@@ -220,16 +225,16 @@ def test_a_manifest_without_meanings_is_read(one: Shop) -> None:
 def test_a_renamed_pipeline_finds_its_history(shop: Shop, renamed: str) -> None:
     shop.run(1)
     shop.run(2)
-    before = _tree(shop.here)
+    before = _tree(shop.deployment)
     sold = {key: row["sold"] for key, row in shop.state("total", 2).items()}
     shop.change(("name: tours", f"name: trips\n{renamed}"), name="trips")
     shop.run(3, "trips")
-    newest = shop.here.catalog().head(shop.here.pipeline("trips").name).head
+    newest = shop.deployment.catalog().head(shop.deployment.pipeline("trips").name).head
     assert {key: row["sold"] for key, row in shop.state("total", newest, "trips").items()} == {
         k: n + 2 for k, n in sold.items()
     }
-    assert before.items() <= _tree(shop.here).items(), "the history it came from is as it was"
-    shutil.rmtree(Path(shop.here.storage_root, "tours"))
+    assert before.items() <= _tree(shop.deployment).items(), "the history it came from is as it was"
+    shutil.rmtree(Path(shop.deployment.storage_root, "tours"))
     shop.run(4, "trips")
 
 
@@ -256,16 +261,16 @@ def test_other_operators_of_a_savepoint_are_non_restored_state(one: Shop, tmp_pa
     metadata = replace(opened.metadata, operators=(replace(own, operator_id=operator_id("other")), own))
     copy = shutil.copytree(path.parent, tmp_path / "two")
     (copy / "_metadata").write_bytes(append_manifest(encode_metadata(metadata), opened.manifest))
-    pipeline = one.here.pipeline("tours")
+    pipeline = one.deployment.pipeline("tours")
     with pytest.raises(InvalidRequestError, match=operator_id("other").hex()) as caught:
-        plan_restore(one.here, pipeline, str(copy), None, ClaimMode.NO_CLAIM)
+        plan_restore(one.deployment, pipeline, str(copy), None, ClaimMode.NO_CLAIM)
     assert caught.value.kind == "non-restored-state"
     one.change(("key: [shop]", "key: [shop]\nallow_non_restored_state: true"))
-    plan = plan_restore(one.here, one.here.pipeline("tours"), str(copy), None, ClaimMode.NO_CLAIM)
+    plan = plan_restore(one.deployment, one.deployment.pipeline("tours"), str(copy), None, ClaimMode.NO_CLAIM)
     assert plan.non_restored == (f"operator {operator_id('other').hex()}",)
     one.restore(str(copy))
     one.run(2)
-    assert len(open_checkpoint(f"{one.here.storage_root}/tours/chk-4", own=True).operators) == 1
+    assert len(open_checkpoint(f"{one.deployment.storage_root}/tours/chk-4", own=True).operators) == 1
 
 
 @pytest.mark.parametrize("form", ["native", "canonical"])
@@ -276,13 +281,13 @@ def test_without_claim_the_source_is_untouched_and_soon_not_needed(shop: Shop, t
     shop.run(2)
     shop.restore(str(next((tmp_path / "mine").iterdir())))
     again = shop.run(2)
-    manifest = resolve(shop.here, f"tours/{again}").manifest
+    manifest = resolve(shop.deployment, f"tours/{again}").manifest
     assert manifest is not None
     assert (manifest.base, manifest.uploaded_bytes) == (record.checkpoint_id, sum(f.size_bytes for f in manifest.files))
     assert _files(tmp_path / "mine") == before
-    assert shop.here.catalog().get(record.pipeline, record.checkpoint_id).owner is Owner.USER
+    assert shop.deployment.catalog().get(record.pipeline, record.checkpoint_id).owner is Owner.USER
     shutil.rmtree(tmp_path / "mine")
-    assert verify(resolve(shop.here, f"tours/{again}"), scratch=shop.here.work_directory).problems == ()
+    assert verify(resolve(shop.deployment, f"tours/{again}"), scratch=shop.deployment.work_directory).problems == ()
     shop.run(3)
 
 
@@ -291,28 +296,28 @@ def test_a_claimed_savepoint_is_the_systems(one: Shop, tmp_path: Path) -> None:
     record = _savepoint(one, tmp_path / "mine", "native")
     copy = shutil.copytree(record.directory.removeprefix("file://"), tmp_path / "copy")
     one.restore(str(copy), ClaimMode.CLAIM)
-    head = one.here.catalog().head(record.pipeline).head
+    head = one.deployment.catalog().head(record.pipeline).head
     assert head is not None
-    assert one.here.catalog().get(record.pipeline, head).owner is Owner.SYSTEM
-    assert one.here.catalog().get(record.pipeline, record.checkpoint_id).owner is Owner.USER
+    assert one.deployment.catalog().get(record.pipeline, head).owner is Owner.SYSTEM
+    assert one.deployment.catalog().get(record.pipeline, record.checkpoint_id).owner is Owner.USER
 
 
 def _pass_gate(shop: Shop, number: int) -> None:
     """Growth and content are compared with what the base became, not with what it was."""
-    pipeline = shop.here.pipeline("tours")
-    assert check(shop.here, pipeline, CheckpointId(number)).passed
+    pipeline = shop.deployment.pipeline("tours")
+    assert check(shop.deployment, pipeline, CheckpointId(number)).passed
 
 
 def _savepoint(shop: Shop, target: Path, form: str) -> CheckpointRecord:
-    pipeline = shop.here.pipeline("tours")
-    saved = begin_savepoint(shop.here, pipeline, format=form, target=str(target), note="", owner="test", key="k")
-    publish_here(shop.here, pipeline, saved.checkpoint_id)
-    return register(shop.here, pipeline, saved.checkpoint_id)
+    pipeline = shop.deployment.pipeline("tours")
+    saved = begin_savepoint(shop.deployment, pipeline, format=form, target=str(target), note="", owner="test", key="k")
+    publish_here(shop.deployment, pipeline, saved.checkpoint_id)
+    return register(shop.deployment, pipeline, saved.checkpoint_id)
 
 
 def _files(root: Path) -> dict[str, str]:
     return {str(p): hashlib.sha256(p.read_bytes()).hexdigest() for p in root.rglob("*") if p.is_file()}
 
 
-def _tree(here: Deployment) -> dict[str, str]:
-    return _files(Path(here.storage_root))
+def _tree(deployment: Deployment) -> dict[str, str]:
+    return _files(Path(deployment.storage_root))

@@ -72,42 +72,45 @@ def expected(days: int) -> dict[str, int]:
     return best
 
 
-def use(here: Deployment, text: str) -> None:
-    (Path(here.pipelines_directory) / "tours.yaml").write_text(text)
+def use(deployment: Deployment, text: str) -> None:
+    (Path(deployment.pipelines_directory) / "tours.yaml").write_text(text)
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     (tmp_path / "pipelines").mkdir()
-    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
-    use(here, TOURS)
-    return here
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    use(deployment, TOURS)
+    return deployment
 
 
-def run(here: Deployment, number: int) -> Checkpoint:
+def run(deployment: Deployment, number: int) -> Checkpoint:
     """Apply a day, register its checkpoint, and be sure that it is whole and right."""
-    opened = resolve(here, f"tours/{checkpoint_of(here, 'tours', number, events(number))}")
-    assert verify(opened, scratch=here.work_directory).problems == ()
-    assert content(here, opened) == expected(number)
+    opened = resolve(deployment, f"tours/{checkpoint_of(deployment, 'tours', number, events(number))}")
+    assert verify(opened, scratch=deployment.work_directory).problems == ()
+    assert content(deployment, opened) == expected(number)
     return opened
 
 
-def content(here: Deployment, opened: Checkpoint) -> dict[str, int]:
-    table = opened.to_arrow("best", here.work_directory)
+def content(deployment: Deployment, opened: Checkpoint) -> dict[str, int]:
+    table = opened.to_arrow("best", deployment.work_directory)
     return dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))
 
 
-def clean(here: Deployment) -> list[Checkpoint]:
+def clean(deployment: Deployment) -> list[Checkpoint]:
     """Retention, gc and the sweep; the checkpoints that stay."""
-    retire(here)
-    collect_garbage(here)
-    orphans(here, dry_run=False, force=True)
-    return [resolve(here, f"tours/{r.checkpoint_id}") for r in here.catalog().list(NAME, {CheckpointState.COMPLETED})]
+    retire(deployment)
+    collect_garbage(deployment)
+    orphans(deployment, dry_run=False, force=True)
+    return [
+        resolve(deployment, f"tours/{r.checkpoint_id}")
+        for r in deployment.catalog().list(NAME, {CheckpointState.COMPLETED})
+    ]
 
 
-def data_files(here: Deployment) -> dict[str, int]:
+def data_files(deployment: Deployment) -> dict[str, int]:
     """URI -> size of all that lies in the pipeline's directory, ``_metadata`` left out."""
-    found = (Path(here.storage_root) / "tours").rglob("*")
+    found = (Path(deployment.storage_root) / "tours").rglob("*")
     return {to_uri(str(p)): p.stat().st_size for p in found if p.is_file() and p.name != "_metadata"}
 
 
@@ -121,108 +124,112 @@ def physical(opened: Checkpoint) -> set[str]:
     return {file.path for file in opened.manifest.files}
 
 
-def amplification(here: Deployment, living: list[Checkpoint], below: str) -> float:
+def amplification(deployment: Deployment, living: list[Checkpoint], below: str) -> float:
     """Bytes on disk in a directory, over those of them that a living checkpoint refers to."""
     referred = {s for opened in living for s in segments(opened) if below in s.path}
-    on_disk = sum(size for uri, size in data_files(here).items() if below in uri)
+    on_disk = sum(size for uri, size in data_files(deployment).items() if below in uri)
     return on_disk / sum(segment.size_bytes for segment in referred)
 
 
 @pytest.mark.parametrize(("limit", "worst"), [(2.0, (1.0, 2.0)), (1000, (2.0, 1000.0))])
-def test_twenty_checkpoints_stay_right_and_small(here: Deployment, limit: float, worst: tuple[float, float]) -> None:
-    use(here, TOURS.replace("enabled: true", f"enabled: true, max_space_amplification: {limit}"))
+def test_twenty_checkpoints_stay_right_and_small(
+    deployment: Deployment, limit: float, worst: tuple[float, float]
+) -> None:
+    use(deployment, TOURS.replace("enabled: true", f"enabled: true, max_space_amplification: {limit}"))
     found, reused = [], 0
     previous: set[SegmentFileStateHandle] = set()
     for number in range(1, DAYS + 1):
-        opened = run(here, number)
+        opened = run(deployment, number)
         reused += len(segments(opened) & previous)
         previous = segments(opened)
-        living = clean(here)
+        living = clean(deployment)
         assert len(living) == min(number, 3)
-        assert set().union(*map(physical, living)) == set(data_files(here)), "no file more, no file less"
-        assert {s.path for each in living for s in segments(each)} == set(data_files(here)), "all of it is merged"
-        found.append(amplification(here, living, "/tours/shared/"))
-        assert amplification(here, living, "/tours/") <= found[-1]
+        assert set().union(*map(physical, living)) == set(data_files(deployment)), "no file more, no file less"
+        assert {s.path for each in living for s in segments(each)} == set(data_files(deployment)), "all of it is merged"
+        found.append(amplification(deployment, living, "/tours/shared/"))
+        assert amplification(deployment, living, "/tours/") <= found[-1]
     assert reused > DAYS, "later checkpoints refer to segments of earlier ones"
     assert worst[0] <= max(found) <= worst[1]
-    for opened in clean(here):
+    for opened in clean(deployment):
         assert opened.manifest is not None
-        assert content(here, opened) == expected(int(opened.manifest.checkpoint_id))
+        assert content(deployment, opened) == expected(int(opened.manifest.checkpoint_id))
 
 
-def test_few_files_instead_of_many(here: Deployment) -> None:
-    merged = run(here, 1)
-    use(here, TOURS.replace("enabled: true", "enabled: false"))
-    plain = run(here, 2)
+def test_few_files_instead_of_many(deployment: Deployment) -> None:
+    merged = run(deployment, 1)
+    use(deployment, TOURS.replace("enabled: true", "enabled: false"))
+    plain = run(deployment, 2)
     assert not segments(plain), "without merging nothing refers to a part of a file"
     assert len(physical(plain)) >= 10
     assert len(physical(merged)) == 4, "two subtasks, and of each what is shared and what is not"
     assert not physical(merged) & physical(plain)
-    use(here, TOURS)
-    again = run(here, 3)
+    use(deployment, TOURS)
+    again = run(deployment, 3)
     assert physical(again) & physical(plain), "whole files are referred to as ever"
     assert segments(again)
 
 
-def test_a_physical_file_lives_as_long_as_any_checkpoint_needs_a_part_of_it(here: Deployment) -> None:
-    first, second = run(here, 1), run(here, 2)
+def test_a_physical_file_lives_as_long_as_any_checkpoint_needs_a_part_of_it(deployment: Deployment) -> None:
+    first, second = run(deployment, 1), run(deployment, 2)
     shared = physical(first) & physical(second)
     assert shared
     number = 2
-    while number < 10 and shared <= data_files(here).keys():
+    while number < 10 and shared <= data_files(deployment).keys():
         number += 1
-        run(here, number)
-        living = clean(here)
+        run(deployment, number)
+        living = clean(deployment)
         needed = set().union(*map(physical, living))
-        assert shared & needed == shared & data_files(here).keys()
-    assert shared - data_files(here).keys(), "in the end nobody needed all of it"
+        assert shared & needed == shared & data_files(deployment).keys()
+    assert shared - data_files(deployment).keys(), "in the end nobody needed all of it"
 
 
-def test_restores_rescales_and_savepoints(here: Deployment, tmp_path: Path) -> None:
-    run(here, 1)
-    second = run(here, 2)
-    pipeline = here.pipeline("tours")
+def test_restores_rescales_and_savepoints(deployment: Deployment, tmp_path: Path) -> None:
+    run(deployment, 1)
+    second = run(deployment, 2)
+    pipeline = deployment.pipeline("tours")
     for form in ("native", "canonical"):
         saved = begin_savepoint(
-            here, pipeline, format=form, target=str(tmp_path / form), note="", owner="test", key=form
+            deployment, pipeline, format=form, target=str(tmp_path / form), note="", owner="test", key=form
         )
-        publish_here(here, pipeline, saved.checkpoint_id)
-        register(here, pipeline, saved.checkpoint_id)
-        opened = resolve(here, f"tours/{saved.checkpoint_id}")
+        publish_here(deployment, pipeline, saved.checkpoint_id)
+        register(deployment, pipeline, saved.checkpoint_id)
+        opened = resolve(deployment, f"tours/{saved.checkpoint_id}")
         assert not segments(opened), "a savepoint is whole by itself"
-        assert content(here, opened) == expected(2)
-        assert not any(state.different for state in Diff(second, opened, here.work_directory).states)
+        assert content(deployment, opened) == expected(2)
+        assert not any(state.different for state in Diff(second, opened, deployment.work_directory).states)
     for parallelism in (3, 2, None):
-        apply_restore(here, pipeline, plan_restore(here, pipeline, "2", parallelism, ClaimMode.NO_CLAIM), "test")
-        assert segments(run(here, 3))
+        apply_restore(
+            deployment, pipeline, plan_restore(deployment, pipeline, "2", parallelism, ClaimMode.NO_CLAIM), "test"
+        )
+        assert segments(run(deployment, 3))
 
 
-def test_damage_of_a_segment_is_found_by_verify_and_by_the_restore(here: Deployment) -> None:
-    run(here, 1)
-    second = run(here, 2)
+def test_damage_of_a_segment_is_found_by_verify_and_by_the_restore(deployment: Deployment) -> None:
+    run(deployment, 1)
+    second = run(deployment, 2)
     victim = min(segments(second), key=lambda s: (s.scope, s.path, s.start))
     path = Path(local_path(victim.path))
     data = bytearray(path.read_bytes())
     data[victim.start + victim.size_bytes // 2] ^= 1
     path.write_bytes(data)
-    (problem,) = verify(resolve(here, "tours/2")).problems
+    (problem,) = verify(resolve(deployment, "tours/2")).problems
     assert str(path) in problem
     assert "crc32c" in problem
     with pytest.raises(CorruptStateError) as caught:
-        checkpoint_of(here, "tours", 3, events(3))
+        checkpoint_of(deployment, "tours", 3, events(3))
     assert caught.value.kind == "checksum-mismatch"
 
 
-def test_an_aborted_attempt_leaves_orphans_that_the_sweep_knows(here: Deployment) -> None:
-    run(here, 1)
-    before = data_files(here)
-    pipeline = here.pipeline("tours")
-    begun = begin(here, pipeline, day(2), "test")
-    publish_here(here, pipeline, begun.checkpoint_id, events(2))
-    (Path(here.storage_root) / "tours" / f"chk-{begun.checkpoint_id}" / "_metadata").unlink()
-    here.catalog().abort(NAME, begun.checkpoint_id, "test")
-    left = data_files(here).keys() - before.keys()
+def test_an_aborted_attempt_leaves_orphans_that_the_sweep_knows(deployment: Deployment) -> None:
+    run(deployment, 1)
+    before = data_files(deployment)
+    pipeline = deployment.pipeline("tours")
+    begun = begin(deployment, pipeline, day(2), "test")
+    publish_here(deployment, pipeline, begun.checkpoint_id, events(2))
+    (Path(deployment.storage_root) / "tours" / f"chk-{begun.checkpoint_id}" / "_metadata").unlink()
+    deployment.catalog().abort(NAME, begun.checkpoint_id, "test")
+    left = data_files(deployment).keys() - before.keys()
     assert len(left) == 4
-    (found,) = orphans(here, dry_run=False, force=True)
+    (found,) = orphans(deployment, dry_run=False, force=True)
     assert set(found.files) == left
-    assert data_files(here) == before
+    assert data_files(deployment) == before

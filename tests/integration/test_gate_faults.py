@@ -15,27 +15,27 @@ AFTER = {"": "registered", "WARN": "registered, shown", "QUARANTINE": "quarantin
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_caught_by_its_check_and_by_no_other(fault: Fault, tmp_path: Path) -> None:
-    here = three_days(tmp_path)
-    fault.spoil(here)
-    pipeline = here.pipeline(NAME)
+    deployment = three_days(tmp_path)
+    fault.spoil(deployment)
+    pipeline = deployment.pipeline(NAME)
     kind = ""
     try:
-        check(here, pipeline, FOURTH)
+        check(deployment, pipeline, FOURTH)
     except CorruptStateError as error:
         kind = error.kind
-    results = here.catalog().gate.results(NAME, FOURTH)
+    results = deployment.catalog().gate.results(NAME, FOURTH)
     caught = [(r.group, r.name, r.severity) for r in results if not r.passed]
     expected = [] if fault.group is None else [(fault.group, fault.check, fault.severity)]
     assert caught == expected, [r.sentences for r in results if not r.passed]
     assert all(r.sentences for r in results if not r.passed)
     assert kind == {"": "", "WARN": "", "QUARANTINE": "quarantined", "FAIL": "gate-failed"}[fault.severity]
-    record = here.catalog().get(NAME, FOURTH)
+    record = deployment.catalog().get(NAME, FOURTH)
     if fault.severity in ("", "WARN"):
-        assert register(here, pipeline, FOURTH).state is CheckpointState.COMPLETED
+        assert register(deployment, pipeline, FOURTH).state is CheckpointState.COMPLETED
     else:
         aside = fault.severity == "QUARANTINE"
         assert record.state is (CheckpointState.QUARANTINED if aside else CheckpointState.PENDING)
-        assert here.catalog().head(NAME).head == 3, "and nothing stands on it"
+        assert deployment.catalog().head(NAME).head == 3, "and nothing stands on it"
 
 
 def test_the_document_has_this_very_table() -> None:

@@ -28,17 +28,17 @@ def world(root: Path, text: str) -> Deployment:
     return new_deployment(root, root, pipelines)
 
 
-def opened(here: Deployment, checkpoint_id: int) -> Checkpoint:
-    record = here.catalog().get(PipelineName("sales"), CheckpointId(checkpoint_id))
+def opened(deployment: Deployment, checkpoint_id: int) -> Checkpoint:
+    record = deployment.catalog().get(PipelineName("sales"), CheckpointId(checkpoint_id))
     return open_checkpoint(record.directory, own=True)
 
 
-def savepoint(here: Deployment, form: str) -> int:
-    pipeline = here.pipeline("sales")
-    begun = begin_savepoint(here, pipeline, format=form, target=None, note="", owner="test", key=form)
-    publish_here(here, pipeline, begun.checkpoint_id)
-    check(here, pipeline, begun.checkpoint_id)
-    register(here, pipeline, begun.checkpoint_id)
+def savepoint(deployment: Deployment, form: str) -> int:
+    pipeline = deployment.pipeline("sales")
+    begun = begin_savepoint(deployment, pipeline, format=form, target=None, note="", owner="test", key=form)
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    check(deployment, pipeline, begun.checkpoint_id)
+    register(deployment, pipeline, begun.checkpoint_id)
     return begun.checkpoint_id
 
 
@@ -51,36 +51,36 @@ def assert_written_as(checkpoint: Checkpoint, type_: type[KeyedStateHandle], han
 def test_either_strategy_goes_through_checkpoint_savepoint_and_rescaled_restore(
     tmp_path: Path, text: str, type_: type[KeyedStateHandle]
 ) -> None:
-    here = world(tmp_path, text)
-    pipeline = here.pipeline("sales")
-    first = checkpoint_of(here, "sales", 1, sales(0))
-    second = checkpoint_of(here, "sales", 2, sales(6))
-    check(here, pipeline, second)
-    assert_written_as(opened(here, second), type_, 2)
-    native, canonical = savepoint(here, "native"), savepoint(here, "canonical")
-    assert_written_as(opened(here, native), KeyGroupsStateHandle, 2)
-    assert_written_as(opened(here, canonical), KeyGroupsSavepointStateHandle, 2)
-    lines = sorted(export_lines(opened(here, second), None))
+    deployment = world(tmp_path, text)
+    pipeline = deployment.pipeline("sales")
+    first = checkpoint_of(deployment, "sales", 1, sales(0))
+    second = checkpoint_of(deployment, "sales", 2, sales(6))
+    check(deployment, pipeline, second)
+    assert_written_as(opened(deployment, second), type_, 2)
+    native, canonical = savepoint(deployment, "native"), savepoint(deployment, "canonical")
+    assert_written_as(opened(deployment, native), KeyGroupsStateHandle, 2)
+    assert_written_as(opened(deployment, canonical), KeyGroupsSavepointStateHandle, 2)
+    lines = sorted(export_lines(opened(deployment, second), None))
     assert len(lines) > 10
-    assert sorted(export_lines(opened(here, native), None)) == lines
-    assert sorted(export_lines(opened(here, canonical), None)) == lines
-    apply_restore(here, pipeline, plan_restore(here, pipeline, str(first), 3, ClaimMode.NO_CLAIM), "test")
-    again = checkpoint_of(here, "sales", 2, sales(6))
-    assert_written_as(opened(here, again), type_, 3)
-    assert sorted(export_lines(opened(here, again), None)) == lines
+    assert sorted(export_lines(opened(deployment, native), None)) == lines
+    assert sorted(export_lines(opened(deployment, canonical), None)) == lines
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, str(first), 3, ClaimMode.NO_CLAIM), "test")
+    again = checkpoint_of(deployment, "sales", 2, sales(6))
+    assert_written_as(opened(deployment, again), type_, 3)
+    assert sorted(export_lines(opened(deployment, again), None)) == lines
 
 
 def test_a_native_savepoint_cannot_move_to_rocksdb_a_canonical_one_can(tmp_path: Path) -> None:
     heap = world(tmp_path, NATIVE)
     checkpoint_of(heap, "sales", 1, sales(0))
     canonical = savepoint(heap, "canonical")
-    here = world(tmp_path, SALES.replace("backend: heap", "backend: rocksdb"))
-    pipeline = here.pipeline("sales")
+    deployment = world(tmp_path, SALES.replace("backend: heap", "backend: rocksdb"))
+    pipeline = deployment.pipeline("sales")
     with pytest.raises(InvalidRequestError, match="KeyGroupsStateHandle") as caught:
-        plan_restore(here, pipeline, "1", None, ClaimMode.NO_CLAIM)
+        plan_restore(deployment, pipeline, "1", None, ClaimMode.NO_CLAIM)
     assert caught.value.kind == "backend-changed"
     assert "canonical savepoint" in str(caught.value.hint)
-    plan = plan_restore(here, pipeline, str(canonical), None, ClaimMode.NO_CLAIM)
-    apply_restore(here, pipeline, plan, "test")
-    moved = checkpoint_of(here, "sales", 2, sales(6))
-    assert verify(opened(here, moved)).problems == ()
+    plan = plan_restore(deployment, pipeline, str(canonical), None, ClaimMode.NO_CLAIM)
+    apply_restore(deployment, pipeline, plan, "test")
+    moved = checkpoint_of(deployment, "sales", 2, sales(6))
+    assert verify(opened(deployment, moved)).problems == ()

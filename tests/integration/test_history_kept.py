@@ -21,41 +21,41 @@ from tests.support.worlds import checkpoint_of
 NAME = PipelineName("tally")
 
 
-def completed(here: Deployment) -> list[int]:
-    found = here.catalog().list(NAME, {CheckpointState.COMPLETED})
+def completed(deployment: Deployment) -> list[int]:
+    found = deployment.catalog().list(NAME, {CheckpointState.COMPLETED})
     assert all(verify_at(record.directory, own=True).problems == () for record in found)
     return sorted(record.checkpoint_id for record in found)
 
 
-def cleaned(here: Deployment) -> None:
-    retire(here)
-    collect_garbage(here)
+def cleaned(deployment: Deployment) -> None:
+    retire(deployment)
+    collect_garbage(deployment)
 
 
-def given_up(here: Deployment, tmp_path: Path, number: int) -> None:
+def given_up(deployment: Deployment, tmp_path: Path, number: int) -> None:
     """A checkpoint is damaged, the catalog is lost, and what is left is entered without that one."""
-    Path(local_path(here.root_uri()), "tally", f"chk-{number}", "_metadata").write_bytes(b"STATELIB")
+    Path(local_path(deployment.root_uri()), "tally", f"chk-{number}", "_metadata").write_bytes(b"STATELIB")
     (tmp_path / "catalog.db").unlink()
-    apply_rebuild(here, plan_rebuild(here, give_up=[(NAME, CheckpointId(number))]))
+    apply_rebuild(deployment, plan_rebuild(deployment, give_up=[(NAME, CheckpointId(number))]))
 
 
 def test_a_checkpoint_that_was_given_up_does_not_end_the_history(tmp_path: Path) -> None:
-    here = tally(tmp_path, "{count: 20}")
-    days(here, 1, 5)
-    given_up(here, tmp_path, 4)
-    cleaned(here)
-    assert completed(here) == [1, 2, 3, 5]
-    days(here, 6, 6)
-    cleaned(here)
-    assert completed(here) == [1, 2, 3, 5, 6]
+    deployment = tally(tmp_path, "{count: 20}")
+    days(deployment, 1, 5)
+    given_up(deployment, tmp_path, 4)
+    cleaned(deployment)
+    assert completed(deployment) == [1, 2, 3, 5]
+    days(deployment, 6, 6)
+    cleaned(deployment)
+    assert completed(deployment) == [1, 2, 3, 5, 6]
 
 
 def test_the_count_goes_on_beyond_a_gap(tmp_path: Path) -> None:
-    here = tally(tmp_path, "{count: 3}")
-    days(here, 1, 5)
-    given_up(here, tmp_path, 4)
-    cleaned(here)
-    assert completed(here) == [2, 3, 5]
+    deployment = tally(tmp_path, "{count: 3}")
+    days(deployment, 1, 5)
+    given_up(deployment, tmp_path, 4)
+    cleaned(deployment)
+    assert completed(deployment) == [2, 3, 5]
 
 
 @pytest.mark.parametrize("claim_mode", list(ClaimMode))
@@ -63,34 +63,35 @@ def test_a_snapshot_that_was_restored_by_its_path_does_not_end_the_history(
     tmp_path: Path, claim_mode: ClaimMode
 ) -> None:
     """The restore can be undone: all checkpoints before it are there after the next run and a cleanup."""
-    here = tally(tmp_path, "{count: 20}")
-    days(here, 1, 2)
-    elsewhere = save(here, "kept", target=str(tmp_path / "elsewhere"))
-    directory = here.catalog().get(NAME, CheckpointId(elsewhere)).directory
-    days(here, 3, 5)
+    deployment = tally(tmp_path, "{count: 20}")
+    days(deployment, 1, 2)
+    elsewhere = save(deployment, "kept", target=str(tmp_path / "elsewhere"))
+    directory = deployment.catalog().get(NAME, CheckpointId(elsewhere)).directory
+    days(deployment, 3, 5)
     (tmp_path / "catalog.db").rename(tmp_path / "before.db")
-    apply_rebuild(here, plan_rebuild(here))  # which knows nothing of what lies elsewhere
-    pipeline = here.pipeline("tally")
-    apply_restore(here, pipeline, plan_restore(here, pipeline, directory, None, claim_mode), "test")
-    before = completed(here)
-    checkpoint_of(here, "tally", 3, events(3))
-    cleaned(here)
-    assert set(before) <= set(completed(here))
-    plan = plan_restore(here, pipeline, str(max(n for n in before if n != here.catalog().head(NAME).head)), None,
-                        ClaimMode.NO_CLAIM)  # fmt: skip
-    apply_restore(here, pipeline, plan, "test")
+    apply_rebuild(deployment, plan_rebuild(deployment))  # which knows nothing of what lies elsewhere
+    pipeline = deployment.pipeline("tally")
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, directory, None, claim_mode), "test")
+    before = completed(deployment)
+    checkpoint_of(deployment, "tally", 3, events(3))
+    cleaned(deployment)
+    assert set(before) <= set(completed(deployment))
+    head = deployment.catalog().head(NAME).head
+    older = max(number for number in before if number != head)
+    plan = plan_restore(deployment, pipeline, str(older), None, ClaimMode.NO_CLAIM)
+    apply_restore(deployment, pipeline, plan, "test")
 
 
 def test_the_plan_says_what_is_kept_and_why(tmp_path: Path) -> None:
-    here = tally(tmp_path)
-    days(here, 1, 4)
-    saved = save(here, "kept")
-    told = json.loads(said(here, "gc", "--dry-run", "--json"))
+    deployment = tally(tmp_path)
+    days(deployment, 1, 4)
+    saved = save(deployment, "kept")
+    told = json.loads(said(deployment, "gc", "--dry-run", "--json"))
     assert {each["checkpoint_id"]: each["because"] for each in told["retired"][0]["kept"]} == {
         saved: "a savepoint, which is its user's",
         4: "the head",
         3: "one of the newest 2 of the history",
     }
-    shown = call(here, "gc", "--dry-run").stdout
+    shown = call(deployment, "gc", "--dry-run").stdout
     assert "tally: kept" in shown
     assert "one of the newest 2 of the history" in shown

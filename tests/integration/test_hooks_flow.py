@@ -42,15 +42,15 @@ ONE_SHOP = pa.table({"shop": ["only"] * 3})
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "visits.yaml").write_text(VISITS)
     return new_deployment(tmp_path, tmp_path / "data", tmp_path / "pipelines")
 
 
-def held(here: Deployment, checkpoint_id: int) -> tuple[list[int], list[dict[str, object]]]:
+def held(deployment: Deployment, checkpoint_id: int) -> tuple[list[int], list[dict[str, object]]]:
     """The counts, and the calls in the order of subtasks."""
-    opened = resolve(here, f"visits/{checkpoint_id}")
+    opened = resolve(deployment, f"visits/{checkpoint_id}")
     found: dict[str, list[object]] = {"snapshots": [], "calls": []}
     for content in operator_contents(opened, opened.keyed_operator()):
         found.setdefault(content.descriptor.name, []).extend(content.values.to_pylist())
@@ -59,78 +59,85 @@ def held(here: Deployment, checkpoint_id: int) -> tuple[list[int], list[dict[str
     return found["snapshots"], sorted(calls, key=lambda call: call["subtask"])
 
 
-def story(here: Deployment, run: Run) -> None:
+def story(deployment: Deployment, run: Run) -> None:
     """Two days with events of one shop, one without; a restore of the first day on two subtasks, one on seven."""
 
     def one_day(number: int, events: pa.Table | None) -> int:
-        checkpoint_id = begin(here, here.pipeline("visits"), day(number), "test").checkpoint_id
+        checkpoint_id = begin(deployment, deployment.pipeline("visits"), day(number), "test").checkpoint_id
         run(checkpoint_id, events)
-        return register(here, here.pipeline("visits"), checkpoint_id).checkpoint_id
+        return register(deployment, deployment.pipeline("visits"), checkpoint_id).checkpoint_id
 
     def restore(checkpoint_id: int, parallelism: int) -> None:
-        plan = plan_restore(here, here.pipeline("visits"), str(checkpoint_id), parallelism, ClaimMode.NO_CLAIM)
-        apply_restore(here, here.pipeline("visits"), plan, "test")
+        plan = plan_restore(
+            deployment, deployment.pipeline("visits"), str(checkpoint_id), parallelism, ClaimMode.NO_CLAIM
+        )
+        apply_restore(deployment, deployment.pipeline("visits"), plan, "test")
 
     first = one_day(1, ONE_SHOP)
-    counts, calls = held(here, first)
+    counts, calls = held(deployment, first)
     assert counts == [1, 1, 1, 1]
     assert [call["subtask"] for call in calls] == [0, 1, 2, 3]
     assert sorted(call["events"] for call in calls) == [0, 0, 0, 3], "three of the four have no events"
     shared = {"id": first, "savepoint": False, "of": 4, "restored": False, "at": day(1).end_ms - 1}
     assert all(call.items() >= shared.items() for call in calls)
     second = one_day(2, None)
-    counts, calls = held(here, second)
+    counts, calls = held(deployment, second)
     assert counts == [2, 2, 2, 2]
     assert {(call["restored"], call["events"]) for call in calls} == {(True, 0)}
-    saved = begin_savepoint(here, here.pipeline("visits"), format="canonical", target=None, note="", owner="t", key="k")
+    saved = begin_savepoint(
+        deployment, deployment.pipeline("visits"), format="canonical", target=None, note="", owner="t", key="k"
+    )
     run(saved.checkpoint_id, None)
-    register(here, here.pipeline("visits"), saved.checkpoint_id)
-    counts, calls = held(here, saved.checkpoint_id)
+    register(deployment, deployment.pipeline("visits"), saved.checkpoint_id)
+    counts, calls = held(deployment, saved.checkpoint_id)
     assert counts == [3, 3, 3, 3]
     assert {(call["savepoint"], call["at"]) for call in calls} == {(True, day(2).end_ms - 1)}
     restore(second, 2)
     third = one_day(3, ONE_SHOP)
-    counts, calls = held(here, third)
+    counts, calls = held(deployment, third)
     assert counts == [5, 5], "the savepoint's snapshots are not part of this history"
     assert [(call["subtask"], call["of"]) for call in calls] == [(0, 2), (1, 2)]
     restore(third, 7)
-    counts, calls = held(here, one_day(4, ONE_SHOP))
+    counts, calls = held(deployment, one_day(4, ONE_SHOP))
     assert (len(counts), sum(counts)) == (7, 10 + 7)
     assert [call["subtask"] for call in calls] == list(range(7))
 
 
-def test_in_this_process(here: Deployment) -> None:
-    story(here, lambda checkpoint_id, events: publish_here(here, here.pipeline("visits"), checkpoint_id, events))
+def test_in_this_process(deployment: Deployment) -> None:
+    story(
+        deployment,
+        lambda checkpoint_id, events: publish_here(deployment, deployment.pipeline("visits"), checkpoint_id, events),
+    )
 
 
-def test_on_spark(here: Deployment, spark: SparkSession) -> None:
+def test_on_spark(deployment: Deployment, spark: SparkSession) -> None:
     for number in (1, 2, 3, 4):
-        directory = Path(here.data) / f"2013-01-{number:02}"
+        directory = Path(deployment.data) / f"2013-01-{number:02}"
         directory.mkdir(parents=True)
         pq.write_table(ONE_SHOP.slice(0, 0 if number == 2 else 3), directory / "events.parquet")
 
     def run(checkpoint_id: CheckpointId, _events: pa.Table | None) -> None:
-        run_snapshot(spark, here, here.pipeline("visits"), checkpoint_id)
-        assert check(here, here.pipeline("visits"), checkpoint_id).report_uri
+        run_snapshot(spark, deployment, deployment.pipeline("visits"), checkpoint_id)
+        assert check(deployment, deployment.pipeline("visits"), checkpoint_id).report_uri
 
-    story(here, run)
+    story(deployment, run)
 
 
 @pytest.mark.parametrize("hook", ["initialize_state", "snapshot_state"])
-def test_a_hook_that_fails_ends_the_snapshot_and_is_named(here: Deployment, hook: str) -> None:
+def test_a_hook_that_fails_ends_the_snapshot_and_is_named(deployment: Deployment, hook: str) -> None:
     text = VISITS.replace(f'{hook}: "{HOOKS}:{hook}"', f'{hook}: "{HOOKS}:fail"')
     assert text != VISITS
-    (Path(here.pipelines_directory) / "visits.yaml").write_text(text)
+    (Path(deployment.pipelines_directory) / "visits.yaml").write_text(text)
     with pytest.raises(OSError, match="no more room") as failure:
-        checkpoint_of(here, "visits", 1, ONE_SHOP)
+        checkpoint_of(deployment, "visits", 1, ONE_SHOP)
     assert f"in hooks.{hook}, {HOOKS}:fail, of subtask 0" in failure.value.__notes__
-    assert [path for path in Path(here.storage_root).rglob("*") if path.is_file()] == []
+    assert [path for path in Path(deployment.storage_root).rglob("*") if path.is_file()] == []
 
 
-def test_validate_names_a_hook_that_is_not_there(here: Deployment) -> None:
+def test_validate_names_a_hook_that_is_not_there(deployment: Deployment) -> None:
     text = VISITS.replace(f"{HOOKS}:snapshot_state", f"{HOOKS}:snapshot_stat")
-    (Path(here.pipelines_directory) / "visits.yaml").write_text(text)
-    result = call(here, "pipelines", "validate")
+    (Path(deployment.pipelines_directory) / "visits.yaml").write_text(text)
+    result = call(deployment, "pipelines", "validate")
     assert result.exit_code == 1
     assert "hooks.snapshot_state: function" in result.stderr
     assert "did you mean 'snapshot_state'?" in result.stderr

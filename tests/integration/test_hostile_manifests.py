@@ -43,33 +43,34 @@ MOSTLY = st.sampled_from([True, True, True, False])
 class World:
     """``victims``: all that was there before a stranger came. ``numbers``: names of a stranger's places."""
 
-    here: Deployment
+    deployment: Deployment
     victims: dict[str, FileRecord]
     numbers: Iterator[int] = field(default_factory=count)
 
     def broken(self) -> list[str]:
-        records = self.here.catalog().list(None, (CheckpointState.COMPLETED,))
+        records = self.deployment.catalog().list(None, (CheckpointState.COMPLETED,))
         found = (
-            verify_at(r.directory, own=True, read_data=False, storage_root=self.here.storage_root) for r in records
+            verify_at(r.directory, own=True, read_data=False, storage_root=self.deployment.storage_root)
+            for r in records
         )
         return [problem for verification in found for problem in verification.problems]
 
     def place(self, name: str) -> str:
-        root = self.here.root_uri()
+        root = self.deployment.root_uri()
         if name == "elsewhere":
             return f"{root.rpartition('/')[0]}/stranger-{next(self.numbers)}"
         return f"{root}/{name}".rstrip("/")
 
 
 def world(root: Path, storage_root: str = "") -> World:
-    here = tally(root, storage_root=storage_root)
+    deployment = tally(root, storage_root=storage_root)
     file = TALLY_FILE.replace("name: tally", "name: guest\nuid: tally").replace("count: 2", "count: 1")
     (root / "pipelines" / "guest.yaml").write_text(file)
-    days(here, 1, 2)
-    save(here, "kept")
-    checkpoint_of(here, "guest", 1, events(1))
-    victims = {uri: described(uri) for uri in stored(here) if "/guest/" not in uri}
-    return World(here, victims)
+    days(deployment, 1, 2)
+    save(deployment, "kept")
+    checkpoint_of(deployment, "guest", 1, events(1))
+    victims = {uri: described(uri) for uri in stored(deployment) if "/guest/" not in uri}
+    return World(deployment, victims)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,7 @@ def on_objects(tmp_path_factory: pytest.TempPathFactory, running_s3: S3Endpoint)
 @st.composite
 def forged(draw: st.DrawFn, there: World) -> tuple[str, CheckpointManifest]:
     """A place, and what a stranger's manifest says there."""
-    root = there.here.root_uri()
+    root = there.deployment.root_uri()
     manifest = open_checkpoint(f"{root}/tally/chk-2").manifest
     assert manifest is not None
     metadata = [uri for uri in sorted(there.victims) if uri.endswith("/_metadata")]
@@ -117,27 +118,27 @@ def forged(draw: st.DrawFn, there: World) -> tuple[str, CheckpointManifest]:
 
 
 def endured(there: World, data: st.DataObject) -> None:
-    here = there.here
+    deployment = there.deployment
     name, manifest = data.draw(forged(there))
     mode = data.draw(st.sampled_from(ClaimMode))
-    place, before = there.place(name), stored(here)
-    copied(f"{here.root_uri()}/tally/chk-2", place, lambda _: manifest)
+    place, before = there.place(name), stored(deployment)
+    copied(f"{deployment.root_uri()}/tally/chk-2", place, lambda _: manifest)
     taken = None
-    pipeline = here.pipeline(GUEST)
+    pipeline = deployment.pipeline(GUEST)
     with contextlib.suppress(StatelibError):
-        taken = apply_restore(here, pipeline, plan_restore(here, pipeline, place, None, mode), "test").head
+        taken = apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, place, None, mode), "test").head
     if taken is None:
-        for uri in stored(here) - before:
-            here.remover().remove_file(uri, (here.root_uri(),))
+        for uri in stored(deployment) - before:
+            deployment.remover().remove_file(uri, (deployment.root_uri(),))
     else:
         for number in (3, 4):
-            checkpoint_of(here, GUEST, number, events(number))
+            checkpoint_of(deployment, GUEST, number, events(number))
         if mode is ClaimMode.NO_CLAIM:
-            dispose(here, GUEST, taken)
-    retire(here)
-    collect_garbage(here)
-    orphans(here, dry_run=False, force=True)
-    assert set(there.victims) <= stored(here)
+            dispose(deployment, GUEST, taken)
+    retire(deployment)
+    collect_garbage(deployment)
+    orphans(deployment, dry_run=False, force=True)
+    assert set(there.victims) <= stored(deployment)
     assert there.broken() == []
 
 

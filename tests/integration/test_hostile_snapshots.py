@@ -26,7 +26,7 @@ GUEST = PipelineName("guest")
 
 
 @pytest.fixture(params=["files", "s3", "azure"])
-def here(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
+def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
     """A pipeline with checkpoints and a savepoint, and a second one that a stranger's savepoint is given to."""
     root = ""
     if request.param != "files":
@@ -40,10 +40,10 @@ def here(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
     return made
 
 
-def broken(here: Deployment) -> list[str]:
+def broken(deployment: Deployment) -> list[str]:
     """What is wrong with any checkpoint or savepoint that is COMPLETED."""
-    records = here.catalog().list(None, (CheckpointState.COMPLETED,))
-    found = (verify_at(r.directory, own=True, storage_root=here.storage_root) for r in records)
+    records = deployment.catalog().list(None, (CheckpointState.COMPLETED,))
+    found = (verify_at(r.directory, own=True, storage_root=deployment.storage_root) for r in records)
     return [problem for verification in found for problem in verification.problems]
 
 
@@ -51,62 +51,62 @@ def as_guest(manifest: CheckpointManifest) -> CheckpointManifest:
     return replace(manifest, pipeline=GUEST)
 
 
-def elsewhere(here: Deployment, name: str) -> str:
+def elsewhere(deployment: Deployment, name: str) -> str:
     """A place of a stranger's, outside the storage's root."""
-    return f"{here.root_uri().rpartition('/')[0]}/{name}"
+    return f"{deployment.root_uri().rpartition('/')[0]}/{name}"
 
 
-def restored(here: Deployment, directory: str, mode: ClaimMode) -> None:
-    pipeline = here.pipeline(GUEST)
-    head = apply_restore(here, pipeline, plan_restore(here, pipeline, directory, None, mode), "test")
-    checkpoint_of(here, GUEST, 3, events(3))
+def restored(deployment: Deployment, directory: str, mode: ClaimMode) -> None:
+    pipeline = deployment.pipeline(GUEST)
+    head = apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, directory, None, mode), "test")
+    checkpoint_of(deployment, GUEST, 3, events(3))
     if mode is ClaimMode.NO_CLAIM:
         assert head.head is not None
-        dispose(here, GUEST, head.head)
+        dispose(deployment, GUEST, head.head)
     for number in range(4, 8):
-        checkpoint_of(here, GUEST, number, events(number))
+        checkpoint_of(deployment, GUEST, number, events(number))
 
 
-def cleaned(here: Deployment) -> None:
-    retire(here)
-    collect_garbage(here)
-    orphans(here, dry_run=False, force=True)
+def cleaned(deployment: Deployment) -> None:
+    retire(deployment)
+    collect_garbage(deployment)
+    orphans(deployment, dry_run=False, force=True)
 
 
 @pytest.mark.parametrize("mode", ClaimMode)
-def test_a_manifest_cannot_name_what_its_snapshot_did_not_write(here: Deployment, mode: ClaimMode) -> None:
-    tally_root, victims = f"{here.root_uri()}/tally", stored(here)
+def test_a_manifest_cannot_name_what_its_snapshot_did_not_write(deployment: Deployment, mode: ClaimMode) -> None:
+    tally_root, victims = f"{deployment.root_uri()}/tally", stored(deployment)
     source = f"{tally_root}/chk-2"
     named = [uri for uri in sorted(victims) if not uri.startswith(source) or uri.endswith("_metadata")]
     bad = also_naming(*map(described, named))
-    stranger = copied(source, elsewhere(here, "stranger"), lambda manifest: as_guest(bad(manifest)))
+    stranger = copied(source, elsewhere(deployment, "stranger"), lambda manifest: as_guest(bad(manifest)))
     with pytest.raises(InvalidRequestError) as refusal:
-        restored(here, stranger, mode)
+        restored(deployment, stranger, mode)
     assert refusal.value.kind == "foreign-file"
-    assert here.catalog().list(GUEST)[0].checkpoint_id == 1, "nothing was adopted"
-    cleaned(here)
-    assert stored(here) >= victims
-    assert broken(here) == []
+    assert deployment.catalog().list(GUEST)[0].checkpoint_id == 1, "nothing was adopted"
+    cleaned(deployment)
+    assert stored(deployment) >= victims
+    assert broken(deployment) == []
 
 
 @pytest.mark.parametrize("mode", ClaimMode)
-def test_a_good_snapshot_from_elsewhere_goes_with_the_one_who_owns_it(here: Deployment, mode: ClaimMode) -> None:
-    mine = copied(f"{here.root_uri()}/tally/chk-2", elsewhere(here, "mine"), as_guest)
-    restored(here, mine, mode)
-    cleaned(here)
-    assert here.remover().list_files(mine) == [], "claimed, or disposed of"
-    assert broken(here) == []
+def test_a_good_snapshot_from_elsewhere_goes_with_the_one_who_owns_it(deployment: Deployment, mode: ClaimMode) -> None:
+    mine = copied(f"{deployment.root_uri()}/tally/chk-2", elsewhere(deployment, "mine"), as_guest)
+    restored(deployment, mine, mode)
+    cleaned(deployment)
+    assert deployment.remover().list_files(mine) == [], "claimed, or disposed of"
+    assert broken(deployment) == []
 
 
-def test_what_an_older_catalog_has_of_a_stranger_is_not_believed_by_gc(here: Deployment) -> None:
+def test_what_an_older_catalog_has_of_a_stranger_is_not_believed_by_gc(deployment: Deployment) -> None:
     """Rows that were entered before manifests were judged: of a ``_metadata``, of another pipeline's and a pending
     checkpoint's files."""
-    victims = stored(here)
-    mine = copied(f"{here.root_uri()}/tally/chk-2", elsewhere(here, "mine"), as_guest)
-    opened = open_checkpoint(mine, storage_root=here.storage_root)
+    victims = stored(deployment)
+    mine = copied(f"{deployment.root_uri()}/tally/chk-2", elsewhere(deployment, "mine"), as_guest)
+    opened = open_checkpoint(mine, storage_root=deployment.storage_root)
     facts = commit_facts(opened, "")
     named = tuple(described(uri) for uri in sorted(victims) if uri.endswith("_metadata"))
-    known = here.catalog().import_savepoint(
+    known = deployment.catalog().import_savepoint(
         GUEST,
         directory=mine,
         strategy="canonical",
@@ -114,10 +114,10 @@ def test_what_an_older_catalog_has_of_a_stranger_is_not_believed_by_gc(here: Dep
         interval=None,
         facts=replace(facts, files=(*facts.files, *named)),
     )
-    would = dispose(here, GUEST, known.checkpoint_id, dry_run=True)
-    done = dispose(here, GUEST, known.checkpoint_id)
+    would = dispose(deployment, GUEST, known.checkpoint_id, dry_run=True)
+    done = dispose(deployment, GUEST, known.checkpoint_id)
     assert set(done.refused) == {file.path for file in named}
     assert (would.files, would.refused) == (done.files, done.refused)
-    cleaned(here)
-    assert stored(here) >= victims
-    assert here.remover().list_files(mine) == []
+    cleaned(deployment)
+    assert stored(deployment) >= victims
+    assert deployment.remover().list_files(mine) == []

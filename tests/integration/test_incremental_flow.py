@@ -58,25 +58,25 @@ def expected(days: int) -> dict[str, int]:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "tours.yaml").write_text(TOURS)
     return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
 
 
-def run(here: Deployment, number: int) -> CheckpointManifest:
+def run(deployment: Deployment, number: int) -> CheckpointManifest:
     """Apply a day, register its checkpoint, and be sure that it is whole and right."""
-    checkpoint_id = checkpoint_of(here, "tours", number, events(number))
-    opened = resolve(here, f"tours/{checkpoint_id}")
-    assert verify(opened, scratch=here.work_directory).problems == ()
-    table = opened.to_arrow("best", here.work_directory)
+    checkpoint_id = checkpoint_of(deployment, "tours", number, events(number))
+    opened = resolve(deployment, f"tours/{checkpoint_id}")
+    assert verify(opened, scratch=deployment.work_directory).problems == ()
+    table = opened.to_arrow("best", deployment.work_directory)
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == expected(number)
     assert opened.manifest is not None
     return opened.manifest
 
 
-def use(here: Deployment, strategy: str) -> None:
-    path = Path(here.pipelines_directory) / "tours.yaml"
+def use(deployment: Deployment, strategy: str) -> None:
+    path = Path(deployment.pipelines_directory) / "tours.yaml"
     path.write_text(TOURS.replace("strategy: incremental", f"strategy: {strategy}"))
 
 
@@ -84,13 +84,15 @@ def shared(manifest: CheckpointManifest) -> set[str]:
     return {file.path for file in manifest.files if "/tours/shared/" in file.path}
 
 
-def restore(here: Deployment, checkpoint: str, parallelism: int | None, claim: ClaimMode = ClaimMode.NO_CLAIM) -> None:
-    pipeline = here.pipeline("tours")
-    apply_restore(here, pipeline, plan_restore(here, pipeline, checkpoint, parallelism, claim), "test")
+def restore(
+    deployment: Deployment, checkpoint: str, parallelism: int | None, claim: ClaimMode = ClaimMode.NO_CLAIM
+) -> None:
+    pipeline = deployment.pipeline("tours")
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, checkpoint, parallelism, claim), "test")
 
 
-def test_checkpoints_refer_to_each_others_files(here: Deployment) -> None:
-    first, second = run(here, 1), run(here, 2)
+def test_checkpoints_refer_to_each_others_files(deployment: Deployment) -> None:
+    first, second = run(deployment, 1), run(deployment, 2)
     assert len(shared(first)) == 4, "two subtasks, two states"
     assert shared(first) < shared(second)
     assert {f for f in first.files if f.path in shared(first)} < set(second.files), "with size and checksum as before"
@@ -98,13 +100,13 @@ def test_checkpoints_refer_to_each_others_files(here: Deployment) -> None:
     reused = sum(file.size_bytes for file in second.files if file.path in shared(first))
     assert first.uploaded_bytes == sum(file.size_bytes for file in first.files)
     assert second.uploaded_bytes == whole - reused < whole
-    record = here.catalog().get(NAME, second.checkpoint_id)
-    assert record.size_bytes == whole + resolve(here, "tours/2").metadata_size_bytes
+    record = deployment.catalog().get(NAME, second.checkpoint_id)
+    assert record.size_bytes == whole + resolve(deployment, "tours/2").metadata_size_bytes
 
 
-def test_the_catalog_has_one_row_for_a_shared_file(here: Deployment) -> None:
-    first, second = run(here, 1), run(here, 2)
-    engine = create_engine(here.catalog_url)
+def test_the_catalog_has_one_row_for_a_shared_file(deployment: Deployment) -> None:
+    first, second = run(deployment, 1), run(deployment, 2)
+    engine = create_engine(deployment.catalog_url)
     references = select(REF.c.file_id, func.count()).group_by(REF.c.file_id)
     with engine.connect() as connection:
         counted = dict(connection.execute(references).tuples().all())
@@ -115,21 +117,21 @@ def test_the_catalog_has_one_row_for_a_shared_file(here: Deployment) -> None:
     assert {known[file] for file in shared(second) - shared(first)} == {second.checkpoint_id}
 
 
-def test_storage_holds_what_the_checkpoints_name_and_nothing_else(here: Deployment) -> None:
+def test_storage_holds_what_the_checkpoints_name_and_nothing_else(deployment: Deployment) -> None:
     named = set()
     for number in range(1, 9):
-        manifest = run(here, number)
-        directory = f"{here.storage_root}/tours/chk-{manifest.checkpoint_id}"
+        manifest = run(deployment, number)
+        directory = f"{deployment.storage_root}/tours/chk-{manifest.checkpoint_id}"
         named |= {local_path(absolute_uri(directory, file_handle(f.path, f.size_bytes))) for f in manifest.files}
-    there = {str(p) for p in Path(here.storage_root).rglob("*") if p.is_file() and p.name != "_metadata"}
+    there = {str(p) for p in Path(deployment.storage_root).rglob("*") if p.is_file() and p.name != "_metadata"}
     assert there == named
 
 
-def test_rescaling_writes_everything_once(here: Deployment) -> None:
-    last, number = run(here, 1), 1
+def test_rescaling_writes_everything_once(deployment: Deployment) -> None:
+    last, number = run(deployment, 1), 1
     for parallelism in (5, 3, 1):
-        restore(here, str(last.checkpoint_id), parallelism)
-        whole, sharing = run(here, number + 1), run(here, number + 2)
+        restore(deployment, str(last.checkpoint_id), parallelism)
+        whole, sharing = run(deployment, number + 1), run(deployment, number + 2)
         assert not shared(whole) & shared(last)
         assert whole.uploaded_bytes == sum(file.size_bytes for file in whole.files)
         assert shared(whole) & shared(sharing), "all but what RocksDB compacted meanwhile"
@@ -137,51 +139,51 @@ def test_rescaling_writes_everything_once(here: Deployment) -> None:
         last, number = sharing, number + 2
 
 
-def test_going_back_in_place_refers_to_the_restored_checkpoint(here: Deployment) -> None:
-    first, second = run(here, 1), run(here, 2)
-    restore(here, str(first.checkpoint_id), None)
-    again = run(here, 2)
+def test_going_back_in_place_refers_to_the_restored_checkpoint(deployment: Deployment) -> None:
+    first, second = run(deployment, 1), run(deployment, 2)
+    restore(deployment, str(first.checkpoint_id), None)
+    again = run(deployment, 2)
     assert shared(first) < shared(again)
     assert not (shared(again) - shared(first)) & shared(second), "same names in RocksDB, other files"
 
 
 @pytest.mark.parametrize("way", [("full", "incremental", "full"), ("incremental", "canonical", "incremental")])
-def test_strategies_can_change_between_runs(here: Deployment, way: tuple[str, ...]) -> None:
+def test_strategies_can_change_between_runs(deployment: Deployment, way: tuple[str, ...]) -> None:
     manifests = []
     for number, strategy in enumerate(way, 1):
-        use(here, strategy)
-        manifests.append(run(here, number))
+        use(deployment, strategy)
+        manifests.append(run(deployment, number))
         assert bool(shared(manifests[-1])) == (strategy == "incremental")
         assert manifests[-1].uploaded_bytes == sum(f.size_bytes for f in manifests[-1].files), "nothing is referred to"
     assert [m.strategy for m in manifests] == list(way)
 
 
-def test_a_users_savepoint_is_whole_and_nothing_refers_to_it(here: Deployment, tmp_path: Path) -> None:
-    run(here, 1)
-    pipeline = here.pipeline("tours")
+def test_a_users_savepoint_is_whole_and_nothing_refers_to_it(deployment: Deployment, tmp_path: Path) -> None:
+    run(deployment, 1)
+    pipeline = deployment.pipeline("tours")
     saved = begin_savepoint(
-        here, pipeline, format="native", target=str(tmp_path / "mine"), note="", owner="test", key="k"
+        deployment, pipeline, format="native", target=str(tmp_path / "mine"), note="", owner="test", key="k"
     )
-    publish_here(here, pipeline, saved.checkpoint_id)
-    record = register(here, pipeline, saved.checkpoint_id)
+    publish_here(deployment, pipeline, saved.checkpoint_id)
+    record = register(deployment, pipeline, saved.checkpoint_id)
     manifest = open_checkpoint(record.directory, own=True).manifest
     assert manifest is not None
     assert (record.owner, shared(manifest)) == (Owner.USER, set())
-    second = run(here, 2)
+    second = run(deployment, 2)
     assert second.base == 1, "a savepoint is no base"
     assert second.uploaded_bytes < sum(file.size_bytes for file in second.files)
-    restore(here, str(saved.checkpoint_id), None)
-    again = run(here, 2)
+    restore(deployment, str(saved.checkpoint_id), None)
+    again = run(deployment, 2)
     assert (again.base, again.uploaded_bytes) == (saved.checkpoint_id, sum(f.size_bytes for f in again.files))
     shutil.rmtree(tmp_path / "mine")
-    run(here, 3)
+    run(deployment, 3)
 
 
-def test_a_checkpoint_outside_the_storage_is_confined_to_its_directory(here: Deployment, tmp_path: Path) -> None:
-    run(here, 1)
-    own = f"{here.storage_root}/tours/chk-1"
+def test_a_checkpoint_outside_the_storage_is_confined_to_its_directory(deployment: Deployment, tmp_path: Path) -> None:
+    run(deployment, 1)
+    own = f"{deployment.storage_root}/tours/chk-1"
     copy = shutil.copytree(own, tmp_path / "storage" / "chk-1")
-    root = here.storage_root
+    root = deployment.storage_root
     readers: list[Callable[[], object]] = [
         lambda: open_checkpoint(own).to_arrow("best"),
         lambda: open_checkpoint(str(copy), storage_root=root).to_arrow("best"),
@@ -193,36 +195,36 @@ def test_a_checkpoint_outside_the_storage_is_confined_to_its_directory(here: Dep
             read()
         assert caught.value.kind == "outside-root"
     with pytest.raises(InvalidRequestError) as caught:
-        restore(here, str(copy), None, ClaimMode.CLAIM)
+        restore(deployment, str(copy), None, ClaimMode.CLAIM)
     assert caught.value.kind == "foreign-file"
-    assert not verify(resolve(here, own)).problems, "by its path, in the storage, it is our own"
-    restore(here, "1", None, ClaimMode.CLAIM)
-    assert shared(run(here, 2))
+    assert not verify(resolve(deployment, own)).problems, "by its path, in the storage, it is our own"
+    restore(deployment, "1", None, ClaimMode.CLAIM)
+    assert shared(run(deployment, 2))
 
 
-def test_a_damaged_shared_file_is_found_through_every_checkpoint_that_needs_it(here: Deployment) -> None:
-    first, _ = run(here, 1), run(here, 2)
+def test_a_damaged_shared_file_is_found_through_every_checkpoint_that_needs_it(deployment: Deployment) -> None:
+    first, _ = run(deployment, 1), run(deployment, 2)
     (victim, *_) = sorted(shared(first))
     path = Path(local_path(victim))
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
     for number in (1, 2):
-        (problem,) = verify(resolve(here, f"tours/{number}")).problems
+        (problem,) = verify(resolve(deployment, f"tours/{number}")).problems
         assert local_path(victim) in problem
         assert "crc32c" in problem
     with pytest.raises(CorruptStateError) as caught:
-        checkpoint_of(here, "tours", 3, events(3))
+        checkpoint_of(deployment, "tours", 3, events(3))
     assert caught.value.kind == "checksum-mismatch"
 
 
-def test_a_base_that_is_not_the_systems_is_not_referred_to(here: Deployment) -> None:
-    first = run(here, 1)
-    engine = create_engine(here.catalog_url)
+def test_a_base_that_is_not_the_systems_is_not_referred_to(deployment: Deployment) -> None:
+    first = run(deployment, 1)
+    engine = create_engine(deployment.catalog_url)
     with engine.begin() as connection:
         connection.execute(update(CHECKPOINT).values(owner=Owner.USER))
     engine.dispose()
-    second = run(here, 2)
+    second = run(deployment, 2)
     assert second.base == first.checkpoint_id
     assert not shared(first) & shared(second)
-    assert shared(second) < shared(run(here, 3))
+    assert shared(second) < shared(run(deployment, 3))

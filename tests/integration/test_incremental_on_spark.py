@@ -31,20 +31,20 @@ def strategy(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def here(tmp_path: Path, data: Path, strategy: str) -> Deployment:
+def deployment(tmp_path: Path, data: Path, strategy: str) -> Deployment:
     text = (CHECKOUT / "dags" / "pipelines" / f"{NAME}.yaml").read_text()
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / f"{NAME}.yaml").write_text(text.replace("strategy: full", f"strategy: {strategy}"))
     return new_deployment(tmp_path, data, tmp_path / "pipelines")
 
 
-def run_day(spark: SparkSession, here: Deployment, number: int) -> Checkpoint:
+def run_day(spark: SparkSession, deployment: Deployment, number: int) -> Checkpoint:
     """A day as the DAG runs it, gate included."""
-    pipeline = here.pipeline(NAME)
-    checkpoint_id = begin(here, pipeline, day(number), "test").checkpoint_id
-    run_snapshot(spark, here, pipeline, checkpoint_id)
-    register(here, pipeline, checkpoint_id, check(here, pipeline, checkpoint_id).report_uri)
-    return resolve(here, f"{NAME}/{checkpoint_id}")
+    pipeline = deployment.pipeline(NAME)
+    checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
+    run_snapshot(spark, deployment, pipeline, checkpoint_id)
+    register(deployment, pipeline, checkpoint_id, check(deployment, pipeline, checkpoint_id).report_uri)
+    return resolve(deployment, f"{NAME}/{checkpoint_id}")
 
 
 def shared(checkpoint: Checkpoint) -> set[str]:
@@ -52,8 +52,8 @@ def shared(checkpoint: Checkpoint) -> set[str]:
     return {f.path for f in checkpoint.manifest.files if f"/{NAME}/shared/" in f.path}
 
 
-def test_three_days(spark: SparkSession, here: Deployment, flights: pl.DataFrame, strategy: str) -> None:
-    days = [run_day(spark, here, number) for number in (1, 2, 3)]
+def test_three_days(spark: SparkSession, deployment: Deployment, flights: pl.DataFrame, strategy: str) -> None:
+    days = [run_day(spark, deployment, number) for number in (1, 2, 3)]
     for number, checkpoint in enumerate(days, 1):
         assert all(isinstance(handle, HANDLES[strategy]) for handle in checkpoint.handles())
         seen = flights.filter(pl.col("time_hour") < datetime(2013, 1, number + 1, tzinfo=UTC))
@@ -63,7 +63,7 @@ def test_three_days(spark: SparkSession, here: Deployment, flights: pl.DataFrame
         ):
             assert result.different == 0, result.examples
             assert result.keys > 500
-        assert not verify(checkpoint, scratch=here.work_directory).problems
+        assert not verify(checkpoint, scratch=deployment.work_directory).problems
 
     for before, after in itertools.pairwise(days):
         assert shared(before) & shared(after), "files of the day before are used again"
@@ -71,8 +71,8 @@ def test_three_days(spark: SparkSession, here: Deployment, flights: pl.DataFrame
         assert after.manifest.uploaded_bytes is not None
         assert 0 < after.manifest.uploaded_bytes < sum(f.size_bytes for f in after.manifest.files)
 
-    told = said(here, "checkpoints", "show", f"{NAME}/2", columns=400)
+    told = said(deployment, "checkpoints", "show", f"{NAME}/2", columns=400)
     assert all(path in told for path in shared(days[1]))
     assert "written for this checkpoint" in told
-    assert said(here, "verify", f"{NAME}/2").startswith("whole")
-    assert said(here, "verify", f"{here.storage_root}/{NAME}/chk-3").startswith("whole")
+    assert said(deployment, "verify", f"{NAME}/2").startswith("whole")
+    assert said(deployment, "verify", f"{deployment.storage_root}/{NAME}/chk-3").startswith("whole")

@@ -32,189 +32,190 @@ TALLY = PipelineName("tally")
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     return tally(tmp_path)
 
 
-def write(here: Deployment, checkpoint: str, more: str = "") -> None:
+def write(deployment: Deployment, checkpoint: str, more: str = "") -> None:
     """The pipeline file once more, with other settings."""
     text = TALLY_FILE.replace("checkpoint: {inline", f"checkpoint: {{{checkpoint}, inline") + more
-    (Path(here.pipelines_directory) / "tally.yaml").write_text(text)
+    (Path(deployment.pipelines_directory) / "tally.yaml").write_text(text)
 
 
-def test_of_two_tries_at_a_subtask_the_first_wins_and_the_other_leaves_no_file(here: Deployment) -> None:
-    pipeline = here.pipeline("tally")
-    checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
-    plan = plan_snapshot(here, pipeline, checkpoint_id)
+def test_of_two_tries_at_a_subtask_the_first_wins_and_the_other_leaves_no_file(deployment: Deployment) -> None:
+    pipeline = deployment.pipeline("tally")
+    checkpoint_id = begin(deployment, pipeline, day(1), "test").checkpoint_id
+    plan = plan_snapshot(deployment, pipeline, checkpoint_id)
     assert plan is not None
     none = events(1).slice(0, 0)
-    work = Work(here, pipeline, plan)
+    work = Work(deployment, pipeline, plan)
     reports = [snapshot_subtask(work, subtask, task, none) for subtask, task in ((0, 1), (1, 2), (0, 3))]
-    assert len(stored(here)) == 3
-    publish(here, pipeline, plan, 0, [*reports, reports[0]])
-    left = {Path(uri).name for uri in stored(here)} - {"_metadata"}
+    assert len(stored(deployment)) == 3
+    publish(deployment, pipeline, plan, 0, [*reports, reports[0]])
+    left = {Path(uri).name for uri in stored(deployment)} - {"_metadata"}
     assert left == {Path(f.path).name for r in reports[:2] for f in r.files}
     assert verify_at(plan.record.directory, own=True).problems == ()
-    assert register(here, pipeline, checkpoint_id).state is CheckpointState.COMPLETED
+    assert register(deployment, pipeline, checkpoint_id).state is CheckpointState.COMPLETED
 
 
-def test_a_subtask_without_state_has_no_entry_in_the_metadata(here: Deployment) -> None:
+def test_a_subtask_without_state_has_no_entry_in_the_metadata(deployment: Deployment) -> None:
     """Null, not an empty snapshot (R147): what follows has nothing to match with it."""
-    pipeline = here.pipeline("tally")
-    plan = plan_snapshot(here, pipeline, begin(here, pipeline, day(1), "test").checkpoint_id)
+    pipeline = deployment.pipeline("tally")
+    plan = plan_snapshot(deployment, pipeline, begin(deployment, pipeline, day(1), "test").checkpoint_id)
     assert plan is not None
-    work, none = Work(here, pipeline, plan), events(1).slice(0, 0)
+    work, none = Work(deployment, pipeline, plan), events(1).slice(0, 0)
     first, second = (snapshot_subtask(work, subtask, subtask, none) for subtask in (0, 1))
-    publish(here, pipeline, plan, 0, [first, replace(second, keyed=None, operator=None, files=())])
-    operator = open_checkpoint(plan.record.directory, storage_root=here.storage_root).keyed_operator()
+    publish(deployment, pipeline, plan, 0, [first, replace(second, keyed=None, operator=None, files=())])
+    operator = open_checkpoint(plan.record.directory, storage_root=deployment.storage_root).keyed_operator()
     assert (operator.parallelism, [index for index, _ in operator.subtasks]) == (2, [0])
 
 
-def test_an_expired_attempt_aborts_its_checkpoint_and_no_try_goes_on(here: Deployment) -> None:
-    pipeline = here.pipeline("tally")
-    checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
-    plan = plan_snapshot(here, pipeline, checkpoint_id)
+def test_an_expired_attempt_aborts_its_checkpoint_and_no_try_goes_on(deployment: Deployment) -> None:
+    pipeline = deployment.pipeline("tally")
+    checkpoint_id = begin(deployment, pipeline, day(1), "test").checkpoint_id
+    plan = plan_snapshot(deployment, pipeline, checkpoint_id)
     assert plan is not None
-    with pytest.raises(ConflictError), declining(here, plan):
+    with pytest.raises(ConflictError), declining(deployment, plan):
         raise expired()
-    record = here.catalog().get(TALLY, checkpoint_id)
+    record = deployment.catalog().get(TALLY, checkpoint_id)
     assert (record.state, record.failure) == (CheckpointState.ABORTED, CheckpointFailureReason.CHECKPOINT_EXPIRED)
     with pytest.raises(ConflictError, match="CHECKPOINT_EXPIRED: attempt") as refusal:
-        plan_snapshot(here, pipeline, checkpoint_id)
+        plan_snapshot(deployment, pipeline, checkpoint_id)
     assert refusal.value.kind == "not-pending"
-    said_of_it = said(here, "checkpoints", "show", f"tally/{checkpoint_id}")
+    said_of_it = said(deployment, "checkpoints", "show", f"tally/{checkpoint_id}")
     assert "aborted: CHECKPOINT_EXPIRED: attempt" in said_of_it
-    assert '"failure": "CHECKPOINT_EXPIRED"' in said(here, "checkpoints", "list", "--all", "--json")
+    assert '"failure": "CHECKPOINT_EXPIRED"' in said(deployment, "checkpoints", "list", "--all", "--json")
 
 
-def test_other_errors_leave_the_checkpoint_to_the_next_try(here: Deployment) -> None:
-    pipeline = here.pipeline("tally")
-    plan = plan_snapshot(here, pipeline, begin(here, pipeline, day(1), "test").checkpoint_id)
+def test_other_errors_leave_the_checkpoint_to_the_next_try(deployment: Deployment) -> None:
+    pipeline = deployment.pipeline("tally")
+    plan = plan_snapshot(deployment, pipeline, begin(deployment, pipeline, day(1), "test").checkpoint_id)
     assert plan is not None
-    with pytest.raises(ConflictError), declining(here, plan):
+    with pytest.raises(ConflictError), declining(deployment, plan):
         raise ConflictError("x", kind="foreign-metadata")
-    noted = here.catalog().get(TALLY, plan.record.checkpoint_id)
+    noted = deployment.catalog().get(TALLY, plan.record.checkpoint_id)
     declined = CheckpointFailureReason.CHECKPOINT_DECLINED
     assert (noted.state, noted.failure, noted.reason) == (CheckpointState.PENDING, declined, "foreign-metadata: x")
-    given_up = abort(here, "tally", plan.record.checkpoint_id, "run r: snapshot failed")
+    given_up = abort(deployment, "tally", plan.record.checkpoint_id, "run r: snapshot failed")
     assert (given_up.failure, given_up.reason) == (declined, "run r: snapshot failed: foreign-metadata: x")
 
 
-def test_a_note_of_a_failed_attempt_is_gone_when_another_one_completes(here: Deployment) -> None:
-    pipeline = here.pipeline("tally")
-    checkpoint_id = begin(here, pipeline, day(1), "test").checkpoint_id
-    plan = plan_snapshot(here, pipeline, checkpoint_id)
+def test_a_note_of_a_failed_attempt_is_gone_when_another_one_completes(deployment: Deployment) -> None:
+    pipeline = deployment.pipeline("tally")
+    checkpoint_id = begin(deployment, pipeline, day(1), "test").checkpoint_id
+    plan = plan_snapshot(deployment, pipeline, checkpoint_id)
     assert plan is not None
-    with pytest.raises(ValueError, match="not mine"), declining(here, plan):
+    with pytest.raises(ValueError, match="not mine"), declining(deployment, plan):
         raise ValueError("not mine\nmore")
-    noted = here.catalog().get(TALLY, checkpoint_id)
+    noted = deployment.catalog().get(TALLY, checkpoint_id)
     assert (noted.failure, noted.reason) == (CheckpointFailureReason.TASK_FAILURE, "ValueError: not mine")
-    publish_here(here, pipeline, checkpoint_id, events(1))
-    with pytest.raises(ValueError, match="late"), declining(here, plan):
+    publish_here(deployment, pipeline, checkpoint_id, events(1))
+    with pytest.raises(ValueError, match="late"), declining(deployment, plan):
         raise ValueError("late")
-    done = register(here, pipeline, checkpoint_id)
+    done = register(deployment, pipeline, checkpoint_id)
     assert (done.state, done.failure, done.reason) == (CheckpointState.COMPLETED, None, "")
 
 
-def test_the_worker_writes_nothing_beyond_the_deadline(here: Deployment) -> None:
-    pipeline = here.pipeline("tally")
-    plan = plan_snapshot(here, pipeline, begin(here, pipeline, day(1), "test").checkpoint_id)
+def test_the_worker_writes_nothing_beyond_the_deadline(deployment: Deployment) -> None:
+    pipeline = deployment.pipeline("tally")
+    plan = plan_snapshot(deployment, pipeline, begin(deployment, pipeline, day(1), "test").checkpoint_id)
     assert plan is not None
     assert plan.record.deadline_ms is not None
     late = plan.record.deadline_ms
     with pytest.raises(ConflictError) as refusal:
-        snapshot_subtask(Work(here, pipeline, plan), 0, 1, events(1).slice(0, 0), lambda: late)
+        snapshot_subtask(Work(deployment, pipeline, plan), 0, 1, events(1).slice(0, 0), lambda: late)
     assert refusal.value.kind == "checkpoint-expired"
-    assert stored(here) == set()
+    assert stored(deployment) == set()
 
 
-def test_an_abort_beyond_the_deadline_is_an_expiry_whatever_ended_it(here: Deployment) -> None:
-    pipeline = here.pipeline("tally")
-    first = begin(here, pipeline, day(1), "test").checkpoint_id
+def test_an_abort_beyond_the_deadline_is_an_expiry_whatever_ended_it(deployment: Deployment) -> None:
+    pipeline = deployment.pipeline("tally")
+    first = begin(deployment, pipeline, day(1), "test").checkpoint_id
     declined = CheckpointFailureReason.CHECKPOINT_DECLINED
-    assert abort(here, "tally", first, "x", declined).failure is declined
-    second = begin(here, pipeline, day(1), "test").checkpoint_id
-    deadline_ms = here.catalog().get(TALLY, second).deadline_ms
+    assert abort(deployment, "tally", first, "x", declined).failure is declined
+    second = begin(deployment, pipeline, day(1), "test").checkpoint_id
+    deadline_ms = deployment.catalog().get(TALLY, second).deadline_ms
     assert deadline_ms is not None
-    record = abort(here, "tally", second, "x", declined, clock=lambda: deadline_ms + 1)
+    record = abort(deployment, "tally", second, "x", declined, clock=lambda: deadline_ms + 1)
     assert (record.failure, record.reason) == (CheckpointFailureReason.CHECKPOINT_EXPIRED, "x")
 
 
-def test_the_next_run_keeps_the_base_of_an_aborted_checkpoint(here: Deployment) -> None:
-    pipeline = here.pipeline("tally")
-    days(here, 1, 2)
-    lost = begin(here, pipeline, day(3), "test").checkpoint_id
-    abort(here, "tally", lost, "x")
-    plan = plan_snapshot(here, pipeline, begin(here, pipeline, day(3), "test").checkpoint_id)
+def test_the_next_run_keeps_the_base_of_an_aborted_checkpoint(deployment: Deployment) -> None:
+    pipeline = deployment.pipeline("tally")
+    days(deployment, 1, 2)
+    lost = begin(deployment, pipeline, day(3), "test").checkpoint_id
+    abort(deployment, "tally", lost, "x")
+    plan = plan_snapshot(deployment, pipeline, begin(deployment, pipeline, day(3), "test").checkpoint_id)
     assert plan is not None
     assert (plan.record.checkpoint_id, plan.record.base) == (lost + 1, 2)
 
 
-def test_too_many_failures_stop_the_pipeline_and_skip_no_interval(here: Deployment) -> None:
-    write(here, "tolerable_failures: 1")
-    pipeline = here.pipeline("tally")
-    days(here, 1, 1)
+def test_too_many_failures_stop_the_pipeline_and_skip_no_interval(deployment: Deployment) -> None:
+    write(deployment, "tolerable_failures: 1")
+    pipeline = deployment.pipeline("tally")
+    days(deployment, 1, 1)
     for _ in range(2):
-        abort(here, "tally", begin(here, pipeline, day(2), "test").checkpoint_id, "x")
+        abort(deployment, "tally", begin(deployment, pipeline, day(2), "test").checkpoint_id, "x")
     for number in (2, 3):
         with pytest.raises(InvalidRequestError) as refusal:
-            begin(here, pipeline, day(number), "test")
+            begin(deployment, pipeline, day(number), "test")
         assert refusal.value.kind == ("too-many-failures" if number == 2 else "interval-gap")
-    assert suspension.status(here, pipeline).status is JobStatus.FAILED
-    assert "failed" in said(here, "pipelines", "status", "tally")
-    assert "runs, its head is tally/1" in said(here, "pipelines", "resume", "tally")
-    checkpoint_of(here, "tally", 2, events(2))
-    told = suspension.status(here, pipeline)
+    assert suspension.status(deployment, pipeline).status is JobStatus.FAILED
+    assert "failed" in said(deployment, "pipelines", "status", "tally")
+    assert "runs, its head is tally/1" in said(deployment, "pipelines", "resume", "tally")
+    checkpoint_of(deployment, "tally", 2, events(2))
+    told = suspension.status(deployment, pipeline)
     assert (told.status, told.failures, told.last) == (JobStatus.RUNNING, 0, day(2))
 
 
 @pytest.mark.parametrize("policy", ["RETAIN_ON_CANCELLATION", "RETAIN_ON_FAILURE", None])
-def test_what_becomes_of_a_cancelled_pipeline_is_its_policys(here: Deployment, policy: str | None) -> None:
+def test_what_becomes_of_a_cancelled_pipeline_is_its_policys(deployment: Deployment, policy: str | None) -> None:
     write(
-        here, "timeout_s: 60" if policy is None else f"retain: {{count: 2, after_termination: {policy}}}, timeout_s: 60"
+        deployment,
+        "timeout_s: 60" if policy is None else f"retain: {{count: 2, after_termination: {policy}}}, timeout_s: 60",
     )
     if policy is not None:
-        file = Path(here.pipelines_directory) / "tally.yaml"
+        file = Path(deployment.pipelines_directory) / "tally.yaml"
         file.write_text(file.read_text().replace(", retain: {count: 2}", ""))
-    pipeline = here.pipeline("tally")
-    days(here, 1, 2)
-    saved = save(here, "mine")
-    begin(here, pipeline, day(3), "test")
-    assert "is cancelled" in said(here, "pipelines", "cancel", "tally")
-    assert suspension.status(here, pipeline).status is JobStatus.CANCELED
-    (retired,) = retire(here)
-    collect_garbage(here)
+    pipeline = deployment.pipeline("tally")
+    days(deployment, 1, 2)
+    saved = save(deployment, "mine")
+    begin(deployment, pipeline, day(3), "test")
+    assert "is cancelled" in said(deployment, "pipelines", "cancel", "tally")
+    assert suspension.status(deployment, pipeline).status is JobStatus.CANCELED
+    (retired,) = retire(deployment)
+    collect_garbage(deployment)
     gone = policy == "RETAIN_ON_FAILURE"
     assert (retired.status, retired.checkpoints) == (JobStatus.CANCELED, (1, 2) if gone else ())
-    assert any("chk-2" in uri for uri in stored(here)) is not gone
+    assert any("chk-2" in uri for uri in stored(deployment)) is not gone
     with pytest.raises(InvalidRequestError) as refusal:
-        begin(here, pipeline, day(3), "test")
+        begin(deployment, pipeline, day(3), "test")
     assert refusal.value.kind == ("state-discarded" if gone else "pipeline-cancelled")
-    chosen = plan_restore(here, pipeline, str(saved), None, ClaimMode.NO_CLAIM)
-    assert not apply_restore(here, pipeline, chosen, "test").cancelled
-    assert checkpoint_of(here, "tally", 3, events(3)) > saved, "the savepoint outlived it"
+    chosen = plan_restore(deployment, pipeline, str(saved), None, ClaimMode.NO_CLAIM)
+    assert not apply_restore(deployment, pipeline, chosen, "test").cancelled
+    assert checkpoint_of(deployment, "tally", 3, events(3)) > saved, "the savepoint outlived it"
 
 
-def test_a_discarded_pipeline_starts_from_nothing_when_told(here: Deployment) -> None:
-    write(here, "timeout_s: 60")
-    file = Path(here.pipelines_directory) / "tally.yaml"
+def test_a_discarded_pipeline_starts_from_nothing_when_told(deployment: Deployment) -> None:
+    write(deployment, "timeout_s: 60")
+    file = Path(deployment.pipelines_directory) / "tally.yaml"
     file.write_text(file.read_text().replace("{count: 2}", "{after_termination: NEVER_RETAIN_AFTER_TERMINATION}"))
-    days(here, 1, 2)
-    suspension.cancel(here, "tally", "test")
-    retire(here)
-    collect_garbage(here)
-    assert stored(here) == set()
-    assert retire(here)[0].checkpoints == (), "and nothing is there to let go of twice"
-    assert "runs, it has no head" in said(here, "pipelines", "resume", "tally", "--from-nothing")
-    checkpoint_of(here, "tally", 1, events(1))
+    days(deployment, 1, 2)
+    suspension.cancel(deployment, "tally", "test")
+    retire(deployment)
+    collect_garbage(deployment)
+    assert stored(deployment) == set()
+    assert retire(deployment)[0].checkpoints == (), "and nothing is there to let go of twice"
+    assert "runs, it has no head" in said(deployment, "pipelines", "resume", "tally", "--from-nothing")
+    checkpoint_of(deployment, "tally", 1, events(1))
 
 
-def test_a_finished_schedule_ends_the_pipeline(here: Deployment) -> None:
-    write(here, "timeout_s: 60", 'schedule: {cron: "@daily", start: 2013-01-01, end: 2013-01-02}\n')
-    file = Path(here.pipelines_directory) / "tally.yaml"
+def test_a_finished_schedule_ends_the_pipeline(deployment: Deployment) -> None:
+    write(deployment, "timeout_s: 60", 'schedule: {cron: "@daily", start: 2013-01-01, end: 2013-01-02}\n')
+    file = Path(deployment.pipelines_directory) / "tally.yaml"
     file.write_text(file.read_text().replace("{count: 2}", "{count: 9, after_termination: RETAIN_ON_CANCELLATION}"))
-    days(here, 1, 1)
-    assert retire(here)[0].status is JobStatus.RUNNING
-    days(here, 2, 2)
-    (retired,) = retire(here)
+    days(deployment, 1, 1)
+    assert retire(deployment)[0].status is JobStatus.RUNNING
+    days(deployment, 2, 2)
+    (retired,) = retire(deployment)
     assert (retired.status, retired.checkpoints) == (JobStatus.FINISHED, (CheckpointId(1), CheckpointId(2)))

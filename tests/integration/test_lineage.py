@@ -28,7 +28,7 @@ checkpoint: {strategy: full}
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "sales.yaml").write_text(SALES)
     made = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
@@ -37,12 +37,12 @@ def here(tmp_path: Path) -> Deployment:
     return made
 
 
-def record(here: Deployment, number: int) -> CheckpointRecord:
-    return here.catalog().get(PipelineName("sales"), CheckpointId(number))
+def record(deployment: Deployment, number: int) -> CheckpointRecord:
+    return deployment.catalog().get(PipelineName("sales"), CheckpointId(number))
 
 
-def test_source_and_base_become_the_state(here: Deployment) -> None:
-    lineage = lineage_of(here, here.pipeline("sales"), record(here, 2))
+def test_source_and_base_become_the_state(deployment: Deployment) -> None:
+    lineage = lineage_of(deployment, deployment.pipeline("sales"), record(deployment, 2))
     source, before = lineage.inputs
     assert (source.namespace, source.name, source.touched) == ("s3://lake", "sales/2013-01-02", 2)
     assert source.fields == (LineageField("user", "string"), LineageField("price", "long"))
@@ -60,30 +60,30 @@ def test_source_and_base_become_the_state(here: Deployment) -> None:
     assert state.updated_at.endswith("+00:00")
 
 
-def test_the_first_checkpoint_has_no_state_before(here: Deployment) -> None:
-    (source,) = lineage_of(here, here.pipeline("sales"), record(here, 1)).inputs
+def test_the_first_checkpoint_has_no_state_before(deployment: Deployment) -> None:
+    (source,) = lineage_of(deployment, deployment.pipeline("sales"), record(deployment, 1)).inputs
     assert source.name == "sales/2013-01-01"
 
 
-def test_a_savepoint_is_a_copy_of_the_state_in_its_own_place(here: Deployment) -> None:
-    pipeline = here.pipeline("sales")
+def test_a_savepoint_is_a_copy_of_the_state_in_its_own_place(deployment: Deployment) -> None:
+    pipeline = deployment.pipeline("sales")
     saved = begin_savepoint(
-        here, pipeline, format="canonical", target=None, note="", owner="test", key="k"
+        deployment, pipeline, format="canonical", target=None, note="", owner="test", key="k"
     ).checkpoint_id
-    publish_here(here, pipeline, saved)
-    register(here, pipeline, saved)
-    lineage = lineage_of(here, pipeline, record(here, saved))
+    publish_here(deployment, pipeline, saved)
+    register(deployment, pipeline, saved)
+    lineage = lineage_of(deployment, pipeline, record(deployment, saved))
     (before,), (copy,) = lineage.inputs, lineage.outputs
     assert (before.namespace, before.name, before.version) == (*state_name("sales"), "2")
-    assert (copy.namespace, copy.name) == ("file", record(here, saved).directory.removeprefix("file://"))
+    assert (copy.namespace, copy.name) == ("file", record(deployment, saved).directory.removeprefix("file://"))
     assert (copy.version, copy.rows) == ("3", 2)
 
 
-def test_a_checkpoint_that_is_gone_has_no_lineage(here: Deployment) -> None:
-    for path in Path(record(here, 2).directory.removeprefix("file://")).iterdir():
+def test_a_checkpoint_that_is_gone_has_no_lineage(deployment: Deployment) -> None:
+    for path in Path(record(deployment, 2).directory.removeprefix("file://")).iterdir():
         path.unlink()
     with pytest.raises(NotFoundError):
-        lineage_of(here, here.pipeline("sales"), record(here, 2))
+        lineage_of(deployment, deployment.pipeline("sales"), record(deployment, 2))
 
 
 @pytest.mark.parametrize(

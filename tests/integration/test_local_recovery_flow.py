@@ -34,42 +34,42 @@ STRATEGIES = [
 ]
 
 
-def use(here: Deployment, backend: str, strategy: str, local: bool = True) -> None:
+def use(deployment: Deployment, backend: str, strategy: str, local: bool = True) -> None:
     text = TOURS.replace("backend: rocksdb", f"backend: {backend}")
     text = text.replace("strategy: incremental", f"local_recovery: {str(local).lower()}, strategy: {strategy}")
-    (Path(here.pipelines_directory) / "tours.yaml").write_text(text)
+    (Path(deployment.pipelines_directory) / "tours.yaml").write_text(text)
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     (tmp_path / "pipelines").mkdir()
-    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
-    use(here, "rocksdb", "incremental")
-    return here
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    use(deployment, "rocksdb", "incremental")
+    return deployment
 
 
-def run(here: Deployment, number: int) -> CheckpointManifest:
+def run(deployment: Deployment, number: int) -> CheckpointManifest:
     """Apply a day and register it; its state must be the right one, however it was restored."""
-    checkpoint_id = checkpoint_of(here, "tours", number, events(number))
-    opened = resolve(here, f"tours/{checkpoint_id}")
-    assert verify(opened, scratch=here.work_directory).problems == ()
-    rows = opened.to_arrow("best", scratch=here.work_directory).to_pylist()
+    checkpoint_id = checkpoint_of(deployment, "tours", number, events(number))
+    opened = resolve(deployment, f"tours/{checkpoint_id}")
+    assert verify(opened, scratch=deployment.work_directory).problems == ()
+    rows = opened.to_arrow("best", scratch=deployment.work_directory).to_pylist()
     assert {row["key"]: row["value"] for row in rows} == expected(number)
     assert opened.manifest is not None
     return opened.manifest
 
 
-def local(here: Deployment) -> Path:
-    return here.local_states(here.pipeline("tours")).path
+def local(deployment: Deployment) -> Path:
+    return deployment.local_states(deployment.pipeline("tours")).path
 
 
-def kept(here: Deployment) -> list[str]:
+def kept(deployment: Deployment) -> list[str]:
     """Directories of checkpoints on this host, and whatever else lies beside them."""
-    return sorted(p.name for p in local(here).iterdir())
+    return sorted(p.name for p in local(deployment).iterdir())
 
 
-def copies(here: Deployment, number: int, suffix: str = "") -> list[Path]:
-    found = sorted((local(here) / f"chk-{number}").glob(f"*/*{suffix}"))
+def copies(deployment: Deployment, number: int, suffix: str = "") -> list[Path]:
+    found = sorted((local(deployment) / f"chk-{number}").glob(f"*/*{suffix}"))
     return [path for path in found if path.name != "index.json"]
 
 
@@ -77,51 +77,51 @@ MERGED = [(backend, f"{strategy}, file_merging: {{enabled: true}}") for backend,
 
 
 @pytest.mark.parametrize(("backend", "strategy"), [*STRATEGIES, *MERGED])
-def test_what_lies_on_the_host_is_not_read_remotely(here: Deployment, backend: str, strategy: str) -> None:
-    use(here, backend, strategy)
-    assert run(here, 1).restored_from == ("empty", "empty")
-    remote = Path(here.storage_root) / "tours"
-    second = begin(here, here.pipeline("tours"), day(2), "test").checkpoint_id
+def test_what_lies_on_the_host_is_not_read_remotely(deployment: Deployment, backend: str, strategy: str) -> None:
+    use(deployment, backend, strategy)
+    assert run(deployment, 1).restored_from == ("empty", "empty")
+    remote = Path(deployment.storage_root) / "tours"
+    second = begin(deployment, deployment.pipeline("tours"), day(2), "test").checkpoint_id
     hidden = {path: path.rename(path.with_name(f"hidden-{path.name}")) for path in data_files(remote)}
     assert hidden
-    publish_here(here, here.pipeline("tours"), second, events(2))
+    publish_here(deployment, deployment.pipeline("tours"), second, events(2))
     for path, other in hidden.items():
         other.rename(path)
-    register(here, here.pipeline("tours"), second)
-    manifest = resolve(here, "tours/2").manifest
+    register(deployment, deployment.pipeline("tours"), second)
+    manifest = resolve(deployment, "tours/2").manifest
     assert manifest is not None
     assert manifest.restored_from == ("local", "local")
-    assert run(here, 3).restored_from == ("local", "local")
+    assert run(deployment, 3).restored_from == ("local", "local")
 
 
 @pytest.mark.parametrize(("backend", "strategy"), [*STRATEGIES, *MERGED])
-def test_ten_runs_of_one_host_read_nothing_remotely(here: Deployment, backend: str, strategy: str) -> None:
+def test_ten_runs_of_one_host_read_nothing_remotely(deployment: Deployment, backend: str, strategy: str) -> None:
     often = ", materialize_after_checkpoints: 4" if strategy.startswith("changelog") else ""
-    use(here, backend, strategy + often)
-    assert run(here, 1).restored_from == ("empty", "empty")
+    use(deployment, backend, strategy + often)
+    assert run(deployment, 1).restored_from == ("empty", "empty")
     for number in range(2, 11):
-        before = inodes(here, number - 1)
-        manifest = run(here, number)
+        before = inodes(deployment, number - 1)
+        manifest = run(deployment, number)
         assert manifest.restored_from == ("local", "local"), number
-        new = sum(size for inode, size in inodes(here, number).items() if inode not in before)
+        new = sum(size for inode, size in inodes(deployment, number).items() if inode not in before)
         assert new <= manifest.uploaded_bytes, f"run {number} copied what was there already"
 
 
-def inodes(here: Deployment, number: int) -> dict[int, int]:
+def inodes(deployment: Deployment, number: int) -> dict[int, int]:
     """Of the copies of a checkpoint, with their sizes."""
-    return {found.st_ino: found.st_size for found in (path.stat() for path in copies(here, number))}
+    return {found.st_ino: found.st_size for found in (path.stat() for path in copies(deployment, number))}
 
 
 @pytest.mark.parametrize("damage", ["flip", "delete", "all gone"])
 @pytest.mark.parametrize("which", ["materialised", "log"])
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 def test_a_copy_that_a_log_goes_on_to_refer_to_is_made_again(
-    here: Deployment, backend: str, which: str, damage: str
+    deployment: Deployment, backend: str, which: str, damage: str
 ) -> None:
-    use(here, backend, "changelog")
+    use(deployment, backend, "changelog")
     for number in range(1, 5):
-        run(here, number)
-    held = copies(here, 4)
+        run(deployment, number)
+    held = copies(deployment, 4)
     logged = [path for path in held if path.name.startswith("stream-")]
     assert len(logged) == 2, "the part of this run, of either subtask; the others are linked"
     materialised = [path for path in held if path.stat().st_nlink > 1]
@@ -130,21 +130,21 @@ def test_a_copy_that_a_log_goes_on_to_refer_to_is_made_again(
         path.unlink()
         if damage == "flip":
             path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
-    sources = run(here, 5).restored_from
+    sources = run(deployment, 5).restored_from
     assert set(sources) <= ({"remote"} if damage == "all gone" else {"mixed", "remote", "local"})
     assert sources != ("local", "local")
-    assert run(here, 6).restored_from == ("local", "local")
-    assert list(local(here).rglob("*fetched*")) == []
+    assert run(deployment, 6).restored_from == ("local", "local")
+    assert list(local(deployment).rglob("*fetched*")) == []
 
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 def test_a_log_without_space_for_copies_is_read_remotely(
-    here: Deployment, backend: str, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use(here, backend, "changelog")
-    run(here, 1)
-    run(here, 2)
-    shutil.rmtree(local(here))
+    use(deployment, backend, "changelog")
+    run(deployment, 1)
+    run(deployment, 2)
+    shutil.rmtree(local(deployment))
     make = Path.mkdir
 
     def full(path: Path, *arguments: Any, **options: Any) -> None:
@@ -153,100 +153,102 @@ def test_a_log_without_space_for_copies_is_read_remotely(
         make(path, *arguments, **options)
 
     monkeypatch.setattr(Path, "mkdir", full)
-    assert run(here, 3).restored_from == ("remote", "remote")
+    assert run(deployment, 3).restored_from == ("remote", "remote")
     monkeypatch.undo()
-    assert run(here, 4).restored_from == ("remote", "remote")
-    assert run(here, 5).restored_from == ("local", "local")
+    assert run(deployment, 4).restored_from == ("remote", "remote")
+    assert run(deployment, 5).restored_from == ("local", "local")
 
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
-def test_a_log_is_read_locally_after_rescaling(here: Deployment, backend: str) -> None:
-    use(here, backend, "changelog")
+def test_a_log_is_read_locally_after_rescaling(deployment: Deployment, backend: str) -> None:
+    use(deployment, backend, "changelog")
     for number in range(1, 4):
-        run(here, number)
-    restore(here, "3", 3)
+        run(deployment, number)
+    restore(deployment, "3", 3)
     for number in range(4, 8):
-        assert set(run(here, number).restored_from) == {"local"}, number
+        assert set(run(deployment, number).restored_from) == {"local"}, number
 
 
 def data_files(remote: Path) -> list[Path]:
     return [path for path in remote.rglob("*") if path.is_file() and path.name != "_metadata"]
 
 
-def restore(here: Deployment, checkpoint: str, parallelism: int | None) -> None:
-    pipeline = here.pipeline("tours")
-    apply_restore(here, pipeline, plan_restore(here, pipeline, checkpoint, parallelism, ClaimMode.NO_CLAIM), "test")
+def restore(deployment: Deployment, checkpoint: str, parallelism: int | None) -> None:
+    pipeline = deployment.pipeline("tours")
+    apply_restore(
+        deployment, pipeline, plan_restore(deployment, pipeline, checkpoint, parallelism, ClaimMode.NO_CLAIM), "test"
+    )
 
 
-def test_by_default_nothing_is_kept(here: Deployment) -> None:
-    (Path(here.pipelines_directory) / "tours.yaml").write_text(TOURS)
-    assert run(here, 1).restored_from == ("empty", "empty")
-    assert run(here, 2).restored_from == ("remote", "remote")
-    assert not local(here).exists()
+def test_by_default_nothing_is_kept(deployment: Deployment) -> None:
+    (Path(deployment.pipelines_directory) / "tours.yaml").write_text(TOURS)
+    assert run(deployment, 1).restored_from == ("empty", "empty")
+    assert run(deployment, 2).restored_from == ("remote", "remote")
+    assert not local(deployment).exists()
 
 
-def test_switching_it_off_removes_what_was_kept(here: Deployment) -> None:
-    run(here, 1)
-    assert copies(here, 1)
-    use(here, "rocksdb", "incremental", local=False)
-    assert run(here, 2).restored_from == ("remote", "remote")
-    assert not local(here).exists()
-    use(here, "rocksdb", "incremental")
-    assert run(here, 3).restored_from == ("remote", "remote")
-    assert run(here, 4).restored_from == ("local", "local")
+def test_switching_it_off_removes_what_was_kept(deployment: Deployment) -> None:
+    run(deployment, 1)
+    assert copies(deployment, 1)
+    use(deployment, "rocksdb", "incremental", local=False)
+    assert run(deployment, 2).restored_from == ("remote", "remote")
+    assert not local(deployment).exists()
+    use(deployment, "rocksdb", "incremental")
+    assert run(deployment, 3).restored_from == ("remote", "remote")
+    assert run(deployment, 4).restored_from == ("local", "local")
 
 
-def test_the_directory_of_the_deployment_is_used(here: Deployment, tmp_path: Path) -> None:
-    elsewhere = dataclasses.replace(here, local_directory=str(tmp_path / "fast disk"))
+def test_the_directory_of_the_deployment_is_used(deployment: Deployment, tmp_path: Path) -> None:
+    elsewhere = dataclasses.replace(deployment, local_directory=str(tmp_path / "fast disk"))
     run(elsewhere, 1)
     assert run(elsewhere, 2).restored_from == ("local", "local")
     assert os.listdir(tmp_path / "fast disk") == ["local-state"]
-    assert not (Path(here.work_directory) / "local-state").exists()
+    assert not (Path(deployment.work_directory) / "local-state").exists()
 
 
-def test_incremental_checkpoints_refer_to_earlier_files_when_restored_from_copies(here: Deployment) -> None:
+def test_incremental_checkpoints_refer_to_earlier_files_when_restored_from_copies(deployment: Deployment) -> None:
     """Of the third; from the fourth table of a state on, they may be merged into one."""
-    manifests = [run(here, number) for number in range(1, 4)]
+    manifests = [run(deployment, number) for number in range(1, 4)]
     assert [m.restored_from[0] for m in manifests] == ["empty", "local", "local"]
     assert all(count for _, count in shared_again(manifests))
 
 
-def test_copies_of_segments_are_told_apart_and_one_that_is_damaged_is_read_remotely(here: Deployment) -> None:
+def test_copies_of_segments_are_told_apart_and_one_that_is_damaged_is_read_remotely(deployment: Deployment) -> None:
     """Files of one physical file have a copy each: a damaged one is neither taken for another, nor used."""
-    use(here, *MERGED[0])
-    first = run(here, 1)
+    use(deployment, *MERGED[0])
+    first = run(deployment, 1)
     assert any(len(file.segments) > 1 for file in first.files)
-    for path in copies(here, 1, "MANIFEST*"):
+    for path in copies(deployment, 1, "MANIFEST*"):
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
-    assert run(here, 2).restored_from == ("mixed", "mixed")
-    assert run(here, 3).restored_from == ("local", "local")
+    assert run(deployment, 2).restored_from == ("mixed", "mixed")
+    assert run(deployment, 3).restored_from == ("local", "local")
 
 
-def test_damage_that_only_rocksdb_finds_is_told_and_the_next_try_reads_remotely(here: Deployment) -> None:
+def test_damage_that_only_rocksdb_finds_is_told_and_the_next_try_reads_remotely(deployment: Deployment) -> None:
     """A table is not read whole again while it is the very file that was proved: each block is when it is needed."""
-    run(here, 1)
-    for path in copies(here, 1, ".sst"):
+    run(deployment, 1)
+    for path in copies(deployment, 1, ".sst"):
         os.utime(path, (1_000_000, 1_000_000))
-    assert run(here, 2).restored_from == ("local", "local")
-    trusted = [path for path in copies(here, 2, ".sst") if path.stat().st_mtime == 1_000_000]
+    assert run(deployment, 2).restored_from == ("local", "local")
+    trusted = [path for path in copies(deployment, 2, ".sst") if path.stat().st_mtime == 1_000_000]
     assert trusted
     for path in trusted:
         with path.open("r+b") as file:
             file.write(bytes(50))
         os.utime(path, (1_000_000, 1_000_000))
-    third = begin(here, here.pipeline("tours"), day(3), "test").checkpoint_id
+    third = begin(deployment, deployment.pipeline("tours"), day(3), "test").checkpoint_id
     with pytest.raises(RetryableError, match=r"restored from this host's copies, such as .*\.sst, is damaged") as told:
-        publish_here(here, here.pipeline("tours"), third, events(3))
+        publish_here(deployment, deployment.pipeline("tours"), third, events(3))
     assert told.value.kind == "local-copy-damaged"
-    assert not copies(here, 2)
-    publish_here(here, here.pipeline("tours"), third, events(3))
-    register(here, here.pipeline("tours"), third)
-    manifest = resolve(here, "tours/3").manifest
+    assert not copies(deployment, 2)
+    publish_here(deployment, deployment.pipeline("tours"), third, events(3))
+    register(deployment, deployment.pipeline("tours"), third)
+    manifest = resolve(deployment, "tours/3").manifest
     assert manifest is not None
     assert manifest.restored_from == ("remote", "remote")
-    assert run(here, 4).restored_from == ("local", "local")
+    assert run(deployment, 4).restored_from == ("local", "local")
 
 
 def shared_again(manifests: list[CheckpointManifest]) -> list[tuple[int, int]]:
@@ -255,135 +257,137 @@ def shared_again(manifests: list[CheckpointManifest]) -> list[tuple[int, int]]:
     return [(len(after), len(before & after)) for before, after in itertools.pairwise(shared)]
 
 
-def test_sst_files_take_their_place_on_disk_once(here: Deployment) -> None:
-    run(here, 1)
-    run(here, 2)
-    first, second = ({p.stat().st_ino for p in copies(here, number, ".sst")} for number in (1, 2))
+def test_sst_files_take_their_place_on_disk_once(deployment: Deployment) -> None:
+    run(deployment, 1)
+    run(deployment, 2)
+    first, second = ({p.stat().st_ino for p in copies(deployment, number, ".sst")} for number in (1, 2))
     assert first < second
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "delete"])
 @pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
-def test_a_broken_copy_is_read_remotely(here: Deployment, backend: str, strategy: str, damage: str) -> None:
-    use(here, backend, strategy)
-    run(here, 1)
+def test_a_broken_copy_is_read_remotely(deployment: Deployment, backend: str, strategy: str, damage: str) -> None:
+    use(deployment, backend, strategy)
+    run(deployment, 1)
     native = backend == "rocksdb" and strategy != "canonical"
-    victim = copies(here, 1, ".sst" if native else "")[0]
+    victim = copies(deployment, 1, ".sst" if native else "")[0]
     data = bytearray(victim.read_bytes())
     victim.unlink()
     if damage != "delete":
         data[len(data) // 2] ^= 1
         victim.write_bytes(data if damage == "flip" else data[: len(data) // 2])
-    broken, whole = run(here, 2).restored_from
+    broken, whole = run(deployment, 2).restored_from
     assert broken == ("mixed" if native else "remote")
     assert whole == "local"
-    assert run(here, 3).restored_from == ("local", "local")
+    assert run(deployment, 3).restored_from == ("local", "local")
 
 
 @pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
-def test_a_stale_copy_in_the_place_of_the_right_one_is_not_used(here: Deployment, backend: str, strategy: str) -> None:
+def test_a_stale_copy_in_the_place_of_the_right_one_is_not_used(
+    deployment: Deployment, backend: str, strategy: str
+) -> None:
     """The index is that of the second checkpoint, but of what is its own there lie bytes of the first."""
-    use(here, backend, strategy)
+    use(deployment, backend, strategy)
     for number in (1, 2):
-        run(here, number)
-    older = {path.stat().st_ino: path.read_bytes() for path in copies(here, 1)}
-    for path in copies(here, 2):
+        run(deployment, number)
+    older = {path.stat().st_ino: path.read_bytes() for path in copies(deployment, 1)}
+    for path in copies(deployment, 2):
         if path.stat().st_ino not in older:
             path.unlink()
             path.write_bytes(max(older.values(), key=len))
-    sources = run(here, 3).restored_from
+    sources = run(deployment, 3).restored_from
     assert "local" not in sources
     shares = (backend == "rocksdb" and strategy != "canonical") or strategy == "changelog"
     assert set(sources) == ({"mixed"} if shares else {"remote"})
-    assert run(here, 4).restored_from == ("local", "local")
+    assert run(deployment, 4).restored_from == ("local", "local")
 
 
 @pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
-def test_a_copy_of_another_history_is_not_used(here: Deployment, backend: str, strategy: str) -> None:
+def test_a_copy_of_another_history_is_not_used(deployment: Deployment, backend: str, strategy: str) -> None:
     """A catalog that was lost: its ids, directories and files are given out again, with other content."""
-    use(here, backend, strategy)
-    run(here, 1)
-    shutil.rmtree(here.storage_root)
-    Path(here.storage_root).mkdir()
-    Path(here.catalog_url.removeprefix("sqlite:///")).unlink()
-    stale = local(here).rename(local(here).with_name("stale"))
-    run(here, 1)
-    shutil.rmtree(local(here))
-    stale.rename(local(here))
-    assert run(here, 2).restored_from == ("remote", "remote")
-    assert run(here, 3).restored_from == ("local", "local")
+    use(deployment, backend, strategy)
+    run(deployment, 1)
+    shutil.rmtree(deployment.storage_root)
+    Path(deployment.storage_root).mkdir()
+    Path(deployment.catalog_url.removeprefix("sqlite:///")).unlink()
+    stale = local(deployment).rename(local(deployment).with_name("stale"))
+    run(deployment, 1)
+    shutil.rmtree(local(deployment))
+    stale.rename(local(deployment))
+    assert run(deployment, 2).restored_from == ("remote", "remote")
+    assert run(deployment, 3).restored_from == ("local", "local")
 
 
 @pytest.mark.parametrize(("backend", "strategy"), STRATEGIES)
-def test_copies_serve_other_key_group_ranges(here: Deployment, backend: str, strategy: str) -> None:
-    use(here, backend, strategy)
+def test_copies_serve_other_key_group_ranges(deployment: Deployment, backend: str, strategy: str) -> None:
+    use(deployment, backend, strategy)
     last = 0
     for number, parallelism in enumerate((2, 3, 5, 1), 1):
         if last:
-            restore(here, str(last), parallelism)
-        manifest = run(here, number)
+            restore(deployment, str(last), parallelism)
+        manifest = run(deployment, number)
         assert set(manifest.restored_from) == ({"local"} if last else {"empty"})
         last = manifest.checkpoint_id
 
 
-def test_what_one_host_lacks_comes_from_remote(here: Deployment) -> None:
-    run(here, 1)
-    shutil.rmtree(copies(here, 1)[0].parent)
-    assert sorted(run(here, 2).restored_from) == ["local", "remote"]
-    shutil.rmtree(copies(here, 2)[0].parent)
-    restore(here, "2", 1)
-    assert run(here, 3).restored_from == ("mixed",)
+def test_what_one_host_lacks_comes_from_remote(deployment: Deployment) -> None:
+    run(deployment, 1)
+    shutil.rmtree(copies(deployment, 1)[0].parent)
+    assert sorted(run(deployment, 2).restored_from) == ["local", "remote"]
+    shutil.rmtree(copies(deployment, 2)[0].parent)
+    restore(deployment, "2", 1)
+    assert run(deployment, 3).restored_from == ("mixed",)
 
 
-def test_disk_is_bounded_over_twenty_checkpoints(here: Deployment) -> None:
+def test_disk_is_bounded_over_twenty_checkpoints(deployment: Deployment) -> None:
     for number in range(1, 21):
-        run(here, number)
-        assert kept(here) == sorted(f"chk-{n}" for n in (number - 1, number) if n)
+        run(deployment, number)
+        assert kept(deployment) == sorted(f"chk-{n}" for n in (number - 1, number) if n)
         for n in (number - 1, number):
-            files = copies(here, n)
+            files = copies(deployment, n)
             assert len(files) < 40, "RocksDB compacts, and nothing else is left"
-    assert os.listdir(here.work_directory) == ["local-state"]
+    assert os.listdir(deployment.work_directory) == ["local-state"]
 
 
-def test_an_aborted_checkpoint_is_pruned_by_the_next_run(here: Deployment) -> None:
-    run(here, 1)
-    pipeline = here.pipeline("tours")
-    second = begin(here, pipeline, day(2), "test").checkpoint_id
-    publish_here(here, pipeline, second, events(2))
-    abort(here, "tours", second, "not whole")
-    assert kept(here) == ["chk-1", "chk-2"]
-    assert run(here, 2).restored_from == ("local", "local")
-    assert kept(here) == ["chk-1", "chk-3"]
+def test_an_aborted_checkpoint_is_pruned_by_the_next_run(deployment: Deployment) -> None:
+    run(deployment, 1)
+    pipeline = deployment.pipeline("tours")
+    second = begin(deployment, pipeline, day(2), "test").checkpoint_id
+    publish_here(deployment, pipeline, second, events(2))
+    abort(deployment, "tours", second, "not whole")
+    assert kept(deployment) == ["chk-1", "chk-2"]
+    assert run(deployment, 2).restored_from == ("local", "local")
+    assert kept(deployment) == ["chk-1", "chk-3"]
 
 
-def test_a_savepoint_reads_copies_and_leaves_them_alone(here: Deployment) -> None:
-    run(here, 1)
-    before = copies(here, 1)
-    pipeline = here.pipeline("tours")
+def test_a_savepoint_reads_copies_and_leaves_them_alone(deployment: Deployment) -> None:
+    run(deployment, 1)
+    before = copies(deployment, 1)
+    pipeline = deployment.pipeline("tours")
     for kind, source in (("native", "copied"), ("canonical", "local")):
-        saved = begin_savepoint(here, pipeline, format=kind, target=None, note="", owner="test", key=kind)
-        publish_here(here, pipeline, saved.checkpoint_id)
-        manifest = resolve(here, register(here, pipeline, saved.checkpoint_id).directory).manifest
+        saved = begin_savepoint(deployment, pipeline, format=kind, target=None, note="", owner="test", key=kind)
+        publish_here(deployment, pipeline, saved.checkpoint_id)
+        manifest = resolve(deployment, register(deployment, pipeline, saved.checkpoint_id).directory).manifest
         assert manifest is not None
         assert manifest.restored_from == (source, source)
-    assert copies(here, 1) == before
-    assert kept(here) == ["chk-1"]
-    restore(here, str(saved.checkpoint_id), None)
-    assert run(here, 2).restored_from == ("remote", "remote")
+    assert copies(deployment, 1) == before
+    assert kept(deployment) == ["chk-1"]
+    restore(deployment, str(saved.checkpoint_id), None)
+    assert run(deployment, 2).restored_from == ("remote", "remote")
 
 
-def test_going_back_to_an_older_checkpoint(here: Deployment) -> None:
-    first = run(here, 1)
-    run(here, 2)
-    restore(here, str(first.checkpoint_id), None)
-    assert run(here, 2).restored_from == ("local", "local"), "it is still there"
-    assert kept(here) == ["chk-1", "chk-3"]
-    run(here, 3)
-    restore(here, str(first.checkpoint_id), None)
-    assert run(here, 2).restored_from == ("remote", "remote")
+def test_going_back_to_an_older_checkpoint(deployment: Deployment) -> None:
+    first = run(deployment, 1)
+    run(deployment, 2)
+    restore(deployment, str(first.checkpoint_id), None)
+    assert run(deployment, 2).restored_from == ("local", "local"), "it is still there"
+    assert kept(deployment) == ["chk-1", "chk-3"]
+    run(deployment, 3)
+    restore(deployment, str(first.checkpoint_id), None)
+    assert run(deployment, 2).restored_from == ("remote", "remote")
 
 
-def test_a_rehearsal_proves_the_remote_files(here: Deployment) -> None:
-    run(here, 1)
-    layout = rehearsal_layout(here, here.pipeline("tours"), "1", None)
+def test_a_rehearsal_proves_the_remote_files(deployment: Deployment) -> None:
+    run(deployment, 1)
+    layout = rehearsal_layout(deployment, deployment.pipeline("tours"), "1", None)
     assert not any(isinstance(s.reader, LinkingReader) for sources in layout.sources for s in sources)

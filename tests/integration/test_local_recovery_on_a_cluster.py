@@ -14,10 +14,11 @@ import pytest
 
 from demo.places import Places, Ports, environment
 from demo.spark_cluster import HOSTS, SparkCluster, spark_cluster
+from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.views.inspection import resolve
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
 from tests.support.worlds import CHECKOUT, day
 
@@ -40,12 +41,12 @@ pytestmark = pytest.mark.timeout(1800)
 class World:
     places: Places
     spark: SparkCluster
-    here: Deployment
+    deployment: Deployment
 
     def run(self, number: int) -> tuple[str, ...]:
         """Apply a day as Airflow's operator does; returns where each subtask restored from."""
-        pipeline = self.here.pipeline("sales")
-        checkpoint_id = begin(self.here, pipeline, day(number), "test").checkpoint_id
+        pipeline = self.deployment.pipeline("sales")
+        checkpoint_id = begin(self.deployment, pipeline, day(number), "test").checkpoint_id
         submit = [str(Path(sys.executable).parent / "spark-submit"), "--master", self.spark.url]
         job = [str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py"), "--pipeline", pipeline.path]
         ended = subprocess.run(
@@ -56,8 +57,8 @@ class World:
             check=False,
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        register(self.here, pipeline, checkpoint_id, check(self.here, pipeline, checkpoint_id).report_uri)
-        opened = resolve(self.here, f"sales/{checkpoint_id}")
+        register(self.deployment, pipeline, checkpoint_id, check(self.deployment, pipeline, checkpoint_id).report_uri)
+        opened = resolve(self.deployment, f"sales/{checkpoint_id}")
         rows = opened.to_arrow("orders").to_pylist()
         assert {row["key"]: row["value"] for row in rows} == {f"shop-{n}": number for n in range(SHOPS)}
         assert opened.manifest is not None
@@ -65,7 +66,9 @@ class World:
 
     def copies(self, number: int) -> list[Path]:
         """The directories of the subtasks' copies of a checkpoint."""
-        return sorted((self.here.local_states(self.here.pipeline("sales")).path / f"chk-{number}").iterdir())
+        return sorted(
+            (self.deployment.local_states(self.deployment.pipeline("sales")).path / f"chk-{number}").iterdir()
+        )
 
 
 @pytest.fixture
@@ -79,10 +82,10 @@ def world(tmp_path: Path) -> Iterator[World]:
         directory.mkdir()
         pq.write_table(pa.table({"shop": [f"shop-{n}" for n in range(SHOPS)]}), directory / "events.parquet")
     env = environment(places, Ports())
-    here = deployment(env)
-    here.catalog().migrate()
+    deployment = wiring.deployment(env)
+    deployment.catalog().migrate()
     with spark_cluster(places.work / "spark", env) as spark:
-        yield World(places, spark, here)
+        yield World(places, spark, deployment)
 
 
 def test_executors_come_and_go(world: World) -> None:
@@ -95,6 +98,8 @@ def test_executors_come_and_go(world: World) -> None:
     world.spark.wait_for_workers(2)
     shutil.rmtree(world.copies(3)[0])
     assert sorted(world.run(4)) == ["local", "remote"], "what a host lacks is read from the storage"
-    pipeline = world.here.pipeline("sales")
-    apply_restore(world.here, pipeline, plan_restore(world.here, pipeline, "4", 3, ClaimMode.NO_CLAIM), "test")
+    pipeline = world.deployment.pipeline("sales")
+    apply_restore(
+        world.deployment, pipeline, plan_restore(world.deployment, pipeline, "4", 3, ClaimMode.NO_CLAIM), "test"
+    )
     assert world.run(5) == ("local",) * 3, "other key groups, of the same copies"

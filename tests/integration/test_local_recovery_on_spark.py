@@ -15,7 +15,7 @@ NAME = "aircraft_activity"
 
 
 @pytest.fixture
-def here(tmp_path: Path, data: Path) -> Deployment:
+def deployment(tmp_path: Path, data: Path) -> Deployment:
     text = (CHECKOUT / "dags" / "pipelines" / f"{NAME}.yaml").read_text()
     settings = "local_recovery: true, strategy: incremental"
     (tmp_path / "pipelines").mkdir()
@@ -23,12 +23,12 @@ def here(tmp_path: Path, data: Path) -> Deployment:
     return new_deployment(tmp_path, data, tmp_path / "pipelines")
 
 
-def test_three_days(spark: SparkSession, here: Deployment, flights: pl.DataFrame) -> None:
-    days = [run_day(spark, here, number) for number in (1, 2, 3)]
+def test_three_days(spark: SparkSession, deployment: Deployment, flights: pl.DataFrame) -> None:
+    days = [run_day(spark, deployment, number) for number in (1, 2, 3)]
     assert [d.manifest.restored_from for d in days if d.manifest] == [("empty",) * 2, ("local",) * 2, ("local",) * 2]
     seen = flights.filter(pl.col("time_hour") < pl.datetime(2013, 1, 4, time_zone="UTC"))
     result = difference(NAME, aircraft_expected(seen), aircraft_found(days[-1]), ["tailnum"])
     assert result.different == 0, result.examples
     assert result.keys > 500
-    path = here.local_states(here.pipeline(NAME)).path
+    path = deployment.local_states(deployment.pipeline(NAME)).path
     assert sorted(p.name for p in path.iterdir()) == ["chk-2", "chk-3"]

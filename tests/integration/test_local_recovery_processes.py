@@ -25,12 +25,12 @@ from tests.support.worlds import CHECKOUT, day, new_deployment, owned
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Iterator[Deployment]:
+def deployment(tmp_path: Path) -> Iterator[Deployment]:
     (tmp_path / "pipelines").mkdir()
-    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
-    use(here, "rocksdb", "incremental")
-    yield here
-    assert not list(local(here).rglob("*.ongoing"))
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    use(deployment, "rocksdb", "incremental")
+    yield deployment
+    assert not list(local(deployment).rglob("*.ongoing"))
 
 
 def elsewhere(tmp_path: Path, *arguments: object) -> int:
@@ -40,9 +40,9 @@ def elsewhere(tmp_path: Path, *arguments: object) -> int:
     return subprocess.run(command, env=environment, check=False).returncode
 
 
-def test_a_new_process_finds_what_another_left(here: Deployment, tmp_path: Path) -> None:
+def test_a_new_process_finds_what_another_left(deployment: Deployment, tmp_path: Path) -> None:
     assert elsewhere(tmp_path, 1) == 0
-    assert run(here, 2).restored_from == ("local", "local")
+    assert run(deployment, 2).restored_from == ("local", "local")
 
 
 DEATHS = [("os.mkdir", 0), ("os.mkdir", 4), *(("os.link", n) for n in (0, 3, 9)), ("os.rename", 0), ("os.rename", 1)]
@@ -50,43 +50,43 @@ DEATHS = [("os.mkdir", 0), ("os.mkdir", 4), *(("os.link", n) for n in (0, 3, 9))
 
 @pytest.mark.parametrize(("event", "number"), DEATHS)
 def test_death_while_copies_are_made_costs_nothing_but_copies(
-    here: Deployment, tmp_path: Path, event: str, number: int
+    deployment: Deployment, tmp_path: Path, event: str, number: int
 ) -> None:
     assert elsewhere(tmp_path, 1, event, number) == -signal.SIGKILL
-    assert run(here, 1).restored_from == ("empty", "empty")
-    assert run(here, 2).restored_from == ("local", "local")
-    assert len(kept(here)) == 2
-    assert all(len({p.parent for p in copies(here, int(name[4:]))}) == 2 for name in kept(here))
-    assert run(here, 3).restored_from == ("local", "local")
+    assert run(deployment, 1).restored_from == ("empty", "empty")
+    assert run(deployment, 2).restored_from == ("local", "local")
+    assert len(kept(deployment)) == 2
+    assert all(len({p.parent for p in copies(deployment, int(name[4:]))}) == 2 for name in kept(deployment))
+    assert run(deployment, 3).restored_from == ("local", "local")
 
 
 @pytest.mark.parametrize(("event", "number"), [("os.rename", 0), ("shutil.rmtree", 0), ("os.rmdir", 0)])
-def test_death_while_pruning_is_made_up_for(here: Deployment, tmp_path: Path, event: str, number: int) -> None:
+def test_death_while_pruning_is_made_up_for(deployment: Deployment, tmp_path: Path, event: str, number: int) -> None:
     for day_number in (1, 2):
-        run(here, day_number)
+        run(deployment, day_number)
     assert elsewhere(tmp_path, 3, event, number) == -signal.SIGKILL
-    assert run(here, 3).restored_from == ("local", "local")
-    assert kept(here) == ["chk-2", "chk-4"]
+    assert run(deployment, 3).restored_from == ("local", "local")
+    assert kept(deployment) == ["chk-2", "chk-4"]
 
 
-def test_tasks_of_one_host_run_at_once(here: Deployment) -> None:
-    run(here, 1)
-    run(here, 2)
-    pipeline = here.pipeline("tours")
-    third = begin(here, pipeline, day(3), "test").checkpoint_id
-    plan = plan_snapshot(here, pipeline, third)
+def test_tasks_of_one_host_run_at_once(deployment: Deployment) -> None:
+    run(deployment, 1)
+    run(deployment, 2)
+    pipeline = deployment.pipeline("tours")
+    third = begin(deployment, pipeline, day(3), "test").checkpoint_id
+    plan = plan_snapshot(deployment, pipeline, third)
     assert plan is not None
     parts = [events(3).filter(pa.array(mask)) for mask in owned(pipeline, plan, events(3))]
     # four tasks: each subtask twice, as with speculative execution
     with ProcessPoolExecutor(4, get_context("spawn")) as pool:
-        work = Work(here, pipeline, plan)
+        work = Work(deployment, pipeline, plan)
         tasks = [pool.submit(snapshot_subtask, work, n % 2, n, parts[n % 2]) for n in range(4)]
         reports = [task.result() for task in tasks]
     assert [r.restored_from for r in reports] == ["local"] * 4
-    publish(here, pipeline, plan, len(events(3)), [reports[0], reports[3]])
-    register(here, pipeline, third)
-    assert not verify(resolve(here, "tours/3"), scratch=here.work_directory).problems
-    assert len({p.parent for p in copies(here, 3)}) == 4
-    assert run(here, 4).restored_from == ("local", "local")
-    assert len({p.parent for p in copies(here, 3)}) == 2, "the losers' copies are of no use"
-    assert kept(here) == ["chk-3", "chk-4"]
+    publish(deployment, pipeline, plan, len(events(3)), [reports[0], reports[3]])
+    register(deployment, pipeline, third)
+    assert not verify(resolve(deployment, "tours/3"), scratch=deployment.work_directory).problems
+    assert len({p.parent for p in copies(deployment, 3)}) == 4
+    assert run(deployment, 4).restored_from == ("local", "local")
+    assert len({p.parent for p in copies(deployment, 3)}) == 2, "the losers' copies are of no use"
+    assert kept(deployment) == ["chk-3", "chk-4"]

@@ -3,23 +3,23 @@
 import pytest
 
 from statelib.flows.wiring import Deployment
-from tests.integration.test_local_recovery_flow import MERGED, STRATEGIES, here, restore, run, use
+from tests.integration.test_local_recovery_flow import MERGED, STRATEGIES, deployment, restore, run, use
 
-__all__ = ["here"]
+__all__ = ["deployment"]
 
 PARALLELISM = {3: 3, 6: 1, 9: 4}
 """Before which day the pipeline is restored with how many subtasks."""
 
 
 @pytest.mark.parametrize(("backend", "strategy"), [*STRATEGIES, *MERGED])
-def test_ten_runs_with_rescaling_read_nothing_remotely(here: Deployment, backend: str, strategy: str) -> None:
+def test_ten_runs_with_rescaling_read_nothing_remotely(deployment: Deployment, backend: str, strategy: str) -> None:
     often = ", materialize_after_checkpoints: 2" if strategy.startswith("changelog") else ""
-    use(here, backend, strategy + often)
-    last, subtasks = run(here, 1).checkpoint_id, 2
+    use(deployment, backend, strategy + often)
+    last, subtasks = run(deployment, 1).checkpoint_id, 2
     for number in range(2, 11):
         if number in PARALLELISM:
             subtasks = PARALLELISM[number]
-            restore(here, str(last), subtasks)
-        manifest = run(here, number)
+            restore(deployment, str(last), subtasks)
+        manifest = run(deployment, number)
         assert manifest.restored_from == ("local",) * subtasks, number
         last = manifest.checkpoint_id

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo.places import Places, Ports, environment, statelib_settings
+from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import begin
-from statelib.flows.wiring import deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from tests.support.worlds import CHECKOUT, checkpoint_of, day
 
@@ -50,10 +50,10 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 def test_driver_and_executors_of_a_job_say_whose_lines_they_are(places: Places) -> None:
-    here = deployment(statelib_settings(places))
+    deployment = wiring.deployment(statelib_settings(places))
     (places.data / "2013-01-01").mkdir()
     pq.write_table(pa.table({"user": ["a", "b", "c"], "price": [1, 2, 3]}), places.data / "2013-01-01" / "x.parquet")
-    begun = begin(here, here.pipeline("sales"), day(1), "test").checkpoint_id
+    begun = begin(deployment, deployment.pipeline("sales"), day(1), "test").checkpoint_id
     job = ["statelib_jobs.snapshot", "--pipeline", str(places.pipelines / "sales.yaml"), "--checkpoint-id", str(begun)]
     done = run(
         places,
@@ -65,7 +65,7 @@ def test_driver_and_executors_of_a_job_say_whose_lines_they_are(places: Places) 
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [line for line in objects(done.stderr) if line["logger"].startswith("statelib.")]
     assert {(line["pipeline"], line["checkpoint_id"]) for line in lines} == {("sales", begun)}
-    record = here.catalog().get(PipelineName("sales"), CheckpointId(begun))
+    record = deployment.catalog().get(PipelineName("sales"), CheckpointId(begun))
     attempts = {line["attempt"] for line in lines if line["logger"] == "statelib.spark.snapshot.driver"}
     assert attempts == {record.attempt}
     workers = {line["subtask"]: line["attempt"] for line in lines if line["logger"] == "statelib.spark.snapshot.worker"}
@@ -92,9 +92,9 @@ def test_a_wrong_setting_is_one_line(places: Places) -> None:
 
 def test_history_is_shown_and_told_to_machines(places: Places) -> None:
     assert "there is no catalog" in run(places, ["statelib", "history"]).stderr
-    here = deployment(statelib_settings(places))
+    deployment = wiring.deployment(statelib_settings(places))
     for number in (1, 2):
-        checkpoint_of(here, "sales", number, pa.table({"user": ["a", "b"], "price": [1, 2]}))
+        checkpoint_of(deployment, "sales", number, pa.table({"user": ["a", "b"], "price": [1, 2]}))
     shown = run(places, ["statelib", "history", "-p", "sales"]).stdout
     assert "sales/1" in shown
     assert shown.index("sales/1") < shown.index("sales/2"), "the newest is last"

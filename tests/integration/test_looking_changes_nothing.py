@@ -71,23 +71,23 @@ def contents(*places: Path) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in paths}
 
 
-def catalog_files(here: Deployment) -> list[Path]:
-    file = Path(here.catalog_url.removeprefix("sqlite:///"))
+def catalog_files(deployment: Deployment) -> list[Path]:
+    file = Path(deployment.catalog_url.removeprefix("sqlite:///"))
     return sorted(file.parent.glob(f"{file.name}*"))
 
 
-def looked(here: Deployment, words: str) -> None:
-    result = call(here, *words.format(state=here.storage_root).split())
+def looked(deployment: Deployment, words: str) -> None:
+    result = call(deployment, *words.format(state=deployment.storage_root).split())
     assert result.exit_code == 0, f"{words}: {result.output}"
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    here = open_shop(tmp_path_factory.mktemp("shop"))
-    stray = Path(here.storage_root) / STRAY
+    deployment = open_shop(tmp_path_factory.mktemp("shop"))
+    stray = Path(deployment.storage_root) / STRAY
     stray.write_bytes(b"stray")
     os.utime(stray, (1_000_000_000, 1_000_000_000))
-    return here
+    return deployment
 
 
 @pytest.mark.parametrize("words", LOOKS)
@@ -100,13 +100,13 @@ def test_files_and_catalog_stay_as_they_are(shop: Deployment, words: str) -> Non
 
 
 def test_a_bucket_that_refuses_every_write_is_looked_at(tmp_path: Path, s3: S3Endpoint, bucket: str) -> None:
-    here = open_shop(tmp_path, f"s3://{bucket}/state")
+    deployment = open_shop(tmp_path, f"s3://{bucket}/state")
     s3.put_object(bucket, f"state/{STRAY}", b"stray")
-    before = contents(*catalog_files(here))
+    before = contents(*catalog_files(deployment))
     s3.break_next(*READ_ONLY)
     for words in LOOKS:
-        looked(here, words)
-    assert contents(*catalog_files(here)) == before
+        looked(deployment, words)
+    assert contents(*catalog_files(deployment)) == before
 
 
 def test_every_command_is_one_that_looks_or_one_that_writes() -> None:

@@ -30,7 +30,7 @@ WAYS = [("heap", "full"), ("heap", "changelog"), ("rocksdb", "incremental"), ("r
 
 
 @pytest.fixture(params=WAYS, ids="-".join)
-def here(tmp_path: Path, request: pytest.FixtureRequest) -> Deployment:
+def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Deployment:
     backend, strategy = request.param
     (tmp_path / "pipelines").mkdir()
     text = CARTS.replace("BACKEND", backend).replace("STRATEGY", strategy)
@@ -52,21 +52,21 @@ def events(number: int, users: range) -> pa.Table:
     )
 
 
-def measured(here: Deployment, number: CheckpointId) -> SnapshotMeasure:
+def measured(deployment: Deployment, number: CheckpointId) -> SnapshotMeasure:
     """The catalog's, once it is sure that the manifest says the same."""
-    record = here.catalog().get(PipelineName("carts"), number)
+    record = deployment.catalog().get(PipelineName("carts"), number)
     manifest = open_checkpoint(record.directory).manifest
     assert manifest is not None
     assert record.measured == manifest.measured
     return manifest.measured
 
 
-def test_keys_that_events_wrote_are_counted_once_each(here: Deployment) -> None:
-    first = measured(here, checkpoint_of(here, "carts", 1, events(1, range(10))))
+def test_keys_that_events_wrote_are_counted_once_each(deployment: Deployment) -> None:
+    first = measured(deployment, checkpoint_of(deployment, "carts", 1, events(1, range(10))))
     assert first.keys_changed == 20, "two shops of ten users, whatever the number of states and events"
-    second = measured(here, checkpoint_of(here, "carts", 2, events(2, range(8, 12))))
+    second = measured(deployment, checkpoint_of(deployment, "carts", 2, events(2, range(8, 12))))
     assert second.keys_changed == 8, "what expires meanwhile is not written by an event"
-    third = measured(here, checkpoint_of(here, "carts", 3, events(3, range(0))))
+    third = measured(deployment, checkpoint_of(deployment, "carts", 3, events(3, range(0))))
     assert third.keys_changed == 0
     for each in (first, second):
         assert each.upload_ms is not None
@@ -74,17 +74,17 @@ def test_keys_that_events_wrote_are_counted_once_each(here: Deployment) -> None:
         assert each.uploaded_bytes
 
 
-def test_a_savepoint_changes_no_keys(here: Deployment) -> None:
-    checkpoint_of(here, "carts", 1, events(1, range(10)))
-    pipeline = here.pipeline("carts")
+def test_a_savepoint_changes_no_keys(deployment: Deployment) -> None:
+    checkpoint_of(deployment, "carts", 1, events(1, range(10)))
+    pipeline = deployment.pipeline("carts")
     saved = begin_savepoint(
-        here, pipeline, format="canonical", target=None, note="", owner="test", key="k"
+        deployment, pipeline, format="canonical", target=None, note="", owner="test", key="k"
     ).checkpoint_id
-    publish_here(here, pipeline, saved)
-    register(here, pipeline, saved)
-    assert measured(here, saved).keys_changed == 0
+    publish_here(deployment, pipeline, saved)
+    register(deployment, pipeline, saved)
+    assert measured(deployment, saved).keys_changed == 0
 
 
-def test_a_checkpoint_that_is_pending_has_no_measure(here: Deployment) -> None:
-    begun = begin(here, here.pipeline("carts"), day(1), "test")
-    assert here.catalog().get(PipelineName("carts"), begun.checkpoint_id).measured is None
+def test_a_checkpoint_that_is_pending_has_no_measure(deployment: Deployment) -> None:
+    begun = begin(deployment, deployment.pipeline("carts"), day(1), "test")
+    assert deployment.catalog().get(PipelineName("carts"), begun.checkpoint_id).measured is None

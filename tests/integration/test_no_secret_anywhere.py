@@ -25,11 +25,12 @@ from demo.processes import unused_ports
 from statelib.catalog.tables.schema import CHECKPOINT
 from statelib.cli.main import app
 from statelib.errors import StatelibError
+from statelib.flows import wiring
 from statelib.flows.checkpoint.snapshot_plan import plan_snapshot
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment
 from statelib.model.record import ClaimMode
 from statelib.spark.snapshot.worker import Work
 from statelib.telemetry.logs import LogSettings
@@ -52,26 +53,26 @@ STORIES = ("succeeds", "fails", "planted", "page")
 class Story:
     """A deployment with secrets, and all that was said so far, by what said it."""
 
-    here: Deployment
+    deployment: Deployment
     store: S3Store
     said: dict[str, str | bytes] = field(default_factory=dict)
 
     def say(self, what: str, text: str | bytes) -> None:
         self.said[f"{len(self.said)} {what}"] = text
 
-    def call(self, *words: str, here: Deployment | None = None, **settings: str) -> int:
+    def call(self, *words: str, deployment: Deployment | None = None, **settings: str) -> int:
         """A command of the command line, with its answer, its lines and the whole chain of its exception."""
-        env = {**environment(here or self.here), "STATELIB_LOG_LEVEL": "DEBUG", **settings}
+        env = {**environment(deployment or self.deployment), "STATELIB_LOG_LEVEL": "DEBUG", **settings}
         result = CliRunner().invoke(app, list(words), env=env)
         self.say(" ".join(words), result.output)
         if result.exc_info is not None:
             self.say(" ".join(("traceback of", *words)), "".join(traceback.format_exception(*result.exc_info)))
         return result.exit_code
 
-    def fails(self, here: Deployment, kind: str) -> None:
+    def fails(self, deployment: Deployment, kind: str) -> None:
         """The catalog and the storage are asked by a flow, which fails with that kind and shows no secret."""
         with pytest.raises(StatelibError) as caught:
-            checkpoint_of(here, "tours", 9, sales(0))
+            checkpoint_of(deployment, "tours", 9, sales(0))
         assert caught.value.kind == kind
         self.say(f"{kind}, as text", f"{caught.value} {caught.value!r} {caught.value.__reduce__()}")
         self.say(f"{kind}, traceback", "".join(traceback.format_exception(caught.value)))
@@ -83,7 +84,7 @@ class Story:
         for page in obstore.list(self.store):
             files |= {item["path"]: bytes(obstore.get(self.store, item["path"]).bytes()) for item in page}
         tables = MetaData()
-        engine = create_engine(self.here.catalog_url)
+        engine = create_engine(self.deployment.catalog_url)
         with engine.connect() as connection:
             tables.reflect(connection)
             for table in tables.sorted_tables:
@@ -119,37 +120,42 @@ def story(
     pipelines.mkdir()
     (pipelines / "sales.yaml").write_text(SALES)
     (pipelines / "tours.yaml").write_text(TOURS + "checkpoint: {inline_threshold_bytes: 1}\n")
-    here = replace(
+    deployment = replace(
         new_deployment(tmp_path, tmp_path, pipelines),
         catalog_url=database.url(next(name for name in STORIES if name in request.node.name)),
         storage_root=f"s3://{bucket}/state",
     )
-    monkeypatch.setenv("STATELIB_CATALOG", here.catalog_url)
+    monkeypatch.setenv("STATELIB_CATALOG", deployment.catalog_url)
     store = S3Store(bucket, endpoint=s3.direct_url, client_options={"allow_http": True})
-    yield Story(deployment(environment(here)), store)
+    yield Story(wiring.deployment(environment(deployment)), store)
     s3.break_next()
 
 
 def through_the_flows(story: Story) -> None:
     """Checkpoints, a savepoint, a restore; what workers would get of each is kept."""
-    here = story.here
+    deployment = story.deployment
     for name in ("sales", "tours"):
-        pipeline = here.pipeline(name)
+        pipeline = deployment.pipeline(name)
         for number in (1, 2):
-            checkpoint_of(here, name, number, sales(6 * number))
-        report = check(here, pipeline, 2)
+            checkpoint_of(deployment, name, number, sales(6 * number))
+        report = check(deployment, pipeline, 2)
         story.say("report of the gate", repr(report))
-        saved = begin_savepoint(here, pipeline, format="canonical", target=None, note="n", owner="test", key="k")
-        plan = plan_snapshot(here, pipeline, saved.checkpoint_id)
+        saved = begin_savepoint(deployment, pipeline, format="canonical", target=None, note="n", owner="test", key="k")
+        plan = plan_snapshot(deployment, pipeline, saved.checkpoint_id)
         assert plan is not None
-        story.say("work", pickle.dumps(Work(here.for_workers(), pipeline, plan)))
-        story.say("shown", repr((here, here.catalog(), here.storage(pipeline), here.remover(), pipeline, plan)))
-        publish_here(here, pipeline, saved.checkpoint_id)
-        story.say("record", repr(register(here, pipeline, saved.checkpoint_id)))
-        restored = plan_restore(here, pipeline, "1", None, ClaimMode.NO_CLAIM)
+        story.say("work", pickle.dumps(Work(deployment.for_workers(), pipeline, plan)))
+        story.say(
+            "shown",
+            repr(
+                (deployment, deployment.catalog(), deployment.storage(pipeline), deployment.remover(), pipeline, plan)
+            ),
+        )
+        publish_here(deployment, pipeline, saved.checkpoint_id)
+        story.say("record", repr(register(deployment, pipeline, saved.checkpoint_id)))
+        restored = plan_restore(deployment, pipeline, "1", None, ClaimMode.NO_CLAIM)
         story.say("plan", repr(restored))
-        apply_restore(here, pipeline, restored, "test")
-        begin(here, pipeline, day(2), "test")
+        apply_restore(deployment, pipeline, restored, "test")
+        begin(deployment, pipeline, day(2), "test")
 
 
 def through_the_command_line(story: Story) -> None:
@@ -171,8 +177,8 @@ def test_a_story_that_succeeds_leaves_no_secret(
     caplog.set_level(logging.DEBUG)
     through_the_flows(story)
     through_the_command_line(story)
-    rebuilt = replace(story.here, catalog_url=database.url("empty"))
-    assert story.call("catalog", "rebuild", "--yes", here=rebuilt) == 0, list(story.said.values())[-2]
+    rebuilt = replace(story.deployment, catalog_url=database.url("empty"))
+    assert story.call("catalog", "rebuild", "--yes", deployment=rebuilt) == 0, list(story.said.values())[-2]
     story.say("log", caplog.text)
     left = story.left(tmp_path)
     assert {"table checkpoint", f"{tmp_path}/pipelines/sales.yaml"} < set(left)
@@ -185,8 +191,8 @@ def test_a_story_that_fails_shows_no_secret(
     story: Story, database: Listen, s3: S3Endpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    checkpoint_of(story.here, "tours", 1, sales(0))
-    whole, written = story.here, quote(PASSWORD, safe="")
+    checkpoint_of(story.deployment, "tours", 1, sales(0))
+    whole, written = story.deployment, quote(PASSWORD, safe="")
     url, host = whole.catalog_url, f"127.0.0.1:{database.port}"
     (closed,) = unused_ports(1)
     catalogs = {
@@ -205,11 +211,11 @@ def test_a_story_that_fails_shows_no_secret(
     }
     wrong = [(replace(whole, catalog_url=broken), kind) for broken, kind in catalogs.items()]
     wrong.append((replace(whole, storage_root=f"s3://me:{KEY}@{whole.storage_root[5:]}"), "bad-path"))
-    for here, kind in wrong:
-        story.fails(here, kind)
+    for deployment, kind in wrong:
+        story.fails(deployment, kind)
         for form in ("text", "json"):
-            assert story.call("checkpoints", "list", here=here, STATELIB_LOG_FORMAT=form) in {0, 2}
-            assert story.call("gc", "--json", here=here, STATELIB_LOG_FORMAT=form) == 2
+            assert story.call("checkpoints", "list", deployment=deployment, STATELIB_LOG_FORMAT=form) in {0, 2}
+            assert story.call("gc", "--json", deployment=deployment, STATELIB_LOG_FORMAT=form) == 2
     s3.break_next(Fault("status", "GET", "state", 99, status=403), Fault("status", "PUT", "state", 99, status=403))
     story.fails(whole, "storage-refused")
     assert story.call("verify") != 0
@@ -221,9 +227,9 @@ def test_a_story_that_fails_shows_no_secret(
 def test_neither_the_page_nor_a_dag_shows_a_secret(
     story: Story, database: Listen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checkpoint_of(story.here, "sales", 1, sales(0))
-    checkpoint_of(story.here, "sales", 2, sales(6))
-    url, written = story.here.catalog_url, quote(PASSWORD, safe="")
+    checkpoint_of(story.deployment, "sales", 1, sales(0))
+    checkpoint_of(story.deployment, "sales", 2, sales(6))
+    url, written = story.deployment.catalog_url, quote(PASSWORD, safe="")
     broken = [
         url.replace(written, f"{written}-wrong"),
         url.replace(written, PASSWORD),
@@ -231,10 +237,10 @@ def test_neither_the_page_nor_a_dag_shows_a_secret(
     ]
     places = Places(work=tmp_path / "airflow", pipelines=tmp_path / "pipelines")
     places.make_directories()
-    extra = {"catalog": url, "storage": story.here.storage_root}
+    extra = {"catalog": url, "storage": story.deployment.storage_root}
     told = {
         **airflow_environment(places, Ports()),
-        **environment(story.here),
+        **environment(story.deployment),
         "AIRFLOW_CONN_STATE": json.dumps({"conn_type": "statelib", "password": PASSWORD, "extra": extra}),
         "STATELIB_CONN_ID": "state",
         "AWS_SECRET_ACCESS_KEY": KEY,
@@ -261,14 +267,14 @@ def test_the_search_finds_a_secret_that_was_planted(story: Story, tmp_path: Path
         "url": hosts.format(quote(PASSWORD, safe="")),
         "json": json.dumps({"a": PASSWORD}),
         "python": repr({"a": KEY}),
-        "pickle": pickle.dumps(story.here),
+        "pickle": pickle.dumps(story.deployment),
         "settings": pickle.dumps(LogSettings(secrets=(TOKEN,))),
         **{f"base64 {n}": b64encode(b"x" * n + KEY.encode() + b"y") for n in range(3)},
     }
     (tmp_path / "scratch" / "planted").write_text(f"x{KEY}y")
-    checkpoint_of(story.here, "sales", 1, sales(0))
+    checkpoint_of(story.deployment, "sales", 1, sales(0))
     obstore.put(story.store, "state/planted", TOKEN.encode())
-    engine = create_engine(story.here.catalog_url)
+    engine = create_engine(story.deployment.catalog_url)
     with engine.begin() as connection:
         connection.execute(update(CHECKPOINT).values(note=PASSWORD))
     engine.dispose()

@@ -16,10 +16,10 @@ from statelib.model.ids import PipelineName
 from statelib.model.record import ClaimMode
 from statelib.savepoints.opened import Checkpoint
 from tests.integration.shop_cli import call
-from tests.integration.test_operator_state_flow import VISITS, events, held, here, rescale
+from tests.integration.test_operator_state_flow import VISITS, deployment, events, held, rescale
 from tests.support.worlds import checkpoint_of, day
 
-__all__ = ["here"]
+__all__ = ["deployment"]
 
 WEIGHTS = "  weights: {mode: broadcast, key: string, value: double}\n"
 CHANGES = {
@@ -46,7 +46,7 @@ def written(deployment: Deployment) -> tuple[list[Path], int]:
 
 
 @pytest.fixture(autouse=True)
-def _a_function_without_operator_state(here: Deployment) -> None:
+def _a_function_without_operator_state(deployment: Deployment) -> None:
     def quiet(_: object, state: object) -> object:
         return state
 
@@ -54,43 +54,45 @@ def _a_function_without_operator_state(here: Deployment) -> None:
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_every_way_in_refuses_what_would_be_lost(here: Deployment, name: str) -> None:
+def test_every_way_in_refuses_what_would_be_lost(deployment: Deployment, name: str) -> None:
     text, message, kind = CHANGES[name]
-    checkpoint_of(here, "visits", 1, events(1))
-    change(here, text)
-    pipeline = here.pipeline("visits")
+    checkpoint_of(deployment, "visits", 1, events(1))
+    change(deployment, text)
+    pipeline = deployment.pipeline("visits")
     ways = {
-        "begin": lambda: begin(here, pipeline, day(2), "test"),
+        "begin": lambda: begin(deployment, pipeline, day(2), "test"),
         "savepoint": lambda: begin_savepoint(
-            here, pipeline, format="native", target=None, note="", owner="test", key="k"
+            deployment, pipeline, format="native", target=None, note="", owner="test", key="k"
         ),
-        "restore by id": lambda: plan_restore(here, pipeline, "1", None, ClaimMode.NO_CLAIM),
-        "restore by path": lambda: plan_restore(here, pipeline, opened(here).directory, 3, ClaimMode.NO_CLAIM),
-        "layout": lambda: lay_out(opened(here), 2, pipeline),
+        "restore by id": lambda: plan_restore(deployment, pipeline, "1", None, ClaimMode.NO_CLAIM),
+        "restore by path": lambda: plan_restore(
+            deployment, pipeline, opened(deployment).directory, 3, ClaimMode.NO_CLAIM
+        ),
+        "layout": lambda: lay_out(opened(deployment), 2, pipeline),
     }
-    before = written(here)
+    before = written(deployment)
     for way, judge in ways.items():
         with pytest.raises(InvalidRequestError) as caught:
             judge()
         assert (caught.value.kind, message in caught.value.message) == (kind, True), way
         assert "allow_non_restored_state: true" in caught.value.hint, way
-    result = call(here, "pipelines", "validate", "--state")
+    result = call(deployment, "pipelines", "validate", "--state")
     assert result.exit_code == 1
     assert "operator state 'weights'" in result.stderr
-    assert written(here) == before
+    assert written(deployment) == before
 
 
 @pytest.mark.parametrize("name", CHANGES)
 @pytest.mark.parametrize("parallelism", [1, 2, 3])
-def test_what_may_be_lost_is_left_out_and_the_rest_goes_on(here: Deployment, name: str, parallelism: int) -> None:
-    checkpoint_of(here, "visits", 1, events(1))
-    before = held(opened(here))
-    change(here, CHANGES[name][0], "allow_non_restored_state: true\n")
-    assert call(here, "pipelines", "validate", "--state").exit_code == 0
-    plan = plan_restore(here, here.pipeline("visits"), "1", None, ClaimMode.NO_CLAIM)
+def test_what_may_be_lost_is_left_out_and_the_rest_goes_on(deployment: Deployment, name: str, parallelism: int) -> None:
+    checkpoint_of(deployment, "visits", 1, events(1))
+    before = held(opened(deployment))
+    change(deployment, CHANGES[name][0], "allow_non_restored_state: true\n")
+    assert call(deployment, "pipelines", "validate", "--state").exit_code == 0
+    plan = plan_restore(deployment, deployment.pipeline("visits"), "1", None, ClaimMode.NO_CLAIM)
     assert [line for line in plan.non_restored if "operator state 'weights' (broadcast<string, double>)" in line]
-    rescale(here, "1", parallelism)
-    moved = checkpoint_of(here, "visits", 2, events(2))
-    after = held(opened(here, moved))
+    rescale(deployment, "1", parallelism)
+    moved = checkpoint_of(deployment, "visits", 2, events(2))
+    after = held(opened(deployment, moved))
     assert sorted(after["guests"]) == sorted(before["guests"])
     assert after.get("weights", []) == []

@@ -62,7 +62,7 @@ def events(number: int) -> pa.Table:
 
 
 @pytest.fixture(params=[0, 20480], ids=["files", "inline"])
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Deployment:
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Deployment:
     module = ModuleType(MODULE)
     module.__dict__["update"] = update
     monkeypatch.setitem(sys.modules, MODULE, module)
@@ -71,10 +71,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
 
 
-def rescale(here: Deployment, checkpoint: str, parallelism: int) -> None:
-    pipeline = here.pipeline("visits")
-    plan = plan_restore(here, pipeline, checkpoint, parallelism, ClaimMode.NO_CLAIM)
-    apply_restore(here, pipeline, plan, "test")
+def rescale(deployment: Deployment, checkpoint: str, parallelism: int) -> None:
+    pipeline = deployment.pipeline("visits")
+    plan = plan_restore(deployment, pipeline, checkpoint, parallelism, ClaimMode.NO_CLAIM)
+    apply_restore(deployment, pipeline, plan, "test")
 
 
 def held(opened: Checkpoint) -> dict[str, list[object]]:
@@ -87,16 +87,16 @@ def held(opened: Checkpoint) -> dict[str, list[object]]:
     return found
 
 
-def test_two_then_three_then_one(here: Deployment) -> None:
+def test_two_then_three_then_one(deployment: Deployment) -> None:
     expected: list[str] = []
     for number, parallelism in ((1, 2), (2, 3), (3, 1)):
         if number > 1:
-            rescale(here, str(number - 1), parallelism)
-        checkpoint_of(here, "visits", number, events(number))
+            rescale(deployment, str(number - 1), parallelism)
+        checkpoint_of(deployment, "visits", number, events(number))
         expected += [guest(number, n) for n in range(40)]
-        opened = resolve(here, f"visits/{number}")
+        opened = resolve(deployment, f"visits/{number}")
         assert opened.keyed_operator().parallelism == parallelism
-        assert verify(opened, scratch=here.work_directory).problems == ()
+        assert verify(opened, scratch=deployment.work_directory).problems == ()
         found = held(opened)
         assert sorted(map(str, found["guests"])) == sorted(expected)
         assert sum(row["f0"] for row in found["batches"]) == 40, "each subtask replaced the union it was given"
@@ -105,10 +105,10 @@ def test_two_then_three_then_one(here: Deployment) -> None:
         assert position_of(position[0]).interval == day(number)
 
 
-def test_command_line(here: Deployment) -> None:
-    checkpoint_of(here, "visits", 1, events(1))
-    keyed = said(here, "export", "visits/1").splitlines()
-    both = said(here, "export", "visits/1", "--all").splitlines()
+def test_command_line(deployment: Deployment) -> None:
+    checkpoint_of(deployment, "visits", 1, events(1))
+    keyed = said(deployment, "export", "visits/1").splitlines()
+    both = said(deployment, "export", "visits/1", "--all").splitlines()
     assert [line for line in both if line in set(keyed)] == keyed
     assert len(both) == 40 + 40 + 2 + 1 + 1
     first = {"op": "visits", "state": "guests", "kind": "opList", "value": {"type": "string", "v": guest(1, 0)}}
@@ -116,33 +116,35 @@ def test_command_line(here: Deployment) -> None:
     (rule,) = [json.loads(text) for text in both if '"broadcast"' in text]
     assert rule["uk"] == {"type": "string", "v": "vip"}
     assert rule["value"] == {"type": "double", "v": "1.5", "bits": "3ff8000000000000"}
-    assert len(said(here, "export", "visits/1", "--all", "--state", "batches").splitlines()) == 2
-    (operator,) = json.loads(said(here, "inspect", "visits/1", "--json"))["operators"]
+    assert len(said(deployment, "export", "visits/1", "--all", "--state", "batches").splitlines()) == 2
+    (operator,) = json.loads(said(deployment, "inspect", "visits/1", "--json"))["operators"]
     told = {s["name"]: (s["mode"], s["key_type"], s["value_type"], s["elements"]) for s in operator["operator_states"]}
     assert told["guests"] == ("split_distribute", None, "string", 40)
     assert told["weights"] == ("broadcast", "string", "double", 1)
     assert told["batches"][::3] == ("union", 2)
-    assert "weights" in said(here, "inspect", "visits/1")
+    assert "weights" in said(deployment, "inspect", "visits/1")
 
 
-def test_damage_is_found_and_a_changed_declaration_refused_before_anything_runs(here: Deployment) -> None:
-    checkpoint_of(here, "visits", 1, events(1))
-    opened = resolve(here, "visits/1")
-    path = Path(here.pipelines_directory) / "visits.yaml"
+def test_damage_is_found_and_a_changed_declaration_refused_before_anything_runs(deployment: Deployment) -> None:
+    checkpoint_of(deployment, "visits", 1, events(1))
+    opened = resolve(deployment, "visits/1")
+    path = Path(deployment.pipelines_directory) / "visits.yaml"
     text = path.read_text()
     path.write_text(text.replace("element: string", "element: long"))
     with pytest.raises(InvalidRequestError, match="guests") as caught:
-        plan_restore(here, here.pipeline("visits"), "1", 2, ClaimMode.NO_CLAIM)
+        plan_restore(deployment, deployment.pipeline("visits"), "1", 2, ClaimMode.NO_CLAIM)
     assert caught.value.kind == "state-schema-changed"
     path.write_text(text)
     names = {f.path for f in opened.manifest.files} if opened.manifest else set()
     handles = [s.operator for _, s in opened.keyed_operator().subtasks if s.operator is not None]
     assert len(handles) == 2
-    files = [Path(here.storage_root, "visits", "chk-1", h.stream.path) for h in handles if hasattr(h.stream, "path")]
+    files = [
+        Path(deployment.storage_root, "visits", "chk-1", h.stream.path) for h in handles if hasattr(h.stream, "path")
+    ]
     assert {file.name for file in files} <= names, "every file is in the manifest"
     if files:
         data = files[0].read_bytes()
         files[0].write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-        assert len(verify(opened, scratch=here.work_directory).problems) == 1
+        assert len(verify(opened, scratch=deployment.work_directory).problems) == 1
         with pytest.raises(CorruptStateError):
-            checkpoint_of(here, "visits", 2, events(2))
+            checkpoint_of(deployment, "visits", 2, events(2))

@@ -26,118 +26,120 @@ TALLY = PipelineName("tally")
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     return tally(tmp_path, retain="{count: 1}")
 
 
-def linked(here: Deployment, tmp_path: Path) -> str:
+def linked(deployment: Deployment, tmp_path: Path) -> str:
     """The storage's root by another path."""
-    os.symlink(local_path(here.root_uri()), tmp_path / "link")
+    os.symlink(local_path(deployment.root_uri()), tmp_path / "link")
     return str(tmp_path / "link")
 
 
-def restored(here: Deployment, path: str, mode: ClaimMode = ClaimMode.NO_CLAIM) -> CheckpointId:
-    pipeline = here.pipeline("tally")
-    head = apply_restore(here, pipeline, plan_restore(here, pipeline, path, None, mode), "test").head
+def restored(deployment: Deployment, path: str, mode: ClaimMode = ClaimMode.NO_CLAIM) -> CheckpointId:
+    pipeline = deployment.pipeline("tally")
+    head = apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, path, None, mode), "test").head
     assert head is not None
     return head
 
 
-def broken(here: Deployment) -> list[str]:
-    records = here.catalog().list(None, (CheckpointState.COMPLETED,))
-    found = (verify_at(r.directory, own=True, storage_root=here.storage_root) for r in records)
+def broken(deployment: Deployment) -> list[str]:
+    records = deployment.catalog().list(None, (CheckpointState.COMPLETED,))
+    found = (verify_at(r.directory, own=True, storage_root=deployment.storage_root) for r in records)
     return [problem for verification in found for problem in verification.problems]
 
 
-def cleaned(here: Deployment) -> None:
-    retire(here)
-    collect_garbage(here)
-    orphans(here, dry_run=False, force=True)
+def cleaned(deployment: Deployment) -> None:
+    retire(deployment)
+    collect_garbage(deployment)
+    orphans(deployment, dry_run=False, force=True)
 
 
 @pytest.mark.parametrize("mode", ClaimMode)
-def test_a_checkpoint_is_known_again_by_a_link(here: Deployment, tmp_path: Path, mode: ClaimMode) -> None:
-    days(here, 1, 2)
-    link = linked(here, tmp_path)
+def test_a_checkpoint_is_known_again_by_a_link(deployment: Deployment, tmp_path: Path, mode: ClaimMode) -> None:
+    days(deployment, 1, 2)
+    link = linked(deployment, tmp_path)
     for path in (f"{link}/tally/chk-1", f"file://{link}//tally/chk-1/", f"{link}/tally/chk-1/_metadata"):
-        assert restored(here, path, mode) == 1
-    cleaned(here)
-    assert broken(here) == []
-    assert here.catalog().head(TALLY).head == 1
-    checkpoint_of(here, "tally", 2, events(2))
+        assert restored(deployment, path, mode) == 1
+    cleaned(deployment)
+    assert broken(deployment) == []
+    assert deployment.catalog().head(TALLY).head == 1
+    checkpoint_of(deployment, "tally", 2, events(2))
 
 
-def test_a_savepoint_is_known_again_by_a_link_and_a_copy_is_not(here: Deployment, tmp_path: Path) -> None:
-    days(here, 1, 1)
-    saved = save(here, "k", str(tmp_path / "mine"))
-    directory = here.catalog().get(TALLY, CheckpointId(saved)).directory
+def test_a_savepoint_is_known_again_by_a_link_and_a_copy_is_not(deployment: Deployment, tmp_path: Path) -> None:
+    days(deployment, 1, 1)
+    saved = save(deployment, "k", str(tmp_path / "mine"))
+    directory = deployment.catalog().get(TALLY, CheckpointId(saved)).directory
     os.symlink(tmp_path / "mine", tmp_path / "other")
-    assert restored(here, directory.replace("/mine/", "/other/")) == saved
+    assert restored(deployment, directory.replace("/mine/", "/other/")) == saved
     copy = copied(directory, str(tmp_path / "copy"))
-    imported = restored(here, copy, ClaimMode.CLAIM)
+    imported = restored(deployment, copy, ClaimMode.CLAIM)
     assert imported > saved
     for number in (2, 3):
-        checkpoint_of(here, "tally", number, events(number))
-    cleaned(here)
-    assert here.remover().list_files(copy) == [], "it was claimed"
-    assert here.remover().list_files(directory), "it is its user's"
-    assert broken(here) == []
+        checkpoint_of(deployment, "tally", number, events(number))
+    cleaned(deployment)
+    assert deployment.remover().list_files(copy) == [], "it was claimed"
+    assert deployment.remover().list_files(directory), "it is its user's"
+    assert broken(deployment) == []
 
 
 def test_where_only_the_content_tells_the_catalogs_own_is_taken(
-    here: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As with two mounts of one disk, which no test can make: what lies there says that it cannot be told."""
-    days(here, 1, 2)
-    copy = copied(f"{here.root_uri()}/tally/chk-1", str(tmp_path / "mount"))
+    days(deployment, 1, 2)
+    copy = copied(f"{deployment.root_uri()}/tally/chk-1", str(tmp_path / "mount"))
     monkeypatch.setattr("statelib.storage.filesystem.kind.same_file", lambda _first, _second: None)
     with pytest.raises(InvalidRequestError) as refusal:
-        restored(here, copy, ClaimMode.CLAIM)
+        restored(deployment, copy, ClaimMode.CLAIM)
     assert refusal.value.kind == "known-elsewhere"
-    assert restored(here, copy) == 1
-    first = Path(local_path(here.root_uri()), "tally", "chk-1")
+    assert restored(deployment, copy) == 1
+    first = Path(local_path(deployment.root_uri()), "tally", "chk-1")
     next(path for path in first.iterdir() if path.name != "_metadata").unlink()
-    assert restored(here, copy) > 2, "the catalog's own is damaged, the copy is not"
-    checkpoint_of(here, "tally", 2, events(2))
+    assert restored(deployment, copy) > 2, "the catalog's own is damaged, the copy is not"
+    checkpoint_of(deployment, "tally", 2, events(2))
 
 
-def test_rows_of_one_snapshot_under_two_paths_delete_nothing_of_each_other(here: Deployment, tmp_path: Path) -> None:
+def test_rows_of_one_snapshot_under_two_paths_delete_nothing_of_each_other(
+    deployment: Deployment, tmp_path: Path
+) -> None:
     """As an older statelib entered them."""
-    days(here, 1, 1)
-    own = here.catalog().get(TALLY, CheckpointId(1))
-    other = f"file://{linked(here, tmp_path)}/tally/chk-1"
+    days(deployment, 1, 1)
+    own = deployment.catalog().get(TALLY, CheckpointId(1))
+    other = f"file://{linked(deployment, tmp_path)}/tally/chk-1"
     facts = commit_facts(open_checkpoint(other), "")
     fields = {"strategy": own.strategy, "parallelism": 2, "interval": own.interval}
-    twin = here.catalog().import_savepoint(TALLY, directory=other, facts=facts, **fields)
-    here.catalog().restore(TALLY, twin.checkpoint_id, None, "test")
-    retire(here)
-    cleaned(here)
-    assert broken(here) == []
-    checkpoint_of(here, "tally", 2, events(2))
-    checkpoint_of(here, "tally", 3, events(3))
-    cleaned(here)
-    assert broken(here) == []
-    dispose(here, TALLY, twin.checkpoint_id)
-    assert here.remover().list_files(own.directory), "the first row has them still"
-    cleaned(here)
-    assert here.remover().list_files(own.directory) == []
+    twin = deployment.catalog().import_savepoint(TALLY, directory=other, facts=facts, **fields)
+    deployment.catalog().restore(TALLY, twin.checkpoint_id, None, "test")
+    retire(deployment)
+    cleaned(deployment)
+    assert broken(deployment) == []
+    checkpoint_of(deployment, "tally", 2, events(2))
+    checkpoint_of(deployment, "tally", 3, events(3))
+    cleaned(deployment)
+    assert broken(deployment) == []
+    dispose(deployment, TALLY, twin.checkpoint_id)
+    assert deployment.remover().list_files(own.directory), "the first row has them still"
+    cleaned(deployment)
+    assert deployment.remover().list_files(own.directory) == []
 
 
-def test_a_savepoint_is_not_disposed_of_under_its_other_path(here: Deployment, tmp_path: Path) -> None:
-    days(here, 1, 1)
-    saved = here.catalog().get(TALLY, CheckpointId(save(here, "k", str(tmp_path / "mine"))))
+def test_a_savepoint_is_not_disposed_of_under_its_other_path(deployment: Deployment, tmp_path: Path) -> None:
+    days(deployment, 1, 1)
+    saved = deployment.catalog().get(TALLY, CheckpointId(save(deployment, "k", str(tmp_path / "mine"))))
     os.symlink(tmp_path / "mine", tmp_path / "other")
     other = saved.directory.replace("/mine/", "/other/")
     facts = commit_facts(open_checkpoint(other), "")
     fields = {"strategy": saved.strategy, "parallelism": 2, "interval": None}
-    twin = here.catalog().import_savepoint(TALLY, directory=other, facts=facts, **fields)
+    twin = deployment.catalog().import_savepoint(TALLY, directory=other, facts=facts, **fields)
     with pytest.raises(ConflictError) as refusal:
-        dispose(here, TALLY, saved.checkpoint_id)
+        dispose(deployment, TALLY, saved.checkpoint_id)
     assert (refusal.value.kind, f"tally/{twin.checkpoint_id} is the same" in refusal.value.message) == ("in-use", True)
-    dispose(here, TALLY, twin.checkpoint_id)
-    assert broken(here) == []
-    dispose(here, TALLY, saved.checkpoint_id)
-    assert here.remover().list_files(saved.directory) == []
+    dispose(deployment, TALLY, twin.checkpoint_id)
+    assert broken(deployment) == []
+    dispose(deployment, TALLY, saved.checkpoint_id)
+    assert deployment.remover().list_files(saved.directory) == []
 
 
 def test_places_are_one_whatever_they_are_called(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ backend: heap
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     """A deployment in which no pipeline ever ran. ``temporary`` is the directory of temporary files."""
     for name in ("pipelines", "temporary"):
         (tmp_path / name).mkdir()
@@ -41,12 +41,12 @@ def everything(root: Path) -> set[Path]:
     return set(root.rglob("*"))
 
 
-def test_run_lists_the_intervals_from_the_start_of_the_schedule(here: Deployment, tmp_path: Path) -> None:
+def test_run_lists_the_intervals_from_the_start_of_the_schedule(deployment: Deployment, tmp_path: Path) -> None:
     before = everything(tmp_path)
-    told = said(here, "run", "orders", "--end", "2026-01-03", "--dry-run")
+    told = said(deployment, "run", "orders", "--end", "2026-01-03", "--dry-run")
     assert "2026-01-01 00:00:00 to 2026-01-02 00:00:00 UTC" in told
     assert "2026-01-02 00:00:00 to 2026-01-03 00:00:00 UTC" in told
-    assert len(json.loads(said(here, "run", "orders", "-n", "--json"))["intervals"]) == 1
+    assert len(json.loads(said(deployment, "run", "orders", "-n", "--json"))["intervals"]) == 1
     assert everything(tmp_path) == before
 
 

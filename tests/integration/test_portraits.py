@@ -20,15 +20,15 @@ TALLY, SALES = PipelineName("tally"), PipelineName("sales")
 
 def incremental(root: Path) -> Deployment:
     """tally on RocksDB, whose checkpoints share files: 1, 2, 3."""
-    here = tally(root, "{count: 9}")
+    deployment = tally(root, "{count: 9}")
     file = root / "pipelines" / "tally.yaml"
     file.write_text(
         file.read_text().replace("backend: heap", "backend: rocksdb").replace(
             "checkpoint: {", "checkpoint: {strategy: incremental, "
         )
     )  # fmt: skip
-    days(here, 1, 3)
-    return here
+    days(deployment, 1, 3)
+    return deployment
 
 
 def test_files_that_checkpoints_share_name_those_that_do(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_files_that_checkpoints_share_name_those_that_do(tmp_path: Path) -> None
 
 
 def test_a_comparison_counts_shared_files_once_and_names_changed_key_groups(tmp_path: Path) -> None:
-    here = incremental(tmp_path)
-    found = compare(here, TALLY, CheckpointId(2), CheckpointId(3))
+    deployment = incremental(tmp_path)
+    found = compare(deployment, TALLY, CheckpointId(2), CheckpointId(3))
     assert found.problem is None
     assert found.files is not None
     assert found.files.common > 0
@@ -61,44 +61,44 @@ def test_a_comparison_counts_shared_files_once_and_names_changed_key_groups(tmp_
     (total,) = found.states
     assert total.changed is not None
     assert len(total.changed) == total.key_groups_changed > 0
-    same = compare(here, TALLY, CheckpointId(3), CheckpointId(3))
+    same = compare(deployment, TALLY, CheckpointId(3), CheckpointId(3))
     assert same.states is not None
     assert same.files is not None
     assert (same.states[0].changed, same.files.only_left, same.files.only_right) == ([], 0, 0)
     assert same.files.common == found.files.common + found.files.only_right
     with pytest.raises(NotFoundError, match="no checkpoint 9"):
-        compare(here, TALLY, CheckpointId(9), CheckpointId(1))
+        compare(deployment, TALLY, CheckpointId(9), CheckpointId(1))
 
 
 def test_storage_is_sampled_by_register_and_gc(tmp_path: Path) -> None:
-    here = tally(tmp_path)
-    days(here, 1, 4)
-    save(here, "k")
-    before = storage_samples(here, TALLY)
+    deployment = tally(tmp_path)
+    days(deployment, 1, 4)
+    save(deployment, "k")
+    before = storage_samples(deployment, TALLY)
     assert len(before) == 5
     assert [s.usage.live_bytes for s in before][:4] == sorted(s.usage.live_bytes for s in before[:4])
     assert before[4].usage.savepoint_bytes > before[3].usage.savepoint_bytes == 0
-    retire(here)
-    garbage = storage_now(here, [TALLY])[TALLY].garbage_bytes
+    retire(deployment)
+    garbage = storage_now(deployment, [TALLY])[TALLY].garbage_bytes
     assert garbage > 0
-    (collected,) = collect_garbage(here)
-    after = storage_samples(here, TALLY)[-1]
-    assert after.usage == storage_now(here, [TALLY])[TALLY]
+    (collected,) = collect_garbage(deployment)
+    after = storage_samples(deployment, TALLY)[-1]
+    assert after.usage == storage_now(deployment, [TALLY])[TALLY]
     assert after.usage.garbage_bytes == 0
     assert before[-1].usage.live_bytes - after.usage.live_bytes == garbage >= collected.size_bytes
-    deleted = portrait(here, TALLY, CheckpointId(1))
+    deleted = portrait(deployment, TALLY, CheckpointId(1))
     assert (deleted.entry.state, deleted.anatomy) == ("DELETED", None)
     assert "tally/1 was deleted" in str(deleted.problem)
 
 
 def test_a_pipeline_is_known_by_its_file_or_by_its_history(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    files = Path(here.pipelines_directory)
+    deployment = open_shop(tmp_path)
+    files = Path(deployment.pipelines_directory)
     (files / "tours.yaml").rename(files / "tours.aside")
     (files / "new.yaml").write_text((files / "sales.yaml").read_text().replace("sales", "new"))
     (files / "bad.yaml").write_text("name: [")
-    assert names(here) == ("bad", "new", "sales", "tours")
-    bad, new, sales, tours = overview(here, names(here))
+    assert names(deployment) == ("bad", "new", "sales", "tours")
+    bad, new, sales, tours = overview(deployment, names(deployment))
     assert (bad.definition, bad.summary) == (None, None)
     assert "bad.yaml:" in str(bad.error)
     assert (new.error, new.summary) == (None, None)
@@ -106,32 +106,32 @@ def test_a_pipeline_is_known_by_its_file_or_by_its_history(tmp_path: Path) -> No
     assert "no pipeline file" in str(tours.error)
     assert tours.summary is not None
     (files / "bad.yaml").write_text((files / "sales.yaml").read_text().replace("sales", "bad"))
-    assert overview(here, [PipelineName("bad")])[0].error is None, "a file that was mended is read again"
-    check_known(here, SALES)
+    assert overview(deployment, [PipelineName("bad")])[0].error is None, "a file that was mended is read again"
+    check_known(deployment, SALES)
     with pytest.raises(NotFoundError, match="no pipeline nobody"):
-        check_known(here, PipelineName("nobody"))
+        check_known(deployment, PipelineName("nobody"))
 
 
 def test_looking_makes_no_catalog(tmp_path: Path) -> None:
-    here = tally(tmp_path)
+    deployment = tally(tmp_path)
     with pytest.raises(InvalidRequestError) as refusal:
-        names(here)
+        names(deployment)
     assert refusal.value.kind == "no-catalog"
     file = tmp_path / "catalog.db"
     assert not file.exists()
     file.touch()
     with pytest.raises(InvalidRequestError, match="expected schema"):
-        names(here)
+        names(deployment)
     assert file.stat().st_size == 0
 
 
 def test_a_state_that_only_one_side_has_is_new_in_all_its_key_groups(tmp_path: Path) -> None:
-    here = tally(tmp_path)
-    days(here, 1, 1)
+    deployment = tally(tmp_path)
+    days(deployment, 1, 1)
     file = tmp_path / "pipelines" / "tally.yaml"
     file.write_text(file.read_text().replace("states:\n", "states:\n  seen: {kind: value, value: {agg: count}}\n"))
-    days(here, 2, 2)
-    found = compare(here, TALLY, CheckpointId(1), CheckpointId(2))
+    days(deployment, 2, 2)
+    found = compare(deployment, TALLY, CheckpointId(1), CheckpointId(2))
     assert found.states is not None
     seen, total = found.states
     assert (seen.name, seen.left_entries, seen.right_entries) == ("seen", None, 10)
@@ -140,11 +140,11 @@ def test_a_state_that_only_one_side_has_is_new_in_all_its_key_groups(tmp_path: P
 
 
 def test_an_answer_holds_only_so_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = incremental(tmp_path)
-    whole = portrait(here, TALLY, CheckpointId(3)).anatomy
+    deployment = incremental(tmp_path)
+    whole = portrait(deployment, TALLY, CheckpointId(3)).anatomy
     monkeypatch.setattr("statelib.flows.views.anatomy.MAX_FILES", 2)
     monkeypatch.setattr("statelib.flows.views.anatomy.MAX_NUMBERS", 127)
-    cut = portrait(here, TALLY, CheckpointId(3)).anatomy
+    cut = portrait(deployment, TALLY, CheckpointId(3)).anatomy
     assert whole is not None
     assert cut is not None
     assert (len(cut.files), cut.files_total) == (2, len(whole.files))

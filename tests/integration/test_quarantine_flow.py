@@ -32,12 +32,12 @@ CHEAP = """
 TEXT = RATINGS.partition("checks:")[0].replace("bytes: 1}", "bytes: 1, retain: {count: 2}}") + f"checks: {CHEAP}"
 
 
-def judged(here: Deployment, checkpoint_id: CheckpointId = FOURTH) -> QualityReport:
-    return check(here, here.pipeline(NAME), checkpoint_id)
+def judged(deployment: Deployment, checkpoint_id: CheckpointId = FOURTH) -> QualityReport:
+    return check(deployment, deployment.pipeline(NAME), checkpoint_id)
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     """Three good days, and a fourth one in quarantine: three guests paid less than nothing."""
     made = three_days(tmp_path, TEXT)
     fourth_day(made, visits(regulars(0, 3), price=-1.0))
@@ -48,140 +48,140 @@ def here(tmp_path: Path) -> Deployment:
     return made
 
 
-def test_nothing_is_built_on_it_and_the_next_run_begins_anew(here: Deployment) -> None:
-    pipeline, catalog = here.pipeline(NAME), here.catalog()
+def test_nothing_is_built_on_it_and_the_next_run_begins_anew(deployment: Deployment) -> None:
+    pipeline, catalog = deployment.pipeline(NAME), deployment.catalog()
     with pytest.raises(CorruptStateError, match="is in quarantine"):
-        judged(here)  # the task once more
+        judged(deployment)  # the task once more
     with pytest.raises(ConflictError, match="it is QUARANTINED"):
-        register(here, pipeline, FOURTH)
-    given_up = abort(here, NAME, FOURTH, "run r: check_completeness failed")
+        register(deployment, pipeline, FOURTH)
+    given_up = abort(deployment, NAME, FOURTH, "run r: check_completeness failed")
     assert (given_up.state, catalog.head(NAME).head) == (CheckpointState.QUARANTINED, 3)
     for way in ("4", given_up.directory):
         with pytest.raises(InvalidRequestError) as refusal:
-            plan_restore(here, pipeline, way, None, ClaimMode.NO_CLAIM)
+            plan_restore(deployment, pipeline, way, None, ClaimMode.NO_CLAIM)
         assert refusal.value.kind == "quarantined"
-    assert "ratings/4 is in quarantine" in refused(here, "restore", NAME, "4", "--yes")
-    assert checkpoint_of(here, NAME, 4, visits(regulars())) == 5
+    assert "ratings/4 is in quarantine" in refused(deployment, "restore", NAME, "4", "--yes")
+    assert checkpoint_of(deployment, NAME, 4, visits(regulars())) == 5
     assert catalog.get(NAME, CheckpointId(5)).base == 3
     with pytest.raises(ConflictError, match="head is now ratings/5") as late:
-        release(here, NAME, FOURTH, "test", "too late")
+        release(deployment, NAME, FOURTH, "test", "too late")
     assert late.value.kind == "overtaken"
 
 
-def test_nobody_else_gets_it_either(here: Deployment, tmp_path: Path) -> None:
+def test_nobody_else_gets_it_either(deployment: Deployment, tmp_path: Path) -> None:
     """A pipeline that the first one is called now, a fork, and a reader that would hold it."""
-    directory = here.catalog().get(NAME, FOURTH).directory
+    directory = deployment.catalog().get(NAME, FOURTH).directory
     file = tmp_path / "pipelines" / "ratings.yaml"
     text = file.read_text()
     (tmp_path / "pipelines" / "branch.yaml").write_text(text.replace("name: ratings", "name: branch"))
-    assert "ratings/4 is in quarantine" in refused(here, "pipelines", "fork", "ratings/4", "branch")
+    assert "ratings/4 is in quarantine" in refused(deployment, "pipelines", "fork", "ratings/4", "branch")
     file.write_text(text.replace("name: ratings", "name: stars\nrenamed_from: [ratings]"))
     for path in (directory, f"{directory}/_metadata"):
         with pytest.raises(InvalidRequestError) as refusal:
-            plan_restore(here, here.pipeline("stars"), path, None, ClaimMode.NO_CLAIM)
+            plan_restore(deployment, deployment.pipeline("stars"), path, None, ClaimMode.NO_CLAIM)
         assert refusal.value.kind == "quarantined"
     third = directory.replace("chk-4", "chk-3")
-    assert plan_restore(here, here.pipeline("stars"), third, None, ClaimMode.NO_CLAIM).checkpoint_id is None
-    begin(here, here.pipeline("stars"), day(4), "test")  # goes on from what the earlier name stood on
-    head = here.catalog().head(PipelineName("stars")).head
-    assert here.catalog().get(PipelineName("stars"), head or FOURTH).directory == third
+    assert plan_restore(deployment, deployment.pipeline("stars"), third, None, ClaimMode.NO_CLAIM).checkpoint_id is None
+    begin(deployment, deployment.pipeline("stars"), day(4), "test")  # goes on from what the earlier name stood on
+    head = deployment.catalog().head(PipelineName("stars")).head
+    assert deployment.catalog().get(PipelineName("stars"), head or FOURTH).directory == third
     with pytest.raises(InvalidRequestError, match="only a COMPLETED one can be pinned"):
-        here.catalog().cleanup.pin(NAME, FOURTH, "test", 1000)
+        deployment.catalog().cleanup.pin(NAME, FOURTH, "test", 1000)
 
 
-def test_what_is_verified_is_the_history_and_it_by_name_only(here: Deployment) -> None:
-    assert verify_pipeline(here, NAME).checkpoints == 3
-    assert said(here, "verify", "-p", NAME).count("whole") == 3
-    assert said(here, "verify", "ratings/4").count("whole") == 1
+def test_what_is_verified_is_the_history_and_it_by_name_only(deployment: Deployment) -> None:
+    assert verify_pipeline(deployment, NAME).checkpoints == 3
+    assert said(deployment, "verify", "-p", NAME).count("whole") == 3
+    assert said(deployment, "verify", "ratings/4").count("whole") == 1
 
 
-def test_it_can_be_inspected_and_its_files_stay(here: Deployment) -> None:
-    record = here.catalog().get(NAME, FOURTH)
-    retire(here)
-    collect_garbage(here)
+def test_it_can_be_inspected_and_its_files_stay(deployment: Deployment) -> None:
+    record = deployment.catalog().get(NAME, FOURTH)
+    retire(deployment)
+    collect_garbage(deployment)
     assert verify_at(record.directory, own=True).problems == ()
-    verdicts = {found.verdict for found in survey(here, NAME, 0, looks_only=True)}
+    verdicts = {found.verdict for found in survey(deployment, NAME, 0, looks_only=True)}
     assert verdicts == {Verdict.LIVE}
-    metadata = why(here, f"{record.directory}/_metadata")
+    metadata = why(deployment, f"{record.directory}/_metadata")
     assert (metadata.state, metadata.needed_by) == ("QUARANTINED", ("ratings/4",))
     files = Path(local_path(record.directory)).glob("*-*")
-    assert {why(here, str(file)).needed_by for file in files} == {("ratings/4",)}
-    assert [found.files for found in orphans(here, NAME, grace_ms=0, dry_run=False, force=True)] == [()]
-    assert "-1.0" in said(here, "export", "ratings/4", "--state", "guests")
-    assert "quarantine" in said(here, "checkpoints", "list")
-    shown = said(here, "checkpoints", "show", "ratings/4")
+    assert {why(deployment, str(file)).needed_by for file in files} == {("ratings/4",)}
+    assert [found.files for found in orphans(deployment, NAME, grace_ms=0, dry_run=False, force=True)] == [()]
+    assert "-1.0" in said(deployment, "export", "ratings/4", "--state", "guests")
+    assert "quarantine" in said(deployment, "checkpoints", "list")
+    shown = said(deployment, "checkpoints", "show", "ratings/4")
     assert "quarantined: FINALIZE_CHECKPOINT_FAILURE: state guests" in shown
     assert "in quarantine" in shown
     assert "guest 'guest-0000'" in shown
-    results = json.loads(said(here, "checkpoints", "show", "ratings/4", "--json"))["quality"]
+    results = json.loads(said(deployment, "checkpoints", "show", "ratings/4", "--json"))["quality"]
     (bad,) = [r for r in results if not r["passed"]]
     assert (bad["group"], bad["severity"], bad["checked"], bad["failed"]) == ("state_guests", "QUARANTINE", 200, 3)
-    rows = {r["checkpoint_id"]: r for r in json.loads(said(here, "checkpoints", "list", "--json"))}
+    rows = {r["checkpoint_id"]: r for r in json.loads(said(deployment, "checkpoints", "list", "--json"))}
     assert rows[4]["gate"] == {"checked": len(results), "failed": 1, "warned": 0, "passed": False}
     assert rows[3]["gate"] is None, "nobody judged it"
-    pages = here.catalog().get(NAME, FOURTH).report
+    pages = deployment.catalog().get(NAME, FOURTH).report
     assert "in quarantine" in Path(pages.removeprefix("file://")).read_text()
 
 
-def test_a_released_one_is_the_head_and_history_goes_on(here: Deployment) -> None:
-    pipeline = here.pipeline(NAME)
-    again = begin(here, pipeline, day(4), "a second run").checkpoint_id
-    told = said(here, "checkpoints", "release", "ratings/4", "--note", "refunds")
+def test_a_released_one_is_the_head_and_history_goes_on(deployment: Deployment) -> None:
+    pipeline = deployment.pipeline(NAME)
+    again = begin(deployment, pipeline, day(4), "a second run").checkpoint_id
+    told = said(deployment, "checkpoints", "release", "ratings/4", "--note", "refunds")
     assert told == "ratings/4 is completed: the next run builds on it\n"
-    record = here.catalog().get(NAME, FOURTH)
-    assert (record.state, here.catalog().head(NAME).head) == (CheckpointState.COMPLETED, 4)
+    record = deployment.catalog().get(NAME, FOURTH)
+    assert (record.state, deployment.catalog().head(NAME).head) == (CheckpointState.COMPLETED, 4)
     assert "refunds; was in quarantine for: FINALIZE_CHECKPOINT_FAILURE" in record.note
-    assert here.catalog().get(NAME, again).state is CheckpointState.ABORTED
-    assert begin(here, pipeline, day(4), "a third run").already_completed
-    assert checkpoint_of(here, NAME, 5, visits(regulars())) == 6
-    assert "released" in said(here, "checkpoints", "list")
+    assert deployment.catalog().get(NAME, again).state is CheckpointState.ABORTED
+    assert begin(deployment, pipeline, day(4), "a third run").already_completed
+    assert checkpoint_of(deployment, NAME, 5, visits(regulars())) == 6
+    assert "released" in said(deployment, "checkpoints", "list")
     with pytest.raises(InvalidRequestError) as refusal:
-        release(here, NAME, FOURTH, "test", "")
+        release(deployment, NAME, FOURTH, "test", "")
     assert refusal.value.kind == "not-quarantined"
 
 
-def test_dispose_leaves_nothing_of_it(here: Deployment) -> None:
-    record = here.catalog().get(NAME, FOURTH)
-    assert "Would be deleted" in said(here, "checkpoints", "dispose", "ratings/4", "--dry-run")
+def test_dispose_leaves_nothing_of_it(deployment: Deployment) -> None:
+    record = deployment.catalog().get(NAME, FOURTH)
+    assert "Would be deleted" in said(deployment, "checkpoints", "dispose", "ratings/4", "--dry-run")
     assert Path(record.directory.removeprefix("file:").replace("//", "/")).exists()
-    assert "Deleted" in said(here, "checkpoints", "dispose", "ratings/4")
+    assert "Deleted" in said(deployment, "checkpoints", "dispose", "ratings/4")
     assert not Path(record.directory.removeprefix("file:").replace("//", "/")).exists()
-    assert here.catalog().get(NAME, FOURTH).state is CheckpointState.DELETED
-    assert call(here, "checkpoints", "dispose", "ratings/3").exit_code == 2, "a completed one is retention's"
-    checkpoint_of(here, NAME, 4, visits(regulars()))
+    assert deployment.catalog().get(NAME, FOURTH).state is CheckpointState.DELETED
+    assert call(deployment, "checkpoints", "dispose", "ratings/3").exit_code == 2, "a completed one is retention's"
+    checkpoint_of(deployment, NAME, 4, visits(regulars()))
 
 
-def test_retention_lets_go_of_what_is_older_than_all_it_keeps(here: Deployment) -> None:
+def test_retention_lets_go_of_what_is_older_than_all_it_keeps(deployment: Deployment) -> None:
     for number in (4, 5):
-        assert FOURTH not in retire(here, dry_run=True)[0].checkpoints
-        checkpoint_of(here, NAME, number, visits(regulars()))
-    assert FOURTH in retire(here)[0].checkpoints, "the newest two are younger"
-    collect_garbage(here)
-    assert here.catalog().get(NAME, FOURTH).state is CheckpointState.DELETED
+        assert FOURTH not in retire(deployment, dry_run=True)[0].checkpoints
+        checkpoint_of(deployment, NAME, number, visits(regulars()))
+    assert FOURTH in retire(deployment)[0].checkpoints, "the newest two are younger"
+    collect_garbage(deployment)
+    assert deployment.catalog().get(NAME, FOURTH).state is CheckpointState.DELETED
 
 
-def test_it_counts_as_a_failure_until_one_completes(here: Deployment) -> None:
-    assert here.catalog().suspension.failures(NAME) == 1
-    said(here, "checkpoints", "dispose", "ratings/4")
-    assert here.catalog().suspension.failures(NAME) == 1
-    checkpoint_of(here, NAME, 4, visits(regulars()))
-    assert here.catalog().suspension.failures(NAME) == 0
+def test_it_counts_as_a_failure_until_one_completes(deployment: Deployment) -> None:
+    assert deployment.catalog().suspension.failures(NAME) == 1
+    said(deployment, "checkpoints", "dispose", "ratings/4")
+    assert deployment.catalog().suspension.failures(NAME) == 1
+    checkpoint_of(deployment, NAME, 4, visits(regulars()))
+    assert deployment.catalog().suspension.failures(NAME) == 0
 
 
 def test_the_newest_run_of_the_gate_is_the_verdict(tmp_path: Path) -> None:
-    here = three_days(tmp_path, TEXT)
-    pipeline = here.pipeline(NAME)
-    number = begin(here, pipeline, day(4), "test").checkpoint_id
-    publish_here(here, pipeline, number, visits(regulars()))
+    deployment = three_days(tmp_path, TEXT)
+    pipeline = deployment.pipeline(NAME)
+    number = begin(deployment, pipeline, day(4), "test").checkpoint_id
+    publish_here(deployment, pipeline, number, visits(regulars()))
     file = next(p for p in (tmp_path / "state" / NAME / "chk-4").iterdir() if p.name != "_metadata")
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     with pytest.raises(CorruptStateError, match="is not complete"):
-        judged(here)
-    assert not here.catalog().gate.summaries(NAME)[NAME, FOURTH].passed
+        judged(deployment)
+    assert not deployment.catalog().gate.summaries(NAME)[NAME, FOURTH].passed
     with pytest.raises(CorruptStateError, match="was refused by the gate"):
-        register(here, pipeline, FOURTH)  # as when somebody marks the task as done
+        register(deployment, pipeline, FOURTH)  # as when somebody marks the task as done
     file.write_bytes(whole)
-    assert judged(here).verdict is None
-    assert here.catalog().gate.summaries()[NAME, FOURTH].passed
-    assert all(r.passed for r in here.catalog().gate.results(NAME, FOURTH))
+    assert judged(deployment).verdict is None
+    assert deployment.catalog().gate.summaries()[NAME, FOURTH].passed
+    assert all(r.passed for r in deployment.catalog().gate.results(NAME, FOURTH))

@@ -117,7 +117,7 @@ def connect(monkeypatch: pytest.MonkeyPatch, host: str, **extra: object) -> None
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     """A shop; Airflow is imported only below a home of its own."""
     monkeypatch.setenv("AIRFLOW_HOME", str(tmp_path / "home"))
     shop = open_shop(tmp_path / "shop")
@@ -145,40 +145,40 @@ def checkpoint_id(arguments: list[str]) -> int:
 
 
 def test_a_retry_checks_what_its_own_driver_wrote_and_the_one_before_changes_nothing(
-    here: Deployment, master: Master
+    deployment: Deployment, master: Master
 ) -> None:
     """The driver of the first try goes on in the cluster, and ends when the second try's checkpoint is registered."""
     from statelib_airflow.operators import CheckpointOperator
 
-    pipeline = here.pipeline("tours")
-    master.run = lambda arguments: publish_here(here, pipeline, checkpoint_id(arguments), sales(7))
+    pipeline = deployment.pipeline("tours")
+    master.run = lambda arguments: publish_here(deployment, pipeline, checkpoint_id(arguments), sales(7))
     master.dies = True
     first = CheckpointOperator(task_id="checkpoint", pipeline="tours", name="tours", assume_ready=True)
     with pytest.raises(WorkerDied):
         first.execute(context_of(first, 1, master))
-    planned = plan_snapshot(here, pipeline, 2)
+    planned = plan_snapshot(deployment, pipeline, 2)
     assert planned is not None
     second = CheckpointOperator(task_id="checkpoint", pipeline="tours", name="tours", assume_ready=True)
     assert second.execute(context_of(second, 2, master))["id"] == 3
     assert [checkpoint_id(arguments) for arguments in master.arguments.values()] == [2, 3]
     with pytest.raises(ConflictError, match="superseded by checkpoint 3"):
-        plan_snapshot(here, pipeline, 2)
-    publish_planned(here, pipeline, planned, sales(7))
+        plan_snapshot(deployment, pipeline, 2)
+    publish_planned(deployment, pipeline, planned, sales(7))
     with pytest.raises(ConflictError, match="superseded by checkpoint 3"):
-        register(here, pipeline, 2)
-    assert {r.checkpoint_id: str(r.state) for r in here.catalog().list("tours")} == {
+        register(deployment, pipeline, 2)
+    assert {r.checkpoint_id: str(r.state) for r in deployment.catalog().list("tours")} == {
         1: "COMPLETED", 2: "ABORTED", 3: "COMPLETED",
     }  # fmt: skip
-    assert {uri for uri in stored(here) if "/tours/chk-2/" in uri}
-    orphans(here, "tours", dry_run=False)
-    assert not {uri for uri in stored(here) if "/tours/chk-2/" in uri}
-    assert verify(resolve(here, "tours/3"), scratch=here.work_directory).problems == ()
+    assert {uri for uri in stored(deployment) if "/tours/chk-2/" in uri}
+    orphans(deployment, "tours", dry_run=False)
+    assert not {uri for uri in stored(deployment) if "/tours/chk-2/" in uri}
+    assert verify(resolve(deployment, "tours/3"), scratch=deployment.work_directory).problems == ()
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "FINISHED"])
 @pytest.mark.parametrize("wanted", [7, 8], ids=["same checkpoint", "another one, after begin was cleared"])
 def test_a_try_waits_for_an_earlier_driver_of_its_own_checkpoint_only(
-    here: Deployment, master: Master, wanted: int, state: str
+    deployment: Deployment, master: Master, wanted: int, state: str
 ) -> None:
     from statelib_airflow.operators import StatelibSparkOperator
 
@@ -194,7 +194,7 @@ def test_a_try_waits_for_an_earlier_driver_of_its_own_checkpoint_only(
     assert [checkpoint_id(arguments) for arguments in master.arguments.values()] == ([7] if wanted == 7 else [7, 8])
 
 
-def test_a_rehearsal_is_made_anew_by_each_try(here: Deployment, master: Master) -> None:
+def test_a_rehearsal_is_made_anew_by_each_try(deployment: Deployment, master: Master) -> None:
     from statelib_airflow.operators import StatelibSparkOperator
 
     for number in (1, 2):
@@ -204,7 +204,7 @@ def test_a_rehearsal_is_made_anew_by_each_try(here: Deployment, master: Master) 
 
 
 def test_yarn_in_cluster_mode_needs_nothing_said_in_the_dag(
-    here: Deployment, master: Master, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the provider cannot find a driver again, it runs a durable operator not at all."""
     from statelib_airflow.operators import StatelibSparkOperator

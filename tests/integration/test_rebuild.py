@@ -11,13 +11,14 @@ import pytest
 from sqlalchemy import create_engine, select
 
 from statelib.catalog.tables.schema import CHECKPOINT, FILE, LEASE, REF
+from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import begin, register
 from statelib.flows.cleanup.garbage import collect_garbage
 from statelib.flows.cleanup.retention import retire
 from statelib.flows.restore.steps import apply_restore, plan_restore
 from statelib.flows.savepoint.fork import fork
 from statelib.flows.savepoint.steps import begin_savepoint
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.verification import verify_at
@@ -40,45 +41,45 @@ ONLY_IN_THE_CATALOG = (
 )
 
 
-def rows(here: Deployment, table: Any, *without: str) -> list[dict[str, Any]]:
-    with create_engine(here.catalog_url).connect() as connection:
+def rows(deployment: Deployment, table: Any, *without: str) -> list[dict[str, Any]]:
+    with create_engine(deployment.catalog_url).connect() as connection:
         found = [dict(row._mapping) for row in connection.execute(select(table))]
     kept = [{name: value for name, value in row.items() if name not in without} for row in found]
     return sorted(kept, key=lambda row: json.dumps(row, sort_keys=True))
 
 
-def forgetting(here: Deployment, root: Path) -> Deployment:
+def forgetting(deployment: Deployment, root: Path) -> Deployment:
     """The same storage, with an empty catalog."""
-    return replace(here, catalog_url=f"sqlite:///{root}/new.db")
+    return replace(deployment, catalog_url=f"sqlite:///{root}/new.db")
 
 
-def completed(here: Deployment) -> list[dict[str, Any]]:
-    found = rows(here, CHECKPOINT, *ONLY_IN_THE_CATALOG, "idempotency_key")
+def completed(deployment: Deployment) -> list[dict[str, Any]]:
+    found = rows(deployment, CHECKPOINT, *ONLY_IN_THE_CATALOG, "idempotency_key")
     return [row for row in found if row.pop("state") == "COMPLETED"]
 
 
-def assert_same(here: Deployment, again: Deployment) -> None:
+def assert_same(deployment: Deployment, again: Deployment) -> None:
     """Heads, references and history are those of the catalog that was lost."""
-    assert completed(again) == completed(here)
-    assert rows(again, REF) == rows(here, REF)
-    assert rows(again, FILE) == rows(here, FILE)
-    assert heads(again) == heads(here)
+    assert completed(again) == completed(deployment)
+    assert rows(again, REF) == rows(deployment, REF)
+    assert rows(again, FILE) == rows(deployment, FILE)
+    assert heads(again) == heads(deployment)
 
 
-def heads(here: Deployment) -> dict[str, tuple[int, int]]:
-    return {row["pipeline"]: (row["head"], row["generation"]) for row in rows(here, LEASE)}
+def heads(deployment: Deployment) -> dict[str, tuple[int, int]]:
+    return {row["pipeline"]: (row["head"], row["generation"]) for row in rows(deployment, LEASE)}
 
 
 def test_a_lost_catalog_is_made_again(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    here.catalog().abort(PipelineName("sales"), 6, "its catalog is about to be lost")
-    again = forgetting(here, tmp_path)
+    deployment = open_shop(tmp_path)
+    deployment.catalog().abort(PipelineName("sales"), 6, "its catalog is about to be lost")
+    again = forgetting(deployment, tmp_path)
     planned = said(again, "catalog", "rebuild", "--dry-run")
     assert "the head of sales is sales/5, generation 1" in planned
     assert again.catalog().pipelines() == ()
     told = json.loads(said(again, "catalog", "rebuild", "--yes", "--json"))
     assert {p["pipeline"]: p["head"]["head"] for p in told["pipelines"]} == {"sales": 5, "tours": 1}
-    assert_same(here, again)
+    assert_same(deployment, again)
     assert "already" in refused(again, "catalog", "rebuild", "--yes")
     assert json.loads(said(again, "catalog", "rebuild", "--merge", "--yes", "--json"))["pipelines"][0]["entered"] == []
     assert said(again, "verify")
@@ -91,23 +92,27 @@ def test_the_same_on_s3(tmp_path: Path, s3: object, bucket: str) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "sales.yaml").write_text(SALES)
     (tmp_path / "pipelines" / "tours.yaml").write_text(TOURS + "checkpoint: {inline_threshold_bytes: 1}\n")
-    here = replace(new_deployment(tmp_path, tmp_path, tmp_path / "pipelines"), storage_root=f"s3://{bucket}/state")
-    here = deployment(environment(here))
+    deployment = replace(
+        new_deployment(tmp_path, tmp_path, tmp_path / "pipelines"), storage_root=f"s3://{bucket}/state"
+    )
+    deployment = wiring.deployment(environment(deployment))
     for name in ("sales", "tours"):
         for number in (1, 2):
-            checkpoint_of(here, name, number, sales(6 * number))
-    saved = savepoint(here, "sales", f"s3://{bucket}/elsewhere")
-    again = forgetting(here, tmp_path)
+            checkpoint_of(deployment, name, number, sales(6 * number))
+    saved = savepoint(deployment, "sales", f"s3://{bucket}/elsewhere")
+    again = forgetting(deployment, tmp_path)
     said(again, "catalog", "rebuild", "--also", f"s3://{bucket}/elsewhere", "--yes")
-    assert_same(here, again)
+    assert_same(deployment, again)
     assert again.catalog().get(PipelineName("sales"), saved).directory.startswith(f"s3://{bucket}/elsewhere/")
 
 
-def savepoint(here: Deployment, name: str, target: str | None = None) -> Any:
-    pipeline = here.pipeline(name)
-    begun = begin_savepoint(here, pipeline, format="canonical", target=target, note="", owner="test", key=str(target))
-    publish_here(here, pipeline, begun.checkpoint_id)
-    return register(here, pipeline, begun.checkpoint_id).checkpoint_id
+def savepoint(deployment: Deployment, name: str, target: str | None = None) -> Any:
+    pipeline = deployment.pipeline(name)
+    begun = begin_savepoint(
+        deployment, pipeline, format="canonical", target=target, note="", owner="test", key=str(target)
+    )
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    return register(deployment, pipeline, begun.checkpoint_id).checkpoint_id
 
 
 @pytest.fixture
@@ -115,14 +120,14 @@ def sharing(tmp_path: Path) -> Deployment:
     """Incremental checkpoints that share files: 1 to 4, restored to 2 at another parallelism, then 5 and 6."""
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "tours.yaml").write_text(SHARING)
-    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
     for number in (1, 2, 3, 4):
-        checkpoint_of(here, "tours", number, events(number))
-    pipeline = here.pipeline("tours")
-    apply_restore(here, pipeline, plan_restore(here, pipeline, "2", 3, ClaimMode.NO_CLAIM), "test")
+        checkpoint_of(deployment, "tours", number, events(number))
+    pipeline = deployment.pipeline("tours")
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, "2", 3, ClaimMode.NO_CLAIM), "test")
     for number in (3, 4):
-        checkpoint_of(here, "tours", number, events(number))
-    return here
+        checkpoint_of(deployment, "tours", number, events(number))
+    return deployment
 
 
 def test_shared_files_stay_referenced_and_gc_removes_only_garbage(sharing: Deployment, tmp_path: Path) -> None:
@@ -165,12 +170,12 @@ def test_an_old_catalog_is_brought_up_to_date(sharing: Deployment, tmp_path: Pat
 
 
 def test_what_was_never_registered_is_read_or_left_out(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    pipeline = here.pipeline("sales")
-    publish_here(here, pipeline, here.catalog().list(PipelineName("sales"))[0].checkpoint_id, sales(6))
-    begun = begin(here, pipeline, day(3), "another run takes over")
-    publish_here(here, pipeline, begun.checkpoint_id, sales(6))
-    again = forgetting(here, tmp_path)
+    deployment = open_shop(tmp_path)
+    pipeline = deployment.pipeline("sales")
+    publish_here(deployment, pipeline, deployment.catalog().list(PipelineName("sales"))[0].checkpoint_id, sales(6))
+    begun = begin(deployment, pipeline, day(3), "another run takes over")
+    publish_here(deployment, pipeline, begun.checkpoint_id, sales(6))
+    again = forgetting(deployment, tmp_path)
     (told, _) = json.loads(said(again, "catalog", "rebuild", "--dry-run", "--json"))["pipelines"]
     assert [(e["checkpoint_id"], e["known_because"][:7]) for e in told["entered"]] == [
         (1, "another"), (2, "nothing"), (4, "nothing"), (5, "another"), (7, "nothing"),
@@ -184,12 +189,12 @@ def test_what_was_never_registered_is_read_or_left_out(tmp_path: Path) -> None:
 
 
 def test_damage_is_left_out_and_ends_with_status_1(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    newest = Path(local_path(here.root_uri()), "sales", "chk-5")
+    deployment = open_shop(tmp_path)
+    newest = Path(local_path(deployment.root_uri()), "sales", "chk-5")
     data = next(path for path in newest.iterdir() if path.name != "_metadata")
     data.write_bytes(bytes(len(data.read_bytes())))
     (newest.parent / "chk-2" / "_metadata").write_bytes(b"STATELIB")
-    again = forgetting(here, tmp_path)
+    again = forgetting(deployment, tmp_path)
     result = call(again, "catalog", "rebuild", "--yes")
     assert result.exit_code == 1
     assert len([line for line in result.stderr.splitlines() if line.startswith("left out: ")]) == 2
@@ -197,12 +202,12 @@ def test_damage_is_left_out_and_ends_with_status_1(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_is_given_up_by_name_and_then_the_sweeps(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    root = Path(local_path(here.root_uri()), "sales")
+    deployment = open_shop(tmp_path)
+    root = Path(local_path(deployment.root_uri()), "sales")
     data = next(path for path in (root / "chk-5").iterdir() if path.name != "_metadata")
     data.write_bytes(bytes(len(data.read_bytes())))
     (root / "chk-2" / "_metadata").write_bytes(b"STATELIB")
-    again = forgetting(here, tmp_path)
+    again = forgetting(deployment, tmp_path)
     assert call(again, "catalog", "rebuild", "--yes").exit_code == 1
     hints = call(again, "orphans").stderr
     assert re.search(r"rebuild --merge -p sales registers it; .* --give-up sales/[25]\)?$", hints, re.MULTILINE), hints
@@ -223,35 +228,35 @@ def test_what_is_left_out_is_given_up_by_name_and_then_the_sweeps(tmp_path: Path
 
 
 def test_copies_and_others_snapshots_are_left_alone(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    root = Path(local_path(here.root_uri()))
+    deployment = open_shop(tmp_path)
+    root = Path(local_path(deployment.root_uri()))
     shutil.copytree(root / "sales" / "chk-5", root / "sales" / "chk-9")
     shutil.copytree(root / "savepoints", tmp_path / "backup")
-    again = forgetting(here, tmp_path)
+    again = forgetting(deployment, tmp_path)
     result = call(again, "catalog", "rebuild", "--also", tmp_path / "backup", "--yes")
     assert result.exit_code == 0
     assert "a copy of checkpoint sales/5" in result.stderr
     assert "the same snapshot as" in result.stderr
     assert "the next id is 10" in result.stdout
-    assert completed(again) == completed(here)
+    assert completed(again) == completed(deployment)
 
 
 def test_a_fork_refers_to_the_files_of_its_source_again(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    here.catalog().abort(PipelineName("sales"), 6, "its catalog is about to be lost")
+    deployment = open_shop(tmp_path)
+    deployment.catalog().abort(PipelineName("sales"), 6, "its catalog is about to be lost")
     (tmp_path / "pipelines" / "branch.yaml").write_text(SALES.replace("name: sales", "name: branch"))
-    source = here.catalog().get(PipelineName("sales"), 5)
-    fork(here, here.pipeline("branch"), source, "test")
-    again = forgetting(here, tmp_path)
+    source = deployment.catalog().get(PipelineName("sales"), 5)
+    fork(deployment, deployment.pipeline("branch"), source, "test")
+    again = forgetting(deployment, tmp_path)
     said(again, "catalog", "rebuild", "--yes")
-    assert_same(here, again)
+    assert_same(deployment, again)
     assert {row["pipeline"] for row in rows(again, FILE)} == {"sales"}
     assert {row["pipeline"] for row in rows(again, REF)} == {"sales", "branch"}
 
 
 def test_only_one_pipeline_is_entered_if_only_that_is_meant(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    again = forgetting(here, tmp_path)
+    deployment = open_shop(tmp_path)
+    again = forgetting(deployment, tmp_path)
     said(again, "catalog", "rebuild", "-p", "tours", "--yes")
     assert again.catalog().pipelines() == ("tours",)
     assert "no snapshot of pipeline sails" in refused(again, "catalog", "rebuild", "-p", "sails", "-n")

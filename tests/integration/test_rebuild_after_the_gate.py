@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from statelib.errors import CorruptStateError
+from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import abort, begin, check, register
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment
 from statelib.model.record import CheckpointState
 from tests.integration.gate_faults import FOURTH, NAME, RATINGS, fourth_day, regulars, three_days, visits
 from tests.integration.shop import environment
@@ -27,21 +28,21 @@ def text(severity: str) -> str:
     return f"{RATINGS.partition('checks:')[0]}checks:\n  expectations:\n    - {{{expected}, severity: {severity}}}\n"
 
 
-def refused_head(here: Deployment) -> None:
+def refused_head(deployment: Deployment) -> None:
     """A fourth day that the gate does not let pass, as the DAG would end it."""
-    fourth_day(here, visits(regulars(0, 3), price=-1.0))
+    fourth_day(deployment, visits(regulars(0, 3), price=-1.0))
     with pytest.raises(CorruptStateError):
-        check(here, here.pipeline(NAME), FOURTH)
-    abort(here, NAME, FOURTH, "run r: check_completeness failed")
+        check(deployment, deployment.pipeline(NAME), FOURTH)
+    abort(deployment, NAME, FOURTH, "run r: check_completeness failed")
 
 
-def forgetting(here: Deployment) -> Deployment:
+def forgetting(deployment: Deployment) -> Deployment:
     """The same storage, with an empty catalog."""
-    return replace(here, catalog_url=here.catalog_url.replace("catalog.db", "new.db"))
+    return replace(deployment, catalog_url=deployment.catalog_url.replace("catalog.db", "new.db"))
 
 
-def planned(here: Deployment, *more: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(said(here, *REBUILD, "--json", *more))["pipelines"][0]
+def planned(deployment: Deployment, *more: str) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(said(deployment, *REBUILD, "--json", *more))["pipelines"][0]
     return told
 
 
@@ -65,9 +66,9 @@ def assert_kept_aside(again: Deployment, reason: str) -> None:
 
 @pytest.mark.parametrize("severity", LEVELS)
 def test_what_the_gate_had_refused_goes_into_quarantine(tmp_path: Path, severity: str) -> None:
-    here = three_days(tmp_path, text(severity))
-    refused_head(here)
-    again = forgetting(here)
+    deployment = three_days(tmp_path, text(severity))
+    refused_head(deployment)
+    again = forgetting(deployment)
     assert_kept_aside(again, "column_values_to_be_between(column=cheapest, min_value=0)")
     assert "in quarantine" in said(again, "checkpoints", "show", "ratings/4") or severity == "fail"
     assert "guest 'guest-0000'" in said(again, "checkpoints", "show", "ratings/4")
@@ -79,9 +80,9 @@ def test_what_the_gate_had_refused_goes_into_quarantine(tmp_path: Path, severity
 
 
 def test_it_is_disposed_of_like_any_other_one(tmp_path: Path) -> None:
-    here = three_days(tmp_path, text("quarantine"))
-    refused_head(here)
-    again = forgetting(here)
+    deployment = three_days(tmp_path, text("quarantine"))
+    refused_head(deployment)
+    again = forgetting(deployment)
     planned(again, "--yes")
     said(again, "checkpoints", "dispose", "ratings/4")
     assert not (tmp_path / "state" / NAME / "chk-4").exists()
@@ -89,17 +90,17 @@ def test_it_is_disposed_of_like_any_other_one(tmp_path: Path) -> None:
 
 
 def test_one_that_passes_is_the_head_whether_it_was_registered_or_not(tmp_path: Path) -> None:
-    here = three_days(tmp_path, RATINGS.replace("rehearse_every: 4", "rehearse_every: 1"))
-    fourth_day(here)
-    told = planned(forgetting(here), "--dry-run")
+    deployment = three_days(tmp_path, RATINGS.replace("rehearse_every: 4", "rehearse_every: 1"))
+    fourth_day(deployment)
+    told = planned(forgetting(deployment), "--dry-run")
     assert (set(states(told).values()), told["head"]["head"]) == ({"COMPLETED"}, 4)
-    check(here, here.pipeline(NAME), FOURTH)
-    register(here, here.pipeline(NAME), FOURTH)
-    again = forgetting(here)
+    check(deployment, deployment.pipeline(NAME), FOURTH)
+    register(deployment, deployment.pipeline(NAME), FOURTH)
+    again = forgetting(deployment)
     assert "it passes the gate" in " ".join(said(again, *REBUILD, "--yes").split())
     catalog = again.catalog()
     assert (catalog.get(NAME, FOURTH).state, catalog.head(NAME).head) == (CheckpointState.COMPLETED, 4)
-    assert catalog.gate.results(NAME, FOURTH) == here.catalog().gate.results(NAME, FOURTH)
+    assert catalog.gate.results(NAME, FOURTH) == deployment.catalog().gate.results(NAME, FOURTH)
     assert not any(tmp_path.joinpath("scratch").iterdir())
 
 
@@ -114,9 +115,9 @@ def test_one_that_passes_is_the_head_whether_it_was_registered_or_not(tmp_path: 
 def test_what_cannot_be_judged_is_said_and_left_to_an_option(
     tmp_path: Path, spoil: Callable[[Path], None], reason: str
 ) -> None:
-    here = three_days(tmp_path, text("fail"))
+    deployment = three_days(tmp_path, text("fail"))
     spoil(tmp_path / "pipelines" / "ratings.yaml")
-    again = forgetting(here)
+    again = forgetting(deployment)
     plan = planned(again, "--dry-run")
     assert (states(plan)[3], plan["head"]["head"]) == ("QUARANTINED", 2)
     assert reason in plan["entered"][2]["reason"]
@@ -129,18 +130,18 @@ def test_what_cannot_be_judged_is_said_and_left_to_an_option(
 
 def test_without_its_base_it_is_judged_by_itself(tmp_path: Path) -> None:
     """As when retention keeps the newest one only: what compares with others has nothing to say."""
-    here = three_days(tmp_path)
+    deployment = three_days(tmp_path)
     for number in (1, 2):
         (tmp_path / "state" / NAME / f"chk-{number}" / "_metadata").unlink()
-    told = planned(forgetting(here), "--dry-run")
+    told = planned(forgetting(deployment), "--dry-run")
     assert (states(told), told["head"]["head"], told["missing_bases"]) == ({3: "COMPLETED"}, 3, [2])
 
 
 def test_an_old_catalog_gets_the_refused_one_into_quarantine(tmp_path: Path) -> None:
-    here = three_days(tmp_path, text("quarantine"))
+    deployment = three_days(tmp_path, text("quarantine"))
     (tmp_path / "new.db").write_bytes((tmp_path / "catalog.db").read_bytes())
-    refused_head(here)
-    again = forgetting(here)
+    refused_head(deployment)
+    again = forgetting(deployment)
     told = planned(again, "--merge", "--yes")
     assert (states(told), told["head"]["head"]) == ({4: "QUARANTINED"}, 3)
     again_known = planned(again, "--merge", "--yes")
@@ -151,14 +152,16 @@ def test_an_old_catalog_gets_the_refused_one_into_quarantine(tmp_path: Path) -> 
 def test_the_same_on_s3(tmp_path: Path, s3: object, bucket: str, severity: str) -> None:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "ratings.yaml").write_text(text(severity))
-    here = replace(new_deployment(tmp_path, tmp_path, tmp_path / "pipelines"), storage_root=f"s3://{bucket}/state")
-    here = deployment(environment(here))
+    deployment = replace(
+        new_deployment(tmp_path, tmp_path, tmp_path / "pipelines"), storage_root=f"s3://{bucket}/state"
+    )
+    deployment = wiring.deployment(environment(deployment))
     for number in (1, 2, 3):
-        checkpoint_of(here, NAME, number, few(5.0))
-    fourth_day(here, few(-1.0))
+        checkpoint_of(deployment, NAME, number, few(5.0))
+    fourth_day(deployment, few(-1.0))
     with pytest.raises(CorruptStateError):
-        check(here, here.pipeline(NAME), FOURTH)
-    assert_kept_aside(forgetting(here), "column_values_to_be_between")
+        check(deployment, deployment.pipeline(NAME), FOURTH)
+    assert_kept_aside(forgetting(deployment), "column_values_to_be_between")
 
 
 def few(price: float) -> pa.Table:

@@ -27,7 +27,7 @@ TALLY = PipelineName("tally")
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     made = tally(tmp_path)
     file = tmp_path / "pipelines" / "tally.yaml"
     file.write_text(TALLY_FILE + "on_gap: allow\n")
@@ -36,8 +36,8 @@ def here(tmp_path: Path) -> Deployment:
     return made
 
 
-def forgetting(here: Deployment, tmp_path: Path) -> Deployment:
-    return replace(here, catalog_url=f"sqlite:///{tmp_path}/new.db")
+def forgetting(deployment: Deployment, tmp_path: Path) -> Deployment:
+    return replace(deployment, catalog_url=f"sqlite:///{tmp_path}/new.db")
 
 
 def stranger(**fields: object) -> Change:
@@ -54,15 +54,15 @@ FORGED: dict[str, Callable[[CheckpointManifest], CheckpointManifest]] = {
 
 @pytest.mark.parametrize("what", FORGED)
 def test_a_savepoint_from_elsewhere_does_not_decide_where_a_pipeline_stands(
-    here: Deployment, tmp_path: Path, what: str
+    deployment: Deployment, tmp_path: Path, what: str
 ) -> None:
-    saved = here.catalog().get(TALLY, CheckpointId(4))
+    saved = deployment.catalog().get(TALLY, CheckpointId(4))
     shutil.rmtree(tmp_path / "scratch")
     copied(saved.directory, str(tmp_path / "theirs" / "one"), FORGED[what])
-    again = forgetting(here, tmp_path)
+    again = forgetting(deployment, tmp_path)
     done = call(again, "catalog", "rebuild", "--also", tmp_path / "theirs", "--yes")
     assert done.exit_code == (1 if what == "id" else 0), done.output
-    now, before = again.catalog().head(TALLY), here.catalog().head(TALLY)
+    now, before = again.catalog().head(TALLY), deployment.catalog().head(TALLY)
     assert (now.head, now.generation, now.epoch) == (before.head, before.generation, before.epoch + 1)
     number = checkpoint_of(again, "tally", 4, events(4))
     assert number < 10
@@ -70,15 +70,15 @@ def test_a_savepoint_from_elsewhere_does_not_decide_where_a_pipeline_stands(
     assert (record.base, verify_at(record.directory, own=True).problems) == (3, ())
 
 
-def test_a_stranger_in_the_savepoints_directory_hides_no_checkpoint(here: Deployment, tmp_path: Path) -> None:
+def test_a_stranger_in_the_savepoints_directory_hides_no_checkpoint(deployment: Deployment, tmp_path: Path) -> None:
     """Also where the pipeline's name comes after ``savepoints``, and where the manifest cannot be entered."""
-    saved = here.catalog().get(TALLY, CheckpointId(4))
-    victim = described(f"{here.root_uri()}/tally/chk-1/_metadata")
+    saved = deployment.catalog().get(TALLY, CheckpointId(4))
+    victim = described(f"{deployment.root_uri()}/tally/chk-1/_metadata")
     third = stranger(checkpoint_id=CheckpointId(3), base=None)
-    copied(saved.directory, f"{here.root_uri()}/savepoints/savepoint-tally-3", third)
+    copied(saved.directory, f"{deployment.root_uri()}/savepoints/savepoint-tally-3", third)
     named = also_naming(victim)
     copied(saved.directory, str(tmp_path / "theirs"), lambda m: replace(named(m), checkpoint_id=CheckpointId(7)))
-    again = forgetting(here, tmp_path)
+    again = forgetting(deployment, tmp_path)
     done = call(again, "catalog", "rebuild", "--also", tmp_path / "theirs", "--yes")
     assert done.exit_code == 1
     assert "but it is another one" in done.stderr
@@ -90,32 +90,34 @@ def test_a_stranger_in_the_savepoints_directory_hides_no_checkpoint(here: Deploy
     assert not verify_at(again.catalog().get(TALLY, CheckpointId(3)).directory, own=True).problems
 
 
-def test_a_strangers_attempt_makes_no_file_an_orphan(here: Deployment, tmp_path: Path) -> None:
+def test_a_strangers_attempt_makes_no_file_an_orphan(deployment: Deployment, tmp_path: Path) -> None:
     """A run is under way that the catalog forgot: its files have the grace period, whatever a savepoint says."""
-    saved = here.catalog().get(TALLY, CheckpointId(4))
-    begun = begin(here, here.pipeline("tally"), day(4), "test").checkpoint_id
-    publish_here(here, here.pipeline("tally"), begun, events(4))
-    place = f"{here.root_uri()}/tally/chk-{begun}"
-    attempt = here.catalog().get(TALLY, begun).attempt
+    saved = deployment.catalog().get(TALLY, CheckpointId(4))
+    begun = begin(deployment, deployment.pipeline("tally"), day(4), "test").checkpoint_id
+    publish_here(deployment, deployment.pipeline("tally"), begun, events(4))
+    place = f"{deployment.root_uri()}/tally/chk-{begun}"
+    attempt = deployment.catalog().get(TALLY, begun).attempt
     assert attempt is not None
     files = sorted(Path(local_path(place)).iterdir())
     (Path(local_path(place)) / "_metadata").unlink()
     opened = open_checkpoint(saved.directory)
     assert opened.manifest is not None
     copied(saved.directory, str(tmp_path / "theirs"), stranger(attempt=attempt, files=()))
-    again = forgetting(here, tmp_path)
+    again = forgetting(deployment, tmp_path)
     call(again, "catalog", "rebuild", "--also", tmp_path / "theirs", "--yes")
     orphans(again, dry_run=False)
     assert [file for file in files if not file.exists()] == [file for file in files if file.name == "_metadata"]
 
 
 @pytest.mark.parametrize("began", [False, True])
-def test_the_newest_checkpoint_moves_the_head_once_it_is_mended(here: Deployment, tmp_path: Path, began: bool) -> None:
-    newest = Path(local_path(here.root_uri()), "tally", "chk-3")
+def test_the_newest_checkpoint_moves_the_head_once_it_is_mended(
+    deployment: Deployment, tmp_path: Path, began: bool
+) -> None:
+    newest = Path(local_path(deployment.root_uri()), "tally", "chk-3")
     data = next(path for path in sorted(newest.iterdir()) if path.name != "_metadata")
     good = data.read_bytes()
     data.write_bytes(good[:-1])
-    again = forgetting(here, tmp_path)
+    again = forgetting(deployment, tmp_path)
     assert call(again, "catalog", "rebuild", "--yes").exit_code == 1
     assert again.catalog().head(TALLY).head == 2
     if began:
@@ -128,10 +130,10 @@ def test_the_newest_checkpoint_moves_the_head_once_it_is_mended(here: Deployment
     assert begin(again, again.pipeline("tally"), day(3), "test").already_completed is not began
 
 
-def test_a_checkpoint_that_a_listing_did_not_show_moves_the_head(here: Deployment, tmp_path: Path) -> None:
-    place = Path(local_path(here.root_uri()), "tally", "chk-3")
+def test_a_checkpoint_that_a_listing_did_not_show_moves_the_head(deployment: Deployment, tmp_path: Path) -> None:
+    place = Path(local_path(deployment.root_uri()), "tally", "chk-3")
     hidden = place.rename(tmp_path / "hidden")
-    again = forgetting(here, tmp_path)
+    again = forgetting(deployment, tmp_path)
     said(again, "catalog", "rebuild", "--yes")
     before = again.catalog().head(TALLY)
     assert before.head == 2

@@ -14,8 +14,8 @@ from tests.support.worlds import checkpoint_of, new_deployment
 
 
 def test_a_plan_is_the_same_after_json_and_its_text_tells_all(tmp_path: Path) -> None:
-    here = open_shop(tmp_path)
-    plan = plan_restore(here, here.pipeline("sales"), "1", 3, ClaimMode.NO_CLAIM)
+    deployment = open_shop(tmp_path)
+    plan = plan_restore(deployment, deployment.pipeline("sales"), "1", 3, ClaimMode.NO_CLAIM)
     assert RestorePlan.from_json(plan.to_json()) == plan
     assert hash(RestorePlan.from_json(plan.to_json())) == hash(plan)
     told = plan.describe()
@@ -30,18 +30,18 @@ def test_the_estimate_is_that_of_the_newest_measured_restore_and_its_bytes_are_t
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     (pipelines / "sales.yaml").write_text(SALES)
-    here = new_deployment(tmp_path, tmp_path, pipelines)
-    pipeline = here.pipeline("sales")
-    checkpoint_of(here, "sales", 1, sales(0))
-    plan = plan_restore(here, pipeline, "1", 3, ClaimMode.NO_CLAIM)
+    deployment = new_deployment(tmp_path, tmp_path, pipelines)
+    pipeline = deployment.pipeline("sales")
+    checkpoint_of(deployment, "sales", 1, sales(0))
+    plan = plan_restore(deployment, pipeline, "1", 3, ClaimMode.NO_CLAIM)
     assert (plan.estimate_ms, plan.estimated_from) == (None, None)
     assert "- slowest subtask: unknown" in plan.describe()
-    apply_restore(here, pipeline, plan, "test")
-    checkpoint_of(here, "sales", 2, sales(6))
-    manifest = open_checkpoint(f"{here.storage_root}/sales/chk-2", own=True).manifest
+    apply_restore(deployment, pipeline, plan, "test")
+    checkpoint_of(deployment, "sales", 2, sales(6))
+    manifest = open_checkpoint(f"{deployment.storage_root}/sales/chk-2", own=True).manifest
     assert manifest is not None
     assert [r.size_bytes for r in manifest.restores if r] == [read.size_bytes for read in plan.reads]
-    told = plan_restore(here, pipeline, "1", 3, ClaimMode.NO_CLAIM)
+    told = plan_restore(deployment, pipeline, "1", 3, ClaimMode.NO_CLAIM)
     throughput = measured(manifest)
     assert throughput is not None
     assert told.estimate_ms == throughput.slowest_ms(read.size_bytes for read in told.reads)
@@ -63,9 +63,9 @@ def test_a_pipeline_with_its_own_uid_is_called_by_it(tmp_path: Path) -> None:
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     (pipelines / "sales.yaml").write_text(SALES + "uid: shops\nuid_hash: 0123456789abcdef0123456789abcdef\n")
-    here = new_deployment(tmp_path, tmp_path, pipelines)
-    checkpoint_of(here, "sales", 1, sales(0))
-    opened = open_checkpoint(f"{here.storage_root}/sales/chk-1", own=True)
+    deployment = new_deployment(tmp_path, tmp_path, pipelines)
+    checkpoint_of(deployment, "sales", 1, sales(0))
+    opened = open_checkpoint(f"{deployment.storage_root}/sales/chk-1", own=True)
     (operator,) = opened.operators
     assert (opened.operator_name(operator), operator.operator_id.hex()) == ("shops", "0123456789abcdef" * 2)
     assert opened.select("shops").selected == operator.operator_id

@@ -71,67 +71,67 @@ FAILS: dict[str, tuple[list[Fault], type[StatelibError]]] = {
 
 
 @pytest.fixture
-def here(s3: S3Endpoint, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+def deployment(s3: S3Endpoint, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
     quick = Retries((0.0, 0.0, 0.0), wait_never)
     monkeypatch.setattr(registry, "RETRIES", quick)
     monkeypatch.setitem(registry.PLACES._kinds, "s3", ObjectKind(lambda: quick))
     return tally(tmp_path, storage_root=f"s3://{bucket}/state")
 
 
-def clean(here: Deployment) -> None:
-    retire(here)
-    collect_garbage(here)
-    orphans(here, dry_run=False)
+def clean(deployment: Deployment) -> None:
+    retire(deployment)
+    collect_garbage(deployment)
+    orphans(deployment, dry_run=False)
 
 
-def whole(here: Deployment, days_done: int) -> None:
-    done = here.catalog().list(NAME, {CheckpointState.COMPLETED})
-    assert needed(here) <= stored(here)
+def whole(deployment: Deployment, days_done: int) -> None:
+    done = deployment.catalog().list(NAME, {CheckpointState.COMPLETED})
+    assert needed(deployment) <= stored(deployment)
     for each in done:
         assert verify_at(each.directory, own=True).problems == ()
-    head = here.catalog().head(NAME).head
-    rows = resolve(here, f"tally/{head}").to_arrow("total", scratch=here.work_directory).to_pylist()
+    head = deployment.catalog().head(NAME).head
+    rows = resolve(deployment, f"tally/{head}").to_arrow("total", scratch=deployment.work_directory).to_pylist()
     assert {row["value"] for row in rows} == {days_done * (days_done + 1) // 2}
 
 
-def test_days_that_succeed_whatever_the_storage_does(here: Deployment, s3: S3Endpoint) -> None:
-    days(here, 1, 2)
+def test_days_that_succeed_whatever_the_storage_does(deployment: Deployment, s3: S3Endpoint) -> None:
+    days(deployment, 1, 2)
     for number, faults in enumerate(WELL.values(), 3):
         s3.break_next(*faults)
-        days(here, number, number)
-        clean(here)
+        days(deployment, number, number)
+        clean(deployment)
         s3.break_next()
-        clean(here)
-        assert stored(here) == needed(here)
-        whole(here, number)
+        clean(deployment)
+        assert stored(deployment) == needed(deployment)
+        whole(deployment, number)
     record("G1", "scripts of S3 faults", len(WELL))
 
 
-def test_days_that_fail_touch_nothing_and_succeed_later(here: Deployment, s3: S3Endpoint) -> None:
-    days(here, 1, 2)
+def test_days_that_fail_touch_nothing_and_succeed_later(deployment: Deployment, s3: S3Endpoint) -> None:
+    days(deployment, 1, 2)
     seen: Counter[str] = Counter()
     for number, (script, (faults, error)) in enumerate(FAILS.items(), 3):
-        before = needed(here)
+        before = needed(deployment)
         s3.break_next(*faults)
         with pytest.raises(error) as failure:
-            days(here, number, number)
+            days(deployment, number, number)
         seen[f"{script}: {failure.value.kind}"] += 1
         s3.break_next()
-        assert before <= stored(here)
-        whole(here, number - 1)
-        days(here, number, number)
-        clean(here)
-        assert stored(here) == needed(here)
-        whole(here, number)
+        assert before <= stored(deployment)
+        whole(deployment, number - 1)
+        days(deployment, number, number)
+        clean(deployment)
+        assert stored(deployment) == needed(deployment)
+        whole(deployment, number)
     print(dict(seen))
     record("G1", "scripts of S3 faults", len(FAILS))
 
 
 def test_neither_the_reply_of_the_storage_nor_that_of_the_catalog_arrives(
-    here: Deployment, s3: S3Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    deployment: Deployment, s3: S3Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``_metadata`` and COMMIT are both done, and nobody is told."""
-    days(here, 1, 1)
+    days(deployment, 1, 1)
     real, left = DefaultDialect.do_commit, [1]
 
     def lossy(dialect: DefaultDialect, connection: object) -> None:
@@ -145,7 +145,7 @@ def test_neither_the_reply_of_the_storage_nor_that_of_the_catalog_arrives(
 
     monkeypatch.setattr(DefaultDialect, "do_commit", lossy)
     s3.break_next(Fault("lost", "PUT", "_metadata"))
-    days(here, 2, 2)
+    days(deployment, 2, 2)
     assert left == [0]
-    assert [r.state for r in here.catalog().list(NAME)] == [CheckpointState.COMPLETED] * 2
-    whole(here, 2)
+    assert [r.state for r in deployment.catalog().list(NAME)] == [CheckpointState.COMPLETED] * 2
+    whole(deployment, 2)

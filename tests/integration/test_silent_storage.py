@@ -50,8 +50,8 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[Silent]:
 def test_the_page_asks_once_and_shows_what_the_catalog_knows(silent: Silent, tmp_path: Path) -> None:
     from statelib_airflow.api.threads import reading
 
-    here = open_shop(tmp_path)
-    engine = create_engine(here.catalog_url)
+    deployment = open_shop(tmp_path)
+    engine = create_engine(deployment.catalog_url)
     with engine.begin() as connection:
         moved = update(CHECKPOINT).where(CHECKPOINT.c.pipeline == "sales", CHECKPOINT.c.checkpoint_id == 1)
         connection.execute(moved.values(directory=DIRECTORY))
@@ -59,7 +59,7 @@ def test_the_page_asks_once_and_shows_what_the_catalog_knows(silent: Silent, tmp
 
     @reading
     def route() -> Portrait:
-        return portrait(here, PipelineName("sales"), CheckpointId(1))
+        return portrait(deployment, PipelineName("sales"), CheckpointId(1))
 
     async def answered() -> Portrait:
         return await route()

@@ -26,7 +26,7 @@ def test_what_a_snapshot_does_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def update(events: pa.Table, state: pa.Table) -> pa.Table:
-        for database in Path(here.work_directory).rglob("db"):  # as a process would leave it that was killed
+        for database in Path(deployment.work_directory).rglob("db"):  # as a process would leave it that was killed
             (database.parent / "chk-1").mkdir()
         return pa.table({"shop": state["shop"], "n": [len(events)] * len(state)})
 
@@ -35,9 +35,9 @@ def test_what_a_snapshot_does_is_logged(
     monkeypatch.setitem(sys.modules, MODULE, module)
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "stock.yaml").write_text(STOCK)
-    here = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
+    deployment = new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
     caplog.set_level(logging.DEBUG, "statelib")
-    checkpoint_of(here, "stock", 1, pa.table({"shop": ["one"]}))
+    checkpoint_of(deployment, "stock", 1, pa.table({"shop": ["one"]}))
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]
     operator = "Asynchronous operator state snapshot"
     assert lines.count(("INFO", f"snapshot begins: Asynchronous incremental RocksDB snapshot, {operator}")) == 2
@@ -45,7 +45,7 @@ def test_what_a_snapshot_does_is_logged(
     assert lines.count(empty) == 1, "the first subtask keeps the source position"
     frozen = [text.rpartition(" ")[2] for level, text in lines if level == "DEBUG" and "are linked in" in text]
     assert len(frozen) == 2
-    assert all(path.startswith(here.work_directory) and path.endswith("/chk-1") for path in frozen)
+    assert all(path.startswith(deployment.work_directory) and path.endswith("/chk-1") for path in frozen)
     (replaced,) = [text for level, text in lines if level == "WARNING"]
     assert replaced == f"{replaced.partition(' ')[0]} exists already, left by an earlier try, and is replaced"
     assert replaced.partition(" ")[0] in frozen

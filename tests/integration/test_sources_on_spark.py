@@ -40,23 +40,23 @@ FORMATS = ["parquet", "json"]
 
 
 @pytest.fixture
-def here(tmp_path: Path, spark: SparkSession) -> Deployment:
+def deployment(tmp_path: Path, spark: SparkSession) -> Deployment:
     for name in ("pipelines", "data"):
         (tmp_path / name).mkdir()
     return new_deployment(tmp_path, tmp_path / "data", tmp_path / "pipelines")
 
 
-def write_pipeline(here: Deployment, more: str = "", format_: str = "parquet", states: str = "") -> None:
+def write_pipeline(deployment: Deployment, more: str = "", format_: str = "parquet", states: str = "") -> None:
     text = ORDERS.format(format=format_, more=more, states=states)
-    (Path(here.pipelines_directory) / "orders.yaml").write_text(text)
+    (Path(deployment.pipelines_directory) / "orders.yaml").write_text(text)
 
 
-def directory(here: Deployment, number: int) -> Path:
-    return Path(here.data) / f"{FIRST + timedelta(days=number - 1):%Y-%m-%d}"
+def directory(deployment: Deployment, number: int) -> Path:
+    return Path(deployment.data) / f"{FIRST + timedelta(days=number - 1):%Y-%m-%d}"
 
 
-def write_day(here: Deployment, number: int, format_: str = "parquet") -> Path:
-    there = directory(here, number)
+def write_day(deployment: Deployment, number: int, format_: str = "parquet") -> Path:
+    there = directory(deployment, number)
     there.mkdir(exist_ok=True)
     frame = pl.DataFrame({"shop": ["a", "b", "b"], "amount": [1, 1, 1]})
     if format_ == "json":
@@ -66,108 +66,108 @@ def write_day(here: Deployment, number: int, format_: str = "parquet") -> Path:
     return there
 
 
-def run(here: Deployment, *more: str) -> list[tuple[int, int]]:
+def run(deployment: Deployment, *more: str) -> list[tuple[int, int]]:
     """The checkpoints of a run, and how many events each of them applied."""
-    done = json.loads(said(here, "run", "orders", "--json", *more))["checkpoints"]
+    done = json.loads(said(deployment, "run", "orders", "--json", *more))["checkpoints"]
     return [(c["checkpoint_id"], c["events"]["applied"]) for c in done]
 
 
-def test_a_day_that_has_half_landed_is_refused_until_its_marker_is_there(here: Deployment) -> None:
-    write_pipeline(here, "ready: {marker: _SUCCESS}")
-    first = write_day(here, 1)
-    assert "2026-01-01/_SUCCESS does not exist" in refused(here, "run", "orders")
-    assert json.loads(said(here, "checkpoints", "list", "--all", "--json")) == [], "nothing was begun"
+def test_a_day_that_has_half_landed_is_refused_until_its_marker_is_there(deployment: Deployment) -> None:
+    write_pipeline(deployment, "ready: {marker: _SUCCESS}")
+    first = write_day(deployment, 1)
+    assert "2026-01-01/_SUCCESS does not exist" in refused(deployment, "run", "orders")
+    assert json.loads(said(deployment, "checkpoints", "list", "--all", "--json")) == [], "nothing was begun"
     (first / "_SUCCESS").touch()
-    assert run(here) == [(1, 3)]
-    write_day(here, 2)
-    assert json.loads(call(here, "run", "orders", "--json").stdout)["error"] == "source-not-ready"
-    assert run(here, "--assume-ready") == [(2, 3)]
+    assert run(deployment) == [(1, 3)]
+    write_day(deployment, 2)
+    assert json.loads(call(deployment, "run", "orders", "--json").stdout)["error"] == "source-not-ready"
+    assert run(deployment, "--assume-ready") == [(2, 3)]
     first.rename(first.with_name("moved"))
-    assert run(here, "--start", "2026-01-01") == [(1, 3)], "an interval that is applied needs no events"
+    assert run(deployment, "--start", "2026-01-01") == [(1, 3)], "an interval that is applied needs no events"
 
 
-def test_only_airflow_knows_of_assets(here: Deployment) -> None:
-    write_pipeline(here, "ready: {asset: 's3://lake/orders'}")
-    write_day(here, 1)
-    assert "whether asset s3://lake/orders was updated" in refused(here, "run", "orders")
-    assert run(here, "--assume-ready") == [(1, 3)]
+def test_only_airflow_knows_of_assets(deployment: Deployment) -> None:
+    write_pipeline(deployment, "ready: {asset: 's3://lake/orders'}")
+    write_day(deployment, 1)
+    assert "whether asset s3://lake/orders was updated" in refused(deployment, "run", "orders")
+    assert run(deployment, "--assume-ready") == [(1, 3)]
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_missing_day_is_an_error_or_has_no_events(here: Deployment, format_: str) -> None:
-    write_pipeline(here, format_=format_)
-    write_day(here, 2, format_)
-    assert "cannot be read: PATH_NOT_FOUND" in refused(here, "run", "orders")
-    directory(here, 1).mkdir()
-    assert "UNABLE_TO_INFER_SCHEMA" in refused(here, "run", "orders"), "an empty directory may be half a day"
-    directory(here, 1).rmdir()
-    write_pipeline(here, "on_missing: empty", format_)
-    directory(here, 3).mkdir()
+def test_a_missing_day_is_an_error_or_has_no_events(deployment: Deployment, format_: str) -> None:
+    write_pipeline(deployment, format_=format_)
+    write_day(deployment, 2, format_)
+    assert "cannot be read: PATH_NOT_FOUND" in refused(deployment, "run", "orders")
+    directory(deployment, 1).mkdir()
+    assert "UNABLE_TO_INFER_SCHEMA" in refused(deployment, "run", "orders"), "an empty directory may be half a day"
+    directory(deployment, 1).rmdir()
+    write_pipeline(deployment, "on_missing: empty", format_)
+    directory(deployment, 3).mkdir()
     whole = ("--whole", "--start", "2026-01-01", "--end", "2026-01-03")
-    assert run(here) == [(3, 0)], "two were refused before"
-    assert run(here) == [(4, 3)]
-    assert run(here) == [(5, 0)], "an empty directory"
-    assert run(here) == [(6, 0)], "none at all"
-    assert "is not part of the state's history" in refused(here, "run", "orders", *whole)
+    assert run(deployment) == [(3, 0)], "two were refused before"
+    assert run(deployment) == [(4, 3)]
+    assert run(deployment) == [(5, 0)], "an empty directory"
+    assert run(deployment) == [(6, 0)], "none at all"
+    assert "is not part of the state's history" in refused(deployment, "run", "orders", *whole)
 
 
 @pytest.mark.parametrize("format_", FORMATS)
-def test_a_directory_with_nothing_but_its_marker_has_no_events(here: Deployment, format_: str) -> None:
-    write_pipeline(here, "ready: {marker: _SUCCESS}", format_)
-    directory(here, 1).mkdir()
-    (directory(here, 1) / "_SUCCESS").touch()
-    (write_day(here, 2, format_) / "_SUCCESS").touch()
-    assert run(here, "--whole", "--end", "2026-01-03") == [(1, 3)], "one part of the range is empty"
-    assert resolve(here, "orders/1").to_arrow("total").num_rows == 2
+def test_a_directory_with_nothing_but_its_marker_has_no_events(deployment: Deployment, format_: str) -> None:
+    write_pipeline(deployment, "ready: {marker: _SUCCESS}", format_)
+    directory(deployment, 1).mkdir()
+    (directory(deployment, 1) / "_SUCCESS").touch()
+    (write_day(deployment, 2, format_) / "_SUCCESS").touch()
+    assert run(deployment, "--whole", "--end", "2026-01-03") == [(1, 3)], "one part of the range is empty"
+    assert resolve(deployment, "orders/1").to_arrow("total").num_rows == 2
 
 
-def test_a_file_that_is_no_parquet_is_named(here: Deployment) -> None:
-    write_pipeline(here)
-    odd = write_day(here, 1) / "notes.txt"
+def test_a_file_that_is_no_parquet_is_named(deployment: Deployment) -> None:
+    write_pipeline(deployment)
+    odd = write_day(deployment, 1) / "notes.txt"
     odd.write_text("not a file of columns")
-    message = refused(here, "run", "orders")
+    message = refused(deployment, "run", "orders")
     assert f"source file file:{odd} cannot be read: file:{odd} is not a Parquet file" in message
     assert "\tat " not in message
 
 
-def test_a_file_that_was_cut_is_named(here: Deployment) -> None:
-    write_pipeline(here)
-    whole = write_day(here, 1) / "part.parquet"
+def test_a_file_that_was_cut_is_named(deployment: Deployment) -> None:
+    write_pipeline(deployment)
+    whole = write_day(deployment, 1) / "part.parquet"
     cut = whole.with_name("rest.parquet")
     cut.write_bytes(whole.read_bytes()[:-20])
-    message = refused(here, "run", "orders")
+    message = refused(deployment, "run", "orders")
     assert "rest.parquet cannot be read: " in message
     assert len(message.splitlines()) <= 3
-    (failed,) = json.loads(said(here, "checkpoints", "list", "--all", "--json"))
+    (failed,) = json.loads(said(deployment, "checkpoints", "list", "--all", "--json"))
     assert failed["failure"] == "CHECKPOINT_DECLINED"
     assert "rest.parquet" in failed["reason"]
 
 
-def test_a_format_that_spark_does_not_have_is_named(here: Deployment) -> None:
-    write_pipeline(here, format_="no.such.Format")
-    write_day(here, 1)
-    assert "source.format 'no.such.Format': Spark has no such data source" in refused(here, "run", "orders")
+def test_a_format_that_spark_does_not_have_is_named(deployment: Deployment) -> None:
+    write_pipeline(deployment, format_="no.such.Format")
+    write_day(deployment, 1)
+    assert "source.format 'no.such.Format': Spark has no such data source" in refused(deployment, "run", "orders")
 
 
-def test_a_worker_that_is_killed_is_one_error(here: Deployment) -> None:
+def test_a_worker_that_is_killed_is_one_error(deployment: Deployment) -> None:
     states = "seen: {kind: value, fields: {n: long}, function: 'tests.integration.users_that_fail:die'}"
-    write_pipeline(here, states=states)
-    write_day(here, 1)
-    message = refused(here, "run", "orders")
+    write_pipeline(deployment, states=states)
+    write_day(deployment, 1)
+    message = refused(deployment, "run", "orders")
     assert "a worker was lost: Python worker exited unexpectedly" in message
     assert "\tat " not in message
 
 
-def test_a_worker_that_is_killed_ends_a_task_s_log_in_one_line(here: Deployment) -> None:
+def test_a_worker_that_is_killed_ends_a_task_s_log_in_one_line(deployment: Deployment) -> None:
     """As Airflow's operator submits the job: Spark logs what it likes, Java and tracebacks are not printed besides."""
     states = "seen: {kind: value, fields: {n: long}, function: 'tests.integration.users_that_fail:die'}"
-    write_pipeline(here, states=states)
-    write_day(here, 1)
+    write_pipeline(deployment, states=states)
+    write_day(deployment, 1)
     start_ms = int(FIRST.timestamp() * 1000)
-    begun = begin(here, here.pipeline("orders"), DataInterval(start_ms, start_ms + 86_400_000), "test")
-    file = str(Path(here.pipelines_directory) / "orders.yaml")
+    begun = begin(deployment, deployment.pipeline("orders"), DataInterval(start_ms, start_ms + 86_400_000), "test")
+    file = str(Path(deployment.pipelines_directory) / "orders.yaml")
     words = ["--master", "local[1]", str(CHECKOUT / "jobs" / "statelib_jobs" / "snapshot.py"), "--pipeline", file]
-    own = {"PYSPARK_PYTHON": sys.executable, **environment(here)}
+    own = {"PYSPARK_PYTHON": sys.executable, **environment(deployment)}
     done = subprocess.run(
         [str(Path(sys.executable).parent / "spark-submit"), *words, "--checkpoint-id", str(begun.checkpoint_id)],
         env={**os.environ, **own},

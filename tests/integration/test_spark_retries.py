@@ -18,10 +18,11 @@ import pytest
 from demo.places import Places, Ports, environment
 from demo.processes import family, kill
 from demo.spark_cluster import SparkCluster, spark_cluster
+from statelib.flows import wiring
 from statelib.flows.checkpoint.steps import begin, check, register
 from statelib.flows.cleanup.orphans import orphans
 from statelib.flows.views.inspection import resolve
-from statelib.flows.wiring import Deployment, deployment
+from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId
 from statelib.savepoints.opened import Checkpoint
 from statelib.savepoints.verification import verify
@@ -73,12 +74,12 @@ def events(number: int) -> pa.Table:
 class World:
     places: Places
     spark: SparkCluster
-    here: Deployment
+    deployment: Deployment
 
     def new_pipeline(self, name: str) -> None:
         """With the checkpoint of its first day."""
         (self.places.pipelines / f"{name}.yaml").write_text(PIPELINE.format(name=name))
-        checkpoint_of(self.here, name, 1, events(1))
+        checkpoint_of(self.deployment, name, 1, events(1))
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +94,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         for half in (0, 1):  # two files, so that two tasks read them
             pq.write_table(both.slice(half * 1000, 1000), directory / f"{half}.parquet")
     env = environment(places, Ports())
-    here = deployment(env)
-    here.catalog().migrate()
+    deployment = wiring.deployment(env)
+    deployment.catalog().migrate()
     with spark_cluster(places.work / "spark", env) as spark:
-        yield World(places, spark, here)
+        yield World(places, spark, deployment)
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class Job:
 @contextmanager
 def submitted(world: World, name: str, directory: Path, conf: dict[str, str]) -> Iterator[Job]:
     """The snapshot job of the pipeline's second day, as Airflow's operator starts it."""
-    begin(world.here, world.here.pipeline(name), day(2), "test")
+    begin(world.deployment, world.deployment.pipeline(name), day(2), "test")
     held, log = Held(directory / "held"), directory / "log"
     held.directory.mkdir()
     log.mkdir()
@@ -217,26 +218,26 @@ def assert_stages_were_run_again(told: spark_events.Told, first: set[int], again
 def assert_one_of_each(world: World, name: str, won: set[int], lost: set[int], killed: Set[int] = frozenset()) -> None:
     """Checkpoint 2 passes the gate and holds what those tasks wrote that ``won``; what others wrote goes, and the next
     day's checkpoint builds on it. ``killed``: those of the ``lost`` that had no time to take their own files away."""
-    here, pipeline = world.here, world.here.pipeline(name)
-    report = check(here, pipeline, CheckpointId(2))
+    deployment, pipeline = world.deployment, world.deployment.pipeline(name)
+    report = check(deployment, pipeline, CheckpointId(2))
     assert report.passed
-    register(here, pipeline, CheckpointId(2), report.report_uri)
-    opened = resolve(here, f"{name}/2")
-    assert verify(opened, scratch=here.work_directory).problems == ()
+    register(deployment, pipeline, CheckpointId(2), report.report_uri)
+    opened = resolve(deployment, f"{name}/2")
+    assert verify(opened, scratch=deployment.work_directory).problems == ()
     assert_contents(opened, days=2)
     assert opened.manifest is not None
     assert opened.manifest.events.read == 2000
     attempt = opened.manifest.attempt
     kept = tasks_of(attempt, [file.path for file in opened.manifest.files])
     assert (kept >= won, kept & lost) == (True, set())
-    left = tasks_of(attempt, stored(here) - needed(here))
+    left = tasks_of(attempt, stored(deployment) - needed(deployment))
     assert left >= killed, "they had written all of their snapshot"
-    (swept,) = orphans(here, name, dry_run=False)
+    (swept,) = orphans(deployment, name, dry_run=False)
     assert swept.deleted or not killed
-    assert_nothing_else(here, name)
-    checkpoint_of(here, name, 3, events(3))
-    assert_contents(resolve(here, f"{name}/3"), days=3)
-    assert_nothing_else(here, name)
+    assert_nothing_else(deployment, name)
+    checkpoint_of(deployment, name, 3, events(3))
+    assert_contents(resolve(deployment, f"{name}/3"), days=3)
+    assert_nothing_else(deployment, name)
 
 
 def tasks_of(attempt: str, files: Iterable[str]) -> set[int]:
@@ -253,13 +254,13 @@ def assert_contents(opened: Checkpoint, days: int) -> None:
     assert per_item == Counter((row["shop"], row["item"]) for row in rows)
 
 
-def assert_nothing_else(here: Deployment, name: str) -> None:
+def assert_nothing_else(deployment: Deployment, name: str) -> None:
     """Storage holds what the pipeline's checkpoints name, and no other file of it."""
-    root = f"{here.root_uri()}/{name}"
+    root = f"{deployment.root_uri()}/{name}"
     named = set()
-    for record in here.catalog().list(name):
-        opened = resolve(here, f"{name}/{record.checkpoint_id}")
+    for record in deployment.catalog().list(name):
+        opened = resolve(deployment, f"{name}/{record.checkpoint_id}")
         assert opened.manifest is not None
         named |= {PLACES.file_uri(record.directory, file.path) for file in opened.manifest.files}
         named.add(f"{record.directory}/_metadata")
-    assert {uri for uri in stored(here) if uri.startswith(f"{root}/")} == named
+    assert {uri for uri in stored(deployment) if uri.startswith(f"{root}/")} == named

@@ -35,14 +35,14 @@ def reading(spark: SparkSession) -> SparkSession:
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Deployment:
+def deployment(tmp_path_factory: pytest.TempPathFactory, data: Path) -> Deployment:
     """One day of each of the project's pipelines."""
-    here = new_deployment(tmp_path_factory.mktemp("world"), data)
+    deployment = new_deployment(tmp_path_factory.mktemp("world"), data)
     for name in PIPELINES:
-        schema = event_schema(here.pipeline(name))
+        schema = event_schema(deployment.pipeline(name))
         day = pq.read_table(data / "flights" / "2013-01-01").select(schema.names).cast(schema)
-        checkpoint_of(here, name, 1, day)
-    return here
+        checkpoint_of(deployment, name, 1, day)
+    return deployment
 
 
 def load(spark: SparkSession, path: object, **options: str) -> DataFrame:
@@ -57,9 +57,9 @@ def assert_same(found: pa.Table, expected: pa.Table) -> None:
     )
 
 
-def opened(here: Deployment, name: str) -> Checkpoint:
-    directory = here.catalog().get(PipelineName(name), CheckpointId(1)).directory
-    return open_checkpoint(directory, storage_root=here.storage_root)
+def opened(deployment: Deployment, name: str) -> Checkpoint:
+    directory = deployment.catalog().get(PipelineName(name), CheckpointId(1)).directory
+    return open_checkpoint(directory, storage_root=deployment.storage_root)
 
 
 def test_counts_and_sums_of_a_large_savepoint(reading: SparkSession, tmp_path: Path) -> None:
@@ -78,15 +78,15 @@ def test_counts_and_sums_of_a_large_savepoint(reading: SparkSession, tmp_path: P
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_every_state_of_our_pipelines(reading: SparkSession, here: Deployment, name: str) -> None:
-    snapshot = opened(here, name)
+def test_every_state_of_our_pipelines(reading: SparkSession, deployment: Deployment, name: str) -> None:
+    snapshot = opened(deployment, name)
     for state in snapshot.schema().states:
         found = load(reading, snapshot.directory, state=state.name).toArrow()
         assert_same(found, snapshot.to_arrow(state.name))
 
 
-def test_metadata_counts_what_the_manifest_counts(reading: SparkSession, here: Deployment) -> None:
-    snapshot = opened(here, "aircraft_activity")
+def test_metadata_counts_what_the_manifest_counts(reading: SparkSession, deployment: Deployment) -> None:
+    snapshot = opened(deployment, "aircraft_activity")
     assert snapshot.manifest is not None
     facts = reading.read.format("statelib-metadata").load(snapshot.directory)
     found = {r.state: (r[1], r[2]) for r in facts.groupBy("state").agg(f.sum("entries"), f.count("*")).collect()}
@@ -94,23 +94,31 @@ def test_metadata_counts_what_the_manifest_counts(reading: SparkSession, here: D
     assert found == {state.name: (s.total_entries, 128) for state, s in recorded}
 
 
-def test_a_checkpoint_by_its_id(reading: SparkSession, here: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_by_its_id(reading: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """The deployment is the one that the environment of the driver described when the format was registered."""
-    values = (here.catalog_url, here.storage_root, here.pipelines_directory, here.data, here.docs_directory)
-    for variable, value in zip(VARIABLES, (*values, here.work_directory), strict=True):
+    values = (
+        deployment.catalog_url,
+        deployment.storage_root,
+        deployment.pipelines_directory,
+        deployment.data,
+        deployment.docs_directory,
+    )
+    for variable, value in zip(VARIABLES, (*values, deployment.work_directory), strict=True):
         monkeypatch.setitem(reading.sparkContext.environment, variable, value)
     statelib.spark.register(reading)
-    (state,) = opened(here, "carrier_streaks").schema().states
-    assert_same(load(reading, "carrier_streaks/1").toArrow(), opened(here, "carrier_streaks").to_arrow(state.name))
+    (state,) = opened(deployment, "carrier_streaks").schema().states
+    assert_same(
+        load(reading, "carrier_streaks/1").toArrow(), opened(deployment, "carrier_streaks").to_arrow(state.name)
+    )
 
 
 def test_a_pipelines_source_may_be_a_snapshot(
-    spark: SparkSession, here: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody else need have told the session of the formats; it is told of them only then."""
     told = []
     monkeypatch.setattr(source, "register", lambda session: (told.append(session), statelib.spark.register(session)))
-    snapshot, pipeline = opened(here, "carrier_streaks"), here.pipeline("carrier_streaks")
+    snapshot, pipeline = opened(deployment, "carrier_streaks"), deployment.pipeline("carrier_streaks")
     (state,) = snapshot.schema().states
     day = DataInterval(1_356_998_400_000, 1_357_084_800_000)
     shutil.copytree(local_path(snapshot.directory), tmp_path / "2013-01-01")
@@ -118,10 +126,10 @@ def test_a_pipelines_source_may_be_a_snapshot(
     columns = {"key_group": "int", "key": "string"}
     of_it = Source.model_validate({"format": "statelib", "path": path, "columns": columns})
     pipeline_of_it = pipeline.model_copy(update={"source": of_it})
-    found = source.read_interval(spark, pipeline_of_it, here.data, day)
+    found = source.read_interval(spark, pipeline_of_it, deployment.data, day)
     assert_same(found.toArrow(), snapshot.to_arrow(state.name).select(["key_group", "key"]))
     assert told == [spark]
-    assert source.read_interval(spark, pipeline, here.data, day).count() > 0
+    assert source.read_interval(spark, pipeline, deployment.data, day).count() > 0
     assert told == [spark]
 
 

@@ -23,22 +23,22 @@ REPORT = f"/statelib/api/pipelines/sales/checkpoints/{REPORTED}/report/"
 @dataclass(frozen=True)
 class World:
     server: Server
-    here: Deployment
+    deployment: Deployment
     root: Path
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     root = tmp_path_factory.mktemp("page")
-    here = page_world(root / "world")
+    deployment = page_world(root / "world")
     assets = root / "dist" / "assets"
     assets.mkdir(parents=True)
     (assets / "page-abc.js").write_text("void 0")
     (assets / "page-abc.css").write_text("b {}")
-    (assets / "stolen.js").symlink_to(here.catalog_url.removeprefix("sqlite:///"))
+    (assets / "stolen.js").symlink_to(deployment.catalog_url.removeprefix("sqlite:///"))
     (root / "dist" / "index.html").write_text("<title>State</title>")
-    with state_page(root, here) as server:
-        yield World(server, here, root)
+    with state_page(root, deployment) as server:
+        yield World(server, deployment, root)
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ def test_a_report_is_served_without_scripts_and_nothing_beside_it(server: Server
 def without_catalog(server: Server, world: World) -> Iterator[Path]:
     """Gone from a server that has looked into it before."""
     server.get("pipelines")
-    file = Path(world.here.catalog_url.removeprefix("sqlite:///"))
+    file = Path(world.deployment.catalog_url.removeprefix("sqlite:///"))
     aside = file.with_suffix(".aside")
     file.rename(aside)
     yield file
@@ -261,7 +261,7 @@ def test_a_missing_catalog_is_said_and_not_made(server: Server, without_catalog:
 
 
 def test_what_cannot_be_read_is_a_problem_and_the_rest_is_shown(server: Server, world: World) -> None:
-    metadata = Path(world.here.storage_root) / "sales" / "chk-1" / "_metadata"
+    metadata = Path(world.deployment.storage_root) / "sales" / "chk-1" / "_metadata"
     data = metadata.read_bytes()
     try:
         metadata.write_bytes(data[:100])

@@ -60,16 +60,16 @@ def world(root: Path, backend: str, more: str = "") -> Deployment:
     return new_deployment(root, root, pipelines)
 
 
-def opened(here: Deployment, number: int = 1) -> Checkpoint:
-    return open_checkpoint(here.catalog().get(NAME, CheckpointId(number)).directory, own=True)
+def opened(deployment: Deployment, number: int = 1) -> Checkpoint:
+    return open_checkpoint(deployment.catalog().get(NAME, CheckpointId(number)).directory, own=True)
 
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 def test_every_kind_of_state_is_a_table_with_the_names_of_the_pipeline_file(tmp_path: Path, backend: str) -> None:
-    here = world(tmp_path, backend)
-    checkpoint_of(here, NAME, 1, events(1))
+    deployment = world(tmp_path, backend)
+    checkpoint_of(deployment, NAME, 1, events(1))
     found = {
-        state: sample(opened(here), state, KEY, SampledKeyGroups(None, 10), here.work_directory)
+        state: sample(opened(deployment), state, KEY, SampledKeyGroups(None, 10), deployment.work_directory)
         for state in ("sums", "per_note", "notes", "recent", "hourly")
     }
     assert all(one.complete and one.entries == len(one.table) for one in found.values())
@@ -98,21 +98,21 @@ def test_key_groups_are_chosen_evenly_and_one_at_least() -> None:
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])
 def test_a_sample_is_whole_key_groups_and_says_so(tmp_path: Path, backend: str) -> None:
-    here = world(tmp_path, backend)
-    checkpoint_of(here, NAME, 1, events(400))
-    there = opened(here)
+    deployment = world(tmp_path, backend)
+    checkpoint_of(deployment, NAME, 1, events(400))
+    there = opened(deployment)
     assert there.manifest is not None
     entries = there.manifest.statistics[0].entries
     chosen = choose(there.manifest.statistics[0], 150)
     assert chosen.key_groups is not None
-    found = sample(there, "sums", KEY, chosen, here.work_directory)
+    found = sample(there, "sums", KEY, chosen, deployment.work_directory)
     read = min(int(entries[list(chosen.key_groups)].sum()), 150)
     assert (len(found.table), found.entries, found.complete) == (read, 400, False)
     assert found.note.startswith(
         f"judged by a sample of {read} of 400 entries ({len(chosen.key_groups)} of 16 key groups"
     )
-    assert sample(there, "sums", KEY, chosen, here.work_directory).table.equals(found.table)
-    cut = sample(there, "sums", KEY, SampledKeyGroups(chosen.key_groups, 7), here.work_directory)
+    assert sample(there, "sums", KEY, chosen, deployment.work_directory).table.equals(found.table)
+    cut = sample(there, "sums", KEY, SampledKeyGroups(chosen.key_groups, 7), deployment.work_directory)
     assert len(cut.table) == 7
     assert cut.note.endswith("the last of them in part)")
 
@@ -130,23 +130,23 @@ checks:
 
 
 def test_a_large_state_is_judged_by_a_sample_and_the_report_says_so(tmp_path: Path) -> None:
-    here = world(tmp_path, "heap", CHECKS)
-    pipeline = here.pipeline(NAME)
+    deployment = world(tmp_path, "heap", CHECKS)
+    pipeline = deployment.pipeline(NAME)
     for number, spoiled in ((1, False), (2, True)):
         table = events(1500)
         if spoiled:
             table = table.set_column(2, "amount", pa.array([200.0] * 3000))
-        checkpoint_id = begin(here, pipeline, day(number), "test").checkpoint_id
-        publish_here(here, pipeline, checkpoint_id, table)
+        checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
+        publish_here(deployment, pipeline, checkpoint_id, table)
         if spoiled:
             with pytest.raises(CorruptStateError, match="stability index"):
-                check(here, pipeline, checkpoint_id)
+                check(deployment, pipeline, checkpoint_id)
         else:
-            report = check(here, pipeline, checkpoint_id)
+            report = check(deployment, pipeline, checkpoint_id)
             assert ["needs all entries" in said for said in report.warnings] == [True, False]
             assert "sample of" in Path(report.report_uri.removeprefix("file://")).read_text()
-            register(here, pipeline, checkpoint_id, report.report_uri)
-    results = here.catalog().gate.results(NAME, CheckpointId(2))
+            register(deployment, pipeline, checkpoint_id, report.report_uri)
+    results = deployment.catalog().gate.results(NAME, CheckpointId(2))
     caught = {r.group for r in results if not r.passed and r.severity == "FAIL"}
     assert caught == {"drift_distribution_fail", "state_sums"}
     assert any("judged by a sample of" in said for r in results if r.group == "state_sums" for said in r.sentences)

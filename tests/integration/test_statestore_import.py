@@ -57,22 +57,22 @@ def queries(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(params=["heap", "rocksdb"])
-def here(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
+def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
     (tmp_path / "pipelines").mkdir()
     (tmp_path / "pipelines" / "p.yaml").write_text(PIPELINE.format(name="p", backend=request.param))
     return new_deployment(tmp_path, tmp_path, tmp_path / "pipelines")
 
 
-def take_in(spark: SparkSession, here: Deployment, location: Path, mapping: StateStoreMapping) -> str:
+def take_in(spark: SparkSession, deployment: Deployment, location: Path, mapping: StateStoreMapping) -> str:
     wanted = StateStoreImport(str(location), {}, mapping)
-    record = import_statestore(spark, here, here.pipeline("p"), wanted, "test")
+    record = import_statestore(spark, deployment, deployment.pipeline("p"), wanted, "test")
     assert record.state is CheckpointState.COMPLETED
     return str(record.checkpoint_id)
 
 
-def totals(here: Deployment, number: int) -> dict[str, dict[str, int]]:
-    record = next(r for r in here.catalog().list(PipelineName("p")) if r.checkpoint_id == number)
-    snapshot = open_checkpoint(record.directory, own=True, storage_root=here.storage_root)
+def totals(deployment: Deployment, number: int) -> dict[str, dict[str, int]]:
+    record = next(r for r in deployment.catalog().list(PipelineName("p")) if r.checkpoint_id == number)
+    snapshot = open_checkpoint(record.directory, own=True, storage_root=deployment.storage_root)
     assert not verify(snapshot).problems
     return {row["key"]: row["value"] for row in snapshot.to_arrow("total").to_pylist()}
 
@@ -82,24 +82,26 @@ def expected(*parts: pa.Table) -> dict[str, dict[str, int]]:
     return {row["shop"]: {"sold": row["item_count"], "amount": row["amount_sum"]} for row in events.to_pylist()}
 
 
-def test_a_query_goes_on_as_a_pipeline(spark: SparkSession, queries: Path, here: Deployment) -> None:
-    number = take_in(spark, here, queries / "shop", TOTAL)
-    assert totals(here, int(number)) == expected(sales(0), sales(6))
-    assert take_in(spark, here, queries / "shop", TOTAL) == number, "the same import is the same savepoint"
+def test_a_query_goes_on_as_a_pipeline(spark: SparkSession, queries: Path, deployment: Deployment) -> None:
+    number = take_in(spark, deployment, queries / "shop", TOTAL)
+    assert totals(deployment, int(number)) == expected(sales(0), sales(6))
+    assert take_in(spark, deployment, queries / "shop", TOTAL) == number, "the same import is the same savepoint"
 
-    pipeline = here.pipeline("p")
-    apply_restore(here, pipeline, plan_restore(here, pipeline, number, None, ClaimMode.NO_CLAIM), "test")
-    after = checkpoint_of(here, "p", 3, sales(100))
-    assert totals(here, after) == expected(sales(0), sales(6), sales(100))
+    pipeline = deployment.pipeline("p")
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, number, None, ClaimMode.NO_CLAIM), "test")
+    after = checkpoint_of(deployment, "p", 3, sales(100))
+    assert totals(deployment, after) == expected(sales(0), sales(6), sales(100))
     with pytest.raises(ConflictError) as caught:
-        take_in(spark, here, queries / "shop", TOTAL)
+        take_in(spark, deployment, queries / "shop", TOTAL)
     assert caught.value.kind == "has-state"
 
 
-def test_map_state_takes_part_of_the_key_as_its_user_key(spark: SparkSession, queries: Path, here: Deployment) -> None:
+def test_map_state_takes_part_of_the_key_as_its_user_key(
+    spark: SparkSession, queries: Path, deployment: Deployment
+) -> None:
     per_item = StateStoreMapping("per_item", values={"": "value.count"}, user_key="key.item")
-    number = take_in(spark, here, queries / "item", per_item)
-    record = here.catalog().list(PipelineName("p"))[0]
+    number = take_in(spark, deployment, queries / "item", per_item)
+    record = deployment.catalog().list(PipelineName("p"))[0]
     assert str(record.checkpoint_id) == number
     found = open_checkpoint(record.directory).to_arrow("per_item").to_pylist()
     events = pa.concat_tables([sales(0), sales(6)]).group_by(["shop", "item"]).aggregate([("amount", "count")])
@@ -108,7 +110,9 @@ def test_map_state_takes_part_of_the_key_as_its_user_key(spark: SparkSession, qu
     }
 
 
-def test_what_does_not_fit_is_refused_and_leaves_no_state(spark: SparkSession, queries: Path, here: Deployment) -> None:
+def test_what_does_not_fit_is_refused_and_leaves_no_state(
+    spark: SparkSession, queries: Path, deployment: Deployment
+) -> None:
     for location, mapping, kind in (
         ("shop", replace(TOTAL, values={"sold": "value.count"}), "no-mapping"),
         ("shop", replace(TOTAL, values={**TOTAL.values, "amuont": "1"}), "bad-mapping"),
@@ -118,31 +122,33 @@ def test_what_does_not_fit_is_refused_and_leaves_no_state(spark: SparkSession, q
         ("shop", replace(TOTAL, user_key="key.shop"), "bad-mapping"),
     ):
         with pytest.raises(InvalidRequestError) as caught:
-            take_in(spark, here, queries / location, mapping)
+            take_in(spark, deployment, queries / location, mapping)
         assert caught.value.kind == kind
     with pytest.raises(NotFoundError, match="nowhere"):
-        take_in(spark, here, queries / "nowhere", TOTAL)
-    assert not here.catalog().list(PipelineName("p"))
+        take_in(spark, deployment, queries / "nowhere", TOTAL)
+    assert not deployment.catalog().list(PipelineName("p"))
 
     with pytest.raises(Exception, match="two entries of the store have the key shop-"):
-        take_in(spark, here, queries / "item", TOTAL)
-    (record,) = here.catalog().list(PipelineName("p"))
+        take_in(spark, deployment, queries / "item", TOTAL)
+    (record,) = deployment.catalog().list(PipelineName("p"))
     assert record.state is CheckpointState.ABORTED
     assert "two entries" in record.reason
     # Spark reports the first failure while it still ends the job's other tasks.
     deadline = time.monotonic() + 30
-    while list(Path(here.work_directory).iterdir()) and time.monotonic() < deadline:
+    while list(Path(deployment.work_directory).iterdir()) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not list(Path(here.work_directory).iterdir())
+    assert not list(Path(deployment.work_directory).iterdir())
 
 
-def test_the_same_from_a_shell(spark: SparkSession, queries: Path, here: Deployment) -> None:
+def test_the_same_from_a_shell(spark: SparkSession, queries: Path, deployment: Deployment) -> None:
     words = ("import-statestore", "p", queries / "shop", "--state", "total")
-    assert "expected NAME=" in refused(here, *words, "--value", "value.count")
-    assert "'nope'" in refused(here, *words, "--value", "nope=value.count")
-    assert "nothing says where 'sold' comes from" in refused(here, *words, "--option", "operatorId=0")
-    lines = said(here, *words, "--key", "shop=key.shop", "--value", "sold=value.count", "--value", "amount=value.sum")
+    assert "expected NAME=" in refused(deployment, *words, "--value", "value.count")
+    assert "'nope'" in refused(deployment, *words, "--value", "nope=value.count")
+    assert "nothing says where 'sold' comes from" in refused(deployment, *words, "--option", "operatorId=0")
+    lines = said(
+        deployment, *words, "--key", "shop=key.shop", "--value", "sold=value.count", "--value", "amount=value.sum"
+    )
     assert lines.splitlines()[0].startswith("p/1 holds 3 keys, 3 entries, in file:")
     assert lines.splitlines()[1] == "next: statelib restore p 1"
-    assert totals(here, 1) == expected(sales(0), sales(6))
+    assert totals(deployment, 1) == expected(sales(0), sales(6))
     assert spark.range(1).count() == 1, "a session that was there before stays"

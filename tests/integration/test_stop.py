@@ -19,42 +19,42 @@ from statelib.model.record import ClaimMode
 from statelib.model.termination import JobStatus, StopMode
 from statelib.savepoints.opened import Checkpoint
 from tests.integration.shop_cli import said
-from tests.integration.test_windows_flow import BACKENDS, FIRST, HOUR, counts, deployment, passes, run_day
+from tests.integration.test_windows_flow import BACKENDS, FIRST, HOUR, counts, deployment_with, passes, run_day
 from tests.support.worlds import day, publish_here
 
 
-def stop(here: Deployment, mode: StopMode, form: str = "canonical", target: str | None = None) -> CheckpointId:
-    pipeline = here.pipeline("toll")
+def stop(deployment: Deployment, mode: StopMode, form: str = "canonical", target: str | None = None) -> CheckpointId:
+    pipeline = deployment.pipeline("toll")
     return begin_savepoint(
-        here, pipeline, format=form, target=target, note="", owner="test", key=f"{mode} {form}", stop=mode
+        deployment, pipeline, format=form, target=target, note="", owner="test", key=f"{mode} {form}", stop=mode
     ).checkpoint_id
 
 
-def finish(here: Deployment, number: CheckpointId) -> Checkpoint:
-    pipeline = here.pipeline("toll")
-    publish_here(here, pipeline, number)
-    register(here, pipeline, number, check(here, pipeline, number).report_uri)
-    return resolve(here, f"toll/{number}")
+def finish(deployment: Deployment, number: CheckpointId) -> Checkpoint:
+    pipeline = deployment.pipeline("toll")
+    publish_here(deployment, pipeline, number)
+    register(deployment, pipeline, number, check(deployment, pipeline, number).report_uri)
+    return resolve(deployment, f"toll/{number}")
 
 
 @pytest.mark.parametrize(("backend", "strategy"), BACKENDS)
 def test_suspending_keeps_windows_and_draining_closes_them(backend: str, strategy: str, tmp_path: Path) -> None:
-    here = deployment(tmp_path, backend, strategy)
-    pipeline = here.pipeline("toll")
-    one = run_day(here, 1, passes(("a", "N", 23), ("b", "S", 23.5)))
+    deployment = deployment_with(tmp_path, backend, strategy)
+    pipeline = deployment.pipeline("toll")
+    one = run_day(deployment, 1, passes(("a", "N", 23), ("b", "S", 23.5)))
     assert counts(one, "hourly")
 
-    saved = finish(here, stop(here, StopMode.SUSPEND))
+    saved = finish(deployment, stop(deployment, StopMode.SUSPEND))
     assert counts(saved, "hourly") == counts(one, "hourly")
     assert saved.manifest is not None
     assert not saved.manifest.drained
-    assert suspension.status(here, pipeline).status is JobStatus.CANCELED
+    assert suspension.status(deployment, pipeline).status is JobStatus.CANCELED
     with pytest.raises(InvalidRequestError, match="is cancelled"):
-        begin(here, pipeline, day(2), "test")
-    suspension.resume(here, "toll", "test")
+        begin(deployment, pipeline, day(2), "test")
+    suspension.resume(deployment, "toll", "test")
 
     form = "native" if strategy == "full" else "canonical"
-    drained = finish(here, stop(here, StopMode.DRAIN, form))
+    drained = finish(deployment, stop(deployment, StopMode.DRAIN, form))
     assert drained.manifest is not None
     assert drained.manifest.drained
     assert counts(drained, "hourly") == counts(drained, "moving") == {}
@@ -66,56 +66,58 @@ def test_suspending_keeps_windows_and_draining_closes_them(backend: str, strateg
 
 def test_what_is_restored_goes_on_where_the_savepoint_ended(tmp_path: Path) -> None:
     """Suspended: the windows of the evening are complete at last. Drained: late events open them anew."""
-    here = deployment(tmp_path, "rocksdb", "incremental")
-    pipeline = here.pipeline("toll")
-    run_day(here, 1, passes(("a", "N", 23.1)))
-    suspended = stop(here, StopMode.SUSPEND)
-    finish(here, suspended)
-    suspension.resume(here, "toll", "test")
-    drained = stop(here, StopMode.DRAIN)
-    finish(here, drained)
+    deployment = deployment_with(tmp_path, "rocksdb", "incremental")
+    pipeline = deployment.pipeline("toll")
+    run_day(deployment, 1, passes(("a", "N", 23.1)))
+    suspended = stop(deployment, StopMode.SUSPEND)
+    finish(deployment, suspended)
+    suspension.resume(deployment, "toll", "test")
+    drained = stop(deployment, StopMode.DRAIN)
+    finish(deployment, drained)
     for number, of_the_evening in ((suspended, 2), (drained, 1)):
-        apply_restore(here, pipeline, plan_restore(here, pipeline, str(number), None, ClaimMode.NO_CLAIM), "test")
-        assert suspension.status(here, pipeline).status is JobStatus.RUNNING
-        checkpoint_id = begin(here, pipeline, replace(day(2), end_ms=FIRST + 41 * HOUR), "test").checkpoint_id
-        publish_here(here, pipeline, checkpoint_id, passes(("a", "N", 23.2), ("a", "N", 40)))
-        found = resolve(here, register(here, pipeline, checkpoint_id).directory)
+        apply_restore(
+            deployment, pipeline, plan_restore(deployment, pipeline, str(number), None, ClaimMode.NO_CLAIM), "test"
+        )
+        assert suspension.status(deployment, pipeline).status is JobStatus.RUNNING
+        checkpoint_id = begin(deployment, pipeline, replace(day(2), end_ms=FIRST + 41 * HOUR), "test").checkpoint_id
+        publish_here(deployment, pipeline, checkpoint_id, passes(("a", "N", 23.2), ("a", "N", 40)))
+        found = resolve(deployment, register(deployment, pipeline, checkpoint_id).directory)
         assert counts(found, "hourly") == {("a", 23, 24): of_the_evening, ("a", 40, 41): 1}
 
 
 def test_the_plan_of_a_restore_says_that_the_savepoint_is_drained(tmp_path: Path) -> None:
-    here = deployment(tmp_path, "rocksdb", "incremental")
-    pipeline = here.pipeline("toll")
-    run_day(here, 1, passes(("a", "N", 23.1)))
+    deployment = deployment_with(tmp_path, "rocksdb", "incremental")
+    pipeline = deployment.pipeline("toll")
+    run_day(deployment, 1, passes(("a", "N", 23.1)))
     sentence = "later events of these windows begin them again, empty"
     for mode in (StopMode.SUSPEND, StopMode.DRAIN):
-        number, drained = stop(here, mode), mode is StopMode.DRAIN
-        finish(here, number)
-        for snapshot in (str(number), resolve(here, f"toll/{number}").directory):
-            plan = plan_restore(here, pipeline, snapshot, None, ClaimMode.NO_CLAIM)
+        number, drained = stop(deployment, mode), mode is StopMode.DRAIN
+        finish(deployment, number)
+        for snapshot in (str(number), resolve(deployment, f"toll/{number}").directory):
+            plan = plan_restore(deployment, pipeline, snapshot, None, ClaimMode.NO_CLAIM)
             assert (RestorePlan.from_json(plan.to_json()).drained, sentence in plan.describe()) == (drained, drained)
-        printed = " ".join(said(here, "restore", "toll", str(number), "--dry-run").split())
+        printed = " ".join(said(deployment, "restore", "toll", str(number), "--dry-run").split())
         assert (sentence in printed) is drained
-        as_json = json.loads(said(here, "restore", "toll", str(number), "--dry-run", "--json"))
+        as_json = json.loads(said(deployment, "restore", "toll", str(number), "--dry-run", "--json"))
         assert as_json["plan"]["drained"] is drained
-        suspension.resume(here, "toll", "test")
+        suspension.resume(deployment, "toll", "test")
 
 
 def test_a_failed_stop_lets_the_pipeline_go_on(tmp_path: Path) -> None:
-    here = deployment(tmp_path, "heap", "canonical")
-    run_day(here, 1, passes(("a", "N", 23)))
-    abort(here, "toll", stop(here, StopMode.SUSPEND), "the target is full")
-    assert suspension.status(here, here.pipeline("toll")).status is JobStatus.RUNNING
-    run_day(here, 2, passes(("a", "N", 40)))
+    deployment = deployment_with(tmp_path, "heap", "canonical")
+    run_day(deployment, 1, passes(("a", "N", 23)))
+    abort(deployment, "toll", stop(deployment, StopMode.SUSPEND), "the target is full")
+    assert suspension.status(deployment, deployment.pipeline("toll")).status is JobStatus.RUNNING
+    run_day(deployment, 2, passes(("a", "N", 40)))
 
 
 def test_a_target_that_is_a_file_is_named_and_the_pipeline_goes_on(tmp_path: Path) -> None:
-    here = deployment(tmp_path, "heap", "canonical")
-    run_day(here, 1, passes(("a", "N", 23)))
+    deployment = deployment_with(tmp_path, "heap", "canonical")
+    run_day(deployment, 1, passes(("a", "N", 23)))
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(InvalidRequestError, match=f"^{file}: expected a directory, found a file ") as caught:
-        stop(here, StopMode.SUSPEND, target=str(file))
+        stop(deployment, StopMode.SUSPEND, target=str(file))
     assert caught.value.kind == "not-a-directory"
-    assert suspension.status(here, here.pipeline("toll")).status is JobStatus.RUNNING
-    run_day(here, 2, passes(("a", "N", 40)))
+    assert suspension.status(deployment, deployment.pipeline("toll")).status is JobStatus.RUNNING
+    run_day(deployment, 2, passes(("a", "N", 40)))

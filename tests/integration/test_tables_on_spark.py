@@ -35,7 +35,7 @@ ORDERS = pl.DataFrame(
 
 
 @pytest.fixture
-def here(tmp_path: Path, spark: SparkSession) -> Deployment:
+def deployment(tmp_path: Path, spark: SparkSession) -> Deployment:
     for name in ("pipelines", "data"):
         (tmp_path / name).mkdir()
     return new_deployment(tmp_path, tmp_path / "data", tmp_path / "pipelines")
@@ -49,36 +49,38 @@ def table(tmp_path: Path, spark: SparkSession) -> str:
     return "lake_orders"
 
 
-def write_pipeline(here: Deployment, source: dict[str, Any], key: str = "shop", **more: Any) -> None:
+def write_pipeline(deployment: Deployment, source: dict[str, Any], key: str = "shop", **more: Any) -> None:
     states = more.pop("states", {"total": {"kind": "value", "value": {"agg": "sum", "of": "amount"}}})
     content = {
         "name": "orders", "schedule": {"cron": "@daily", "start": FIRST}, "source": source, "key": key,
         "states": states, "backend": "heap", "parallelism": 2,
     }  # fmt: skip
-    (Path(here.pipelines_directory) / "orders.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    (Path(deployment.pipelines_directory) / "orders.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
 
 
-def read(spark: SparkSession, here: Deployment, source: dict[str, Any], days: int = 1) -> pa.Table:
+def read(spark: SparkSession, deployment: Deployment, source: dict[str, Any], days: int = 1) -> pa.Table:
     """Return the events of the first days."""
-    write_pipeline(here, source)
-    pipeline = load_pipeline(Path(here.pipelines_directory) / "orders.yaml")
+    write_pipeline(deployment, source)
+    pipeline = load_pipeline(Path(deployment.pipelines_directory) / "orders.yaml")
     start_ms = int(FIRST.timestamp() * 1000)
     interval = DataInterval(start_ms, start_ms + 24 * days * HOUR_MS)
-    return read_interval(spark, pipeline, here.data, interval).toArrow()
+    return read_interval(spark, pipeline, deployment.data, interval).toArrow()
 
 
-def test_a_table_gives_each_event_to_one_interval(spark: SparkSession, here: Deployment, table: str) -> None:
+def test_a_table_gives_each_event_to_one_interval(spark: SparkSession, deployment: Deployment, table: str) -> None:
     source = {"table": table, "where": WHERE, "columns": {"shop": "string", "amount": "long"}}
-    assert read(spark, here, source).to_pydict() == {"shop": ["a", "b"], "amount": [1, 2]}
-    assert sorted(read(spark, here, source, 3)["amount"].to_pylist()) == [1, 2, 3, 4, 5]
+    assert read(spark, deployment, source).to_pydict() == {"shop": ["a", "b"], "amount": [1, 2]}
+    assert sorted(read(spark, deployment, source, 3)["amount"].to_pylist()) == [1, 2, 3, 4, 5]
     for day in (1, 2, 3):
-        (done,) = json.loads(said(here, "run", "orders", "--json"))["checkpoints"]
+        (done,) = json.loads(said(deployment, "run", "orders", "--json"))["checkpoints"]
         assert done["checkpoint_id"] == day
-    state = resolve(here, "orders/3").to_arrow("total").to_pylist()
+    state = resolve(deployment, "orders/3").to_arrow("total").to_pylist()
     assert {row["key"]: row["value"] for row in state} == {"a": 9, "b": 6}
 
 
-def test_columns_are_computed_and_nested_fields_are_taken(spark: SparkSession, here: Deployment, table: str) -> None:
+def test_columns_are_computed_and_nested_fields_are_taken(
+    spark: SparkSession, deployment: Deployment, table: str
+) -> None:
     columns = {
         "shop": {"expr": "upper(shop)", "type": "string"},
         "amount": {"expr": "amount * 2", "type": "long"},
@@ -87,7 +89,7 @@ def test_columns_are_computed_and_nested_fields_are_taken(spark: SparkSession, h
         "tags": {"expr": "payload.after.tags", "type": "list<string>"},
         "payload": "row<after: row<id: long, tags: list<string>>>",
     }
-    events = read(spark, here, {"table": table, "where": WHERE, "columns": columns})
+    events = read(spark, deployment, {"table": table, "where": WHERE, "columns": columns})
     assert events.select(["shop", "amount", "cost", "id", "tags"]).to_pylist() == [
         {"shop": "A", "amount": 2, "cost": 0.5, "id": 0, "tags": []},
         {"shop": "B", "amount": 4, "cost": 3.0, "id": 1, "tags": ["x"]},
@@ -95,7 +97,7 @@ def test_columns_are_computed_and_nested_fields_are_taken(spark: SparkSession, h
     assert events["payload"][1].as_py() == {"after": {"id": 1, "tags": ["x"]}}
 
 
-def test_a_function_gets_lists_and_rows(here: Deployment, table: str) -> None:
+def test_a_function_gets_lists_and_rows(deployment: Deployment, table: str) -> None:
     columns = {"shop": "string", "at": "instant", "payload": "row<after: row<id: long, tags: list<string>>>"}
     states = {
         "seen": {
@@ -103,39 +105,39 @@ def test_a_function_gets_lists_and_rows(here: Deployment, table: str) -> None:
             "function": "tests.integration.users_of_nested_columns:count_tags",
         }
     }  # fmt: skip
-    write_pipeline(here, {"table": table, "where": WHERE, "columns": columns}, states=states)
-    said(here, "run", "orders", "--whole", "--end", "2026-01-04")
-    state = resolve(here, "orders/1").to_arrow("seen").to_pylist()
+    write_pipeline(deployment, {"table": table, "where": WHERE, "columns": columns}, states=states)
+    said(deployment, "run", "orders", "--whole", "--end", "2026-01-04")
+    state = resolve(deployment, "orders/1").to_arrow("seen").to_pylist()
     assert {row["key"]: row["value"]["tags"] for row in state} == {"a": 0 + 2 + 4, "b": 1 + 3}
 
 
 def test_an_option_may_be_a_variable_of_the_environment(
-    spark: SparkSession, here: Deployment, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {"inferSchema": True, "sep": "{env[SEPARATOR]}", "header": "true"}
     source = {
         "format": "csv", "options": options, "path": "{data}/{start:%Y-%m-%d}.csv",
         "columns": {"shop": "string", "amount": "long"},
     }  # fmt: skip
-    (Path(here.data) / "2026-01-01.csv").write_text("shop;amount\na;1\nb;2\n")
+    (Path(deployment.data) / "2026-01-01.csv").write_text("shop;amount\na;1\nb;2\n")
     with pytest.raises(InvalidRequestError, match=r"source\.options\.sep: .* no variable SEPARATOR") as caught:
-        read(spark, here, source)
+        read(spark, deployment, source)
     assert caught.value.kind == "no-variable"
     monkeypatch.setenv("SEPARATOR", ";")
-    assert read(spark, here, source).to_pydict() == {"shop": ["a", "b"], "amount": [1, 2]}
+    assert read(spark, deployment, source).to_pydict() == {"shop": ["a", "b"], "amount": [1, 2]}
 
 
 def of_amount(expression: str) -> dict[str, Any]:
     return {"shop": "string", "amount": {"expr": expression, "type": "long"}}
 
 
-def test_times_are_converted_if_their_zone_is_named(spark: SparkSession, here: Deployment, table: str) -> None:
+def test_times_are_converted_if_their_zone_is_named(spark: SparkSession, deployment: Deployment, table: str) -> None:
     spark.table(table).selectExpr("*", "CAST(at AS timestamp_ntz) AS local").createOrReplaceTempView("zones")
     columns = {"shop": "string", "amount": "long", "at": "datetime", "local": "instant"}
     source = {"table": "zones", "where": WHERE, "columns": columns}
-    error = errors(spark, here, source)
+    error = errors(spark, deployment, source)
     assert (error.kind, "source.time_zone" in error.hint) == ("column-type", True)
-    first, second = read(spark, here, source | {"time_zone": "America/New_York"}).to_pylist()
+    first, second = read(spark, deployment, source | {"time_zone": "America/New_York"}).to_pylist()
     assert first["at"] == datetime(2025, 12, 31, 19)
     assert second["local"] == datetime(2026, 1, 2, 4, tzinfo=UTC)
 
@@ -155,12 +157,14 @@ BAD_CONDITIONS = {
 
 
 @pytest.mark.parametrize("case", [*BAD_COLUMNS, *BAD_CONDITIONS])
-def test_an_expression_with_an_error_is_one_error(spark: SparkSession, here: Deployment, table: str, case: str) -> None:
+def test_an_expression_with_an_error_is_one_error(
+    spark: SparkSession, deployment: Deployment, table: str, case: str
+) -> None:
     text, expected = (BAD_COLUMNS | BAD_CONDITIONS)[case]
     source = {"table": table, "where": WHERE, "columns": of_amount(text)}
     if case in BAD_CONDITIONS:
         source |= {"where": f"{WHERE} AND {text}", "columns": of_amount("amount")}
-    error = errors(spark, here, source)
+    error = errors(spark, deployment, source)
     assert error.kind == "bad-expression"
     assert error.message.startswith("pipeline orders: source.")
     assert expected in error.message
@@ -175,36 +179,38 @@ def test_an_expression_with_an_error_is_one_error(spark: SparkSession, here: Dep
         ("9223372036854775807L + amount", "ARITHMETIC_OVERFLOW"),
     ],
 )
-def test_a_value_that_does_not_fit_fails_the_run(here: Deployment, table: str, expression: str, expected: str) -> None:
-    write_pipeline(here, {"table": table, "where": WHERE, "columns": of_amount(expression)})
-    message = refused(here, "run", "orders")
+def test_a_value_that_does_not_fit_fails_the_run(
+    deployment: Deployment, table: str, expression: str, expected: str
+) -> None:
+    write_pipeline(deployment, {"table": table, "where": WHERE, "columns": of_amount(expression)})
+    message = refused(deployment, "run", "orders")
     assert (
         f"an event has a value that source.where or an expression of source.columns cannot take: {expected}" in message
     )
     assert len(message.splitlines()) <= 3
 
 
-def test_without_strict_sql_expressions_are_refused(spark: SparkSession, here: Deployment, table: str) -> None:
+def test_without_strict_sql_expressions_are_refused(spark: SparkSession, deployment: Deployment, table: str) -> None:
     source = {"table": table, "where": WHERE, "columns": {"shop": "string", "amount": "long"}}
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
         with pytest.raises(InvalidRequestError, match=r"need spark\.sql\.ansi\.enabled: true, found false"):
-            read(spark, here, source)
+            read(spark, deployment, source)
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
 
 
-def test_a_table_that_vanished_or_changed_is_one_error(spark: SparkSession, here: Deployment, table: str) -> None:
+def test_a_table_that_vanished_or_changed_is_one_error(spark: SparkSession, deployment: Deployment, table: str) -> None:
     source = {"table": table, "where": WHERE, "columns": {"shop": "string", "amount": "int"}}
-    changed = errors(spark, here, source)
+    changed = errors(spark, deployment, source)
     assert (changed.kind, "column amount of table lake_orders is bigint" in changed.message) == ("column-type", True)
     spark.catalog.dropTempView(table)
-    gone = errors(spark, here, source)
+    gone = errors(spark, deployment, source)
     assert (type(gone), gone.kind) == (NotFoundError, "no-source")
     assert "source table lake_orders cannot be read: TABLE_OR_VIEW_NOT_FOUND" in gone.message
 
 
-def errors(spark: SparkSession, here: Deployment, source: dict[str, Any]) -> StatelibError:
+def errors(spark: SparkSession, deployment: Deployment, source: dict[str, Any]) -> StatelibError:
     with pytest.raises(StatelibError) as caught:
-        read(spark, here, source)
+        read(spark, deployment, source)
     return caught.value

@@ -37,7 +37,7 @@ FIRST = day(1).start_ms
 
 
 @pytest.fixture(params=WAYS, ids="-".join)
-def here(tmp_path: Path, request: pytest.FixtureRequest) -> Deployment:
+def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Deployment:
     backend, strategy = request.param
     (tmp_path / "pipelines").mkdir()
     text = CARTS.replace("BACKEND", backend).replace("STRATEGY", strategy)
@@ -52,16 +52,16 @@ def events(number: int) -> pa.Table:
     return pa.table({"user": users, "t": noon.cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("ns", "UTC"))})
 
 
-def run(here: Deployment, number: int) -> dict[str, list[object]]:
+def run(deployment: Deployment, number: int) -> dict[str, list[object]]:
     """What an export of the day's checkpoint says, by state."""
-    pipeline = here.pipeline("carts")
-    checkpoint_id = begin(here, pipeline, day(number), "test").checkpoint_id
-    publish_here(here, pipeline, checkpoint_id, events(number))
-    record = register(here, pipeline, checkpoint_id, check(here, pipeline, checkpoint_id).report_uri)
+    pipeline = deployment.pipeline("carts")
+    checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
+    publish_here(deployment, pipeline, checkpoint_id, events(number))
+    record = register(deployment, pipeline, checkpoint_id, check(deployment, pipeline, checkpoint_id).report_uri)
     assert record.state is CheckpointState.COMPLETED
     name = f"carts/{checkpoint_id}"
-    assert verify(resolve(here, name), scratch=here.work_directory).problems == ()
-    lines = [json.loads(line) for line in said(here, "export", name, "--all").splitlines()]
+    assert verify(resolve(deployment, name), scratch=deployment.work_directory).problems == ()
+    lines = [json.loads(line) for line in said(deployment, "export", name, "--all").splitlines()]
     held: dict[str, list[object]] = {"carts": [], "clicks": [], "visits": [], "gone": [], "timers": []}
     for line in lines:
         if "ts" in line:
@@ -75,24 +75,24 @@ def run(here: Deployment, number: int) -> dict[str, list[object]]:
     return {name: sorted(found) for name, found in held.items()}
 
 
-def test_days(here: Deployment) -> None:
-    one = run(here, 1)
+def test_days(deployment: Deployment) -> None:
+    one = run(deployment, 1)
     assert one["carts"] == one["visits"] == [("a", 1), ("b", 2)]
     assert one["clicks"] == [("a", 0, 1, 1), ("b", 0, 1, 2)]
     assert [timer for timer in one["timers"] if timer[0] == "carts"] == [("carts", "a", 3.0), ("carts", "b", 3.0)]
-    two = run(here, 2)
+    two = run(deployment, 2)
     assert two["carts"] == [("a", 1), ("b", 3)]
     assert two["visits"] == [("b", 1)], "what was there is a day old"
     assert two["clicks"] == [("a", 0, 1, 1), ("b", 0, 1, 2), ("b", 1, 2, 1)]
-    three = run(here, 3)
+    three = run(deployment, 3)
     assert three["carts"] == [("b", 4)], "that of a is two days old; its timer is none of it"
     assert three["clicks"] == [("b", 1, 2, 1), ("b", 2, 3, 1)]
     assert ("carts", "a", 3.0) in three["timers"]
     assert three["gone"] == []
-    four = run(here, 4)
+    four = run(deployment, 4)
     assert four["gone"] == ["a"], "the timer finds nothing of a, and the state of b alive"
     assert four["carts"] == [("b", 5)]
 
-    plan = plan_restore(here, here.pipeline("carts"), "2", 3, ClaimMode.NO_CLAIM)
-    apply_restore(here, here.pipeline("carts"), plan, "test")
-    assert (run(here, 3), run(here, 4)) == (three, four), "a replay in three subtasks"
+    plan = plan_restore(deployment, deployment.pipeline("carts"), "2", 3, ClaimMode.NO_CLAIM)
+    apply_restore(deployment, deployment.pipeline("carts"), plan, "test")
+    assert (run(deployment, 3), run(deployment, 4)) == (three, four), "a replay in three subtasks"

@@ -38,7 +38,7 @@ USERS = 30
 
 
 @pytest.fixture(params=WAYS, ids="-".join)
-def here(tmp_path: Path, request: pytest.FixtureRequest) -> Deployment:
+def deployment(tmp_path: Path, request: pytest.FixtureRequest) -> Deployment:
     backend, strategy = request.param
     (tmp_path / "pipelines").mkdir()
     text = CARTS.replace("BACKEND", backend).replace("STRATEGY", strategy)
@@ -67,9 +67,9 @@ def expected(number: int) -> dict[str, dict[str, object]]:
     return held
 
 
-def found(opened: Checkpoint, here: Deployment) -> dict[str, dict[str, object]]:
+def found(opened: Checkpoint, deployment: Deployment) -> dict[str, dict[str, object]]:
     held: dict[str, dict[str, object]] = {"last": {}, "items": {}, "per_item": {}, "clicks": {}}
-    for name, table in opened.tables(scratch=here.work_directory):
+    for name, table in opened.tables(scratch=deployment.work_directory):
         for row in table.to_pylist():
             value = row["value"]
             if name == "items":
@@ -81,99 +81,99 @@ def found(opened: Checkpoint, here: Deployment) -> dict[str, dict[str, object]]:
     return held
 
 
-def run(here: Deployment, number: int) -> Checkpoint:
-    pipeline = here.pipeline("carts")
-    begun = begin(here, pipeline, day(number), "test")
-    publish_here(here, pipeline, begun.checkpoint_id, events(number))
-    register(here, pipeline, begun.checkpoint_id)
-    opened = resolve(here, f"carts/{begun.checkpoint_id}")
-    assert verify(opened, scratch=here.work_directory).problems == (), "counts and digests are of what is stored"
-    assert found(opened, here) == expected(number)
+def run(deployment: Deployment, number: int) -> Checkpoint:
+    pipeline = deployment.pipeline("carts")
+    begun = begin(deployment, pipeline, day(number), "test")
+    publish_here(deployment, pipeline, begun.checkpoint_id, events(number))
+    register(deployment, pipeline, begun.checkpoint_id)
+    opened = resolve(deployment, f"carts/{begun.checkpoint_id}")
+    assert verify(opened, scratch=deployment.work_directory).problems == (), "counts and digests are of what is stored"
+    assert found(opened, deployment) == expected(number)
     return opened
 
 
-def test_days(here: Deployment) -> None:
+def test_days(deployment: Deployment) -> None:
     for number in range(1, 7):
-        opened = run(here, number)
+        opened = run(deployment, number)
     assert len(expected(6)["last"]) == USERS // 2
-    assert all(len(items) == 3 for items in found(opened, here)["items"].values())
+    assert all(len(items) == 3 for items in found(opened, deployment)["items"].values())
 
 
-def test_what_expired_is_in_no_file_that_is_referred_to_as_living(here: Deployment) -> None:
+def test_what_expired_is_in_no_file_that_is_referred_to_as_living(deployment: Deployment) -> None:
     """Reading goes through every strategy's own files, and finds neither old values nor their keys."""
-    run(here, 1)
-    run(here, 2)
-    lines = [json.loads(text) for text in said(here, "export", "carts/2").splitlines()]
+    run(deployment, 1)
+    run(deployment, 2)
+    lines = [json.loads(text) for text in said(deployment, "export", "carts/2").splitlines()]
     assert {line["key"]["v"] for line in lines if line["state"] == "last"} == {f"u{n}" for n in range(USERS)}
-    run(here, 3)
-    lines = [json.loads(text) for text in said(here, "export", "carts/3").splitlines()]
+    run(deployment, 3)
+    lines = [json.loads(text) for text in said(deployment, "export", "carts/3").splitlines()]
     assert {line["key"]["v"] for line in lines if line["state"] == "last"} == {f"u{n}" for n in range(0, USERS, 2)}
     value = next(line["value"] for line in lines if line["state"] == "last")
     assert value["v"][0]["v"][0] == {"type": "string", "v": "item-2"}, "the natural value"
     assert {line["value"]["v"] for line in lines if line["state"] == "items"} == {"item-1", "item-2"}
 
 
-def test_a_replay_gives_the_same_state_and_a_longer_time_to_live_brings_nothing_back(here: Deployment) -> None:
-    first = [run(here, number) for number in range(1, 5)]
-    pipeline = here.pipeline("carts")
-    apply_restore(here, pipeline, plan_restore(here, pipeline, "2", 3, ClaimMode.NO_CLAIM), "test")
-    again = [run(here, number) for number in (3, 4)]
+def test_a_replay_gives_the_same_state_and_a_longer_time_to_live_brings_nothing_back(deployment: Deployment) -> None:
+    first = [run(deployment, number) for number in range(1, 5)]
+    pipeline = deployment.pipeline("carts")
+    apply_restore(deployment, pipeline, plan_restore(deployment, pipeline, "2", 3, ClaimMode.NO_CLAIM), "test")
+    again = [run(deployment, number) for number in (3, 4)]
     for before, after in zip(first[2:], again, strict=True):
         assert before.manifest is not None
         assert after.manifest is not None
         pairs = zip(before.manifest.statistics, after.manifest.statistics, strict=True)
         assert all(old.same_content(new) for old, new in pairs), "times of access included"
-    path = Path(here.pipelines_directory) / "carts.yaml"
+    path = Path(deployment.pipelines_directory) / "carts.yaml"
     path.write_text(path.read_text().replace("ttl: 2d", "ttl: 300d"))
-    begun = begin(here, here.pipeline("carts"), day(5), "test")
-    publish_here(here, here.pipeline("carts"), begun.checkpoint_id, events(5))
-    last = found(resolve_pending(here, begun.checkpoint_id), here)["last"]
+    begun = begin(deployment, deployment.pipeline("carts"), day(5), "test")
+    publish_here(deployment, deployment.pipeline("carts"), begun.checkpoint_id, events(5))
+    last = found(resolve_pending(deployment, begun.checkpoint_id), deployment)["last"]
     assert sorted(last) == sorted(f"u{n}" for n in range(0, USERS, 2))
 
 
-def resolve_pending(here: Deployment, checkpoint_id: CheckpointId) -> Checkpoint:
-    register(here, here.pipeline("carts"), checkpoint_id)
-    return resolve(here, f"carts/{checkpoint_id}")
+def resolve_pending(deployment: Deployment, checkpoint_id: CheckpointId) -> Checkpoint:
+    register(deployment, deployment.pipeline("carts"), checkpoint_id)
+    return resolve(deployment, f"carts/{checkpoint_id}")
 
 
-def test_a_savepoint_is_its_base_also_under_another_time_to_live(here: Deployment, tmp_path: Path) -> None:
-    base = run(here, 1)
-    path = Path(here.pipelines_directory) / "carts.yaml"
+def test_a_savepoint_is_its_base_also_under_another_time_to_live(deployment: Deployment, tmp_path: Path) -> None:
+    base = run(deployment, 1)
+    path = Path(deployment.pipelines_directory) / "carts.yaml"
     path.write_text(path.read_text().replace("ttl: 2d", "ttl: 1ms"))
-    pipeline = here.pipeline("carts")
+    pipeline = deployment.pipeline("carts")
     begun = begin_savepoint(
-        here, pipeline, format="canonical", target=str(tmp_path / "target"), note="", owner="test", key="k"
+        deployment, pipeline, format="canonical", target=str(tmp_path / "target"), note="", owner="test", key="k"
     )
-    publish_here(here, pipeline, begun.checkpoint_id)
-    register(here, pipeline, begun.checkpoint_id)
-    assert found(resolve(here, f"carts/{begun.checkpoint_id}"), here) == found(base, here)
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    register(deployment, pipeline, begun.checkpoint_id)
+    assert found(resolve(deployment, f"carts/{begun.checkpoint_id}"), deployment) == found(base, deployment)
 
 
-def test_a_state_does_not_begin_to_expire_unnoticed(here: Deployment) -> None:
-    run(here, 1)
-    path = Path(here.pipelines_directory) / "carts.yaml"
+def test_a_state_does_not_begin_to_expire_unnoticed(deployment: Deployment) -> None:
+    run(deployment, 1)
+    path = Path(deployment.pipelines_directory) / "carts.yaml"
     path.write_text(path.read_text().replace("value: {agg: count}}\nbackend", "value: {agg: count}, ttl: 1d}\nbackend"))
     with pytest.raises(InvalidRequestError, match="ttl<long>") as caught:
-        plan_restore(here, here.pipeline("carts"), "1", 2, ClaimMode.NO_CLAIM)
+        plan_restore(deployment, deployment.pipeline("carts"), "1", 2, ClaimMode.NO_CLAIM)
     assert caught.value.kind == "state-schema-changed"
 
 
-@pytest.mark.parametrize("here", [("rocksdb", "incremental")], indirect=True)
-def test_the_gate_accepts_a_day_on_which_state_only_expires(here: Deployment) -> None:
-    run(here, 1)
-    run(here, 2)
-    pipeline = here.pipeline("carts")
-    begun = begin(here, pipeline, day(3), "test")
-    publish_here(here, pipeline, begun.checkpoint_id, events(3))
-    assert check(here, pipeline, begun.checkpoint_id).passed
+@pytest.mark.parametrize("deployment", [("rocksdb", "incremental")], indirect=True)
+def test_the_gate_accepts_a_day_on_which_state_only_expires(deployment: Deployment) -> None:
+    run(deployment, 1)
+    run(deployment, 2)
+    pipeline = deployment.pipeline("carts")
+    begun = begin(deployment, pipeline, day(3), "test")
+    publish_here(deployment, pipeline, begun.checkpoint_id, events(3))
+    assert check(deployment, pipeline, begun.checkpoint_id).passed
 
 
-def test_differences_and_tables_show_the_times(here: Deployment, tmp_path: Path) -> None:
-    run(here, 1)
-    run(here, 2)
-    told = said(here, "checkpoints", "diff", "carts/1", "carts/2", "--limit", "3")
+def test_differences_and_tables_show_the_times(deployment: Deployment, tmp_path: Path) -> None:
+    run(deployment, 1)
+    run(deployment, 2)
+    told = said(deployment, "checkpoints", "diff", "carts/1", "carts/2", "--limit", "3")
     assert "item-2" in told
-    said(here, "export", "carts/2", "--format", "parquet", "--state", "per_item", "-o", str(tmp_path / "tables"))
+    said(deployment, "export", "carts/2", "--format", "parquet", "--state", "per_item", "-o", str(tmp_path / "tables"))
     rows = pq.read_table(tmp_path / "tables" / "per_item.parquet").to_pylist()
     assert {row["value"]["last_access_ms"] for row in rows} == {day(1).end_ms, day(2).end_ms}
     assert {row["value"]["value"] for row in rows} == {1}

@@ -21,5 +21,5 @@ def test_the_tutorial_is_true(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_the_how_to_is_true(tmp_path: Path) -> None:
     document = (CHECKOUT / "docs" / "how-to.md").read_text(encoding="utf-8")
-    here = six_days(tmp_path)
-    assert follow(document, Shell(tmp_path, {**os.environ, **OWN, **environment(here)})) > 10
+    deployment = six_days(tmp_path)
+    assert follow(document, Shell(tmp_path, {**os.environ, **OWN, **environment(deployment)})) > 10

@@ -16,12 +16,12 @@ SALES = PipelineName("sales")
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     return open_shop(tmp_path)
 
 
-def files(here: Deployment, number: int) -> list[Path]:
-    return sorted(p for p in Path(here.storage_root, SALES, f"chk-{number}").glob("*-*") if p.is_file())
+def files(deployment: Deployment, number: int) -> list[Path]:
+    return sorted(p for p in Path(deployment.storage_root, SALES, f"chk-{number}").glob("*-*") if p.is_file())
 
 
 def flip(path: Path) -> None:
@@ -29,51 +29,58 @@ def flip(path: Path) -> None:
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
-def seeds(here: Deployment, subset: str) -> list[VerifiedPipeline]:
-    return [verify_pipeline(here, SALES, subset=subset, seed=str(seed)) for seed in range(30)]
+def seeds(deployment: Deployment, subset: str) -> list[VerifiedPipeline]:
+    return [verify_pipeline(deployment, SALES, subset=subset, seed=str(seed)) for seed in range(30)]
 
 
-def test_what_is_whole_has_no_problems(here: Deployment) -> None:
-    whole = verify_pipeline(here, SALES)
-    opened = [open_checkpoint(r.directory, own=True, storage_root=here.storage_root) for r in completed(here, SALES)]
+def test_what_is_whole_has_no_problems(deployment: Deployment) -> None:
+    whole = verify_pipeline(deployment, SALES)
+    opened = [
+        open_checkpoint(r.directory, own=True, storage_root=deployment.storage_root)
+        for r in completed(deployment, SALES)
+    ]
     total = [f.size_bytes for o in opened if o.manifest for f in o.manifest.files]
     assert (whole.problems, whole.checkpoints) == ((), 4)
     assert (whole.files, whole.files_read, whole.bytes_read) == (len(total), len(total), sum(total))
 
 
-def test_a_sample_reads_at_least_a_file_of_each_checkpoint_and_finds_damage_sooner_or_later(here: Deployment) -> None:
-    small = verify_pipeline(here, SALES, subset="0.001%")
+def test_a_sample_reads_at_least_a_file_of_each_checkpoint_and_finds_damage_sooner_or_later(
+    deployment: Deployment,
+) -> None:
+    small = verify_pipeline(deployment, SALES, subset="0.001%")
     assert (small.files_read, small.problems) == (small.checkpoints, ())
-    parts = [verify_pipeline(here, SALES, subset=f"{n}/3") for n in (1, 2, 3)]
+    parts = [verify_pipeline(deployment, SALES, subset=f"{n}/3") for n in (1, 2, 3)]
     assert sum(part.files_read for part in parts) == small.files == 2 * small.files_read
-    flip(files(here, 5)[0])
-    found = [bool(each.problems) for each in seeds(here, "10%")]
+    flip(files(deployment, 5)[0])
+    found = [bool(each.problems) for each in seeds(deployment, "10%")]
     assert 0 < sum(found) < len(found), "each seed reads other files"
-    assert all(f"{files(here, 5)[0].name} " in each.problems[0] for each in seeds(here, "10%") if each.problems)
-    assert all(each.problems for each in seeds(here, "99.9%"))
+    assert all(
+        f"{files(deployment, 5)[0].name} " in each.problems[0] for each in seeds(deployment, "10%") if each.problems
+    )
+    assert all(each.problems for each in seeds(deployment, "99.9%"))
 
 
-def test_a_missing_or_shortened_file_is_found_by_every_sample(here: Deployment) -> None:
-    lost, short = files(here, 2)[0], files(here, 5)[0]
+def test_a_missing_or_shortened_file_is_found_by_every_sample(deployment: Deployment) -> None:
+    lost, short = files(deployment, 2)[0], files(deployment, 5)[0]
     lost.unlink()
     short.write_bytes(short.read_bytes()[:-1])
-    for each in seeds(here, "0.1%"):
+    for each in seeds(deployment, "0.1%"):
         assert len(each.problems) == 2
         assert any(lost.name in p and "found no file" in p and "sales/2" in p for p in each.problems)
         assert any(short.name in p and "sales/5" in p for p in each.problems)
 
 
-def test_a_checkpoint_without_metadata_is_one_problem_and_the_others_are_looked_at(here: Deployment) -> None:
-    Path(here.storage_root, SALES, "chk-2", "_metadata").unlink()
-    flip(files(here, 1)[0])
-    problems = verify_pipeline(here, SALES).problems
+def test_a_checkpoint_without_metadata_is_one_problem_and_the_others_are_looked_at(deployment: Deployment) -> None:
+    Path(deployment.storage_root, SALES, "chk-2", "_metadata").unlink()
+    flip(files(deployment, 1)[0])
+    problems = verify_pipeline(deployment, SALES).problems
     assert sorted(p.split(":")[0] for p in problems) == ["checkpoint sales/1", "checkpoint sales/2"]
 
 
-def test_a_subset_and_a_pipeline_that_make_no_sense_are_refused(here: Deployment) -> None:
+def test_a_subset_and_a_pipeline_that_make_no_sense_are_refused(deployment: Deployment) -> None:
     for subset in ("0%", "-1%", "101%", "10", "4/3"):
         with pytest.raises(InvalidRequestError) as wrong:
-            verify_pipeline(here, SALES, subset=subset)
+            verify_pipeline(deployment, SALES, subset=subset)
         assert wrong.value.kind == "bad-subset"
     with pytest.raises(NotFoundError):
-        verify_pipeline(here, "rentals")
+        verify_pipeline(deployment, "rentals")

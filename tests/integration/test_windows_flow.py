@@ -58,20 +58,20 @@ def passes(*rows: tuple[str, str, float]) -> pa.Table:
     return pa.table(columns, names=["plate", "gate", "t"])
 
 
-def deployment(root: Path, backend: str, strategy: str) -> Deployment:
+def deployment_with(root: Path, backend: str, strategy: str) -> Deployment:
     (root / "pipelines").mkdir()
     (root / "pipelines" / "toll.yaml").write_text(TOLL.format(backend=backend, strategy=strategy))
     return new_deployment(root, root, root / "pipelines")
 
 
-def run_day(here: Deployment, number: int, events: pa.Table) -> Checkpoint:
+def run_day(deployment: Deployment, number: int, events: pa.Table) -> Checkpoint:
     """A day as the DAG runs it, the gate included, but in this process."""
-    pipeline = here.pipeline("toll")
-    checkpoint_id = begin(here, pipeline, day(number), "test").checkpoint_id
-    publish_here(here, pipeline, checkpoint_id, events)
-    record = register(here, pipeline, checkpoint_id, check(here, pipeline, checkpoint_id).report_uri)
+    pipeline = deployment.pipeline("toll")
+    checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
+    publish_here(deployment, pipeline, checkpoint_id, events)
+    record = register(deployment, pipeline, checkpoint_id, check(deployment, pipeline, checkpoint_id).report_uri)
     assert record.state is CheckpointState.COMPLETED
-    return resolve(here, f"toll/{checkpoint_id}")
+    return resolve(deployment, f"toll/{checkpoint_id}")
 
 
 def counts(checkpoint: Checkpoint, state: str) -> dict[tuple[object, ...], int]:
@@ -92,8 +92,8 @@ def late(checkpoint: Checkpoint) -> dict[str, int]:
 
 @pytest.mark.parametrize(("backend", "strategy"), BACKENDS)
 def test_windows_through_checkpoints(backend: str, strategy: str, tmp_path: Path) -> None:
-    here = deployment(tmp_path, backend, strategy)
-    one = run_day(here, 1, passes(("a", "N", 1), ("a", "N", 1.9), ("b", "S", 23.5), ("a", "S", 22)))
+    deployment = deployment_with(tmp_path, backend, strategy)
+    one = run_day(deployment, 1, passes(("a", "N", 1), ("a", "N", 1.9), ("b", "S", 23.5), ("a", "S", 22)))
     assert counts(one, "hourly") == {("a", 22, 23): 1, ("b", 23, 24): 1}
     assert counts(one, "moving") == {
         ("b", "S", 18, 26): 1,
@@ -109,10 +109,10 @@ def test_windows_through_checkpoints(backend: str, strategy: str, tmp_path: Path
         [FIRST + 42 * HOUR - 1, FIRST + 41 * HOUR - 1],
     )
     # Late by a day: for the hours of yesterday's evening there are six more, for sliding ones what is open.
-    two = run_day(here, 2, passes(("a", "N", 17.5), ("a", "N", 18.5), ("c", "S", 40)))
+    two = run_day(deployment, 2, passes(("a", "N", 17.5), ("a", "N", 18.5), ("c", "S", 40)))
     assert late(two) == {"hourly": 1, "moving": 1}
     assert counts(two, "hourly") == {("c", 40, 41): 1}
-    three = run_day(here, 3, passes())
+    three = run_day(deployment, 3, passes())
     assert counts(three, "hourly") == counts(three, "moving") == {}
     assert three.to_arrow("_timer_state/event_moving").num_rows == 0
     assert dict(zip(*(three.to_arrow("total")[c].to_pylist() for c in ("key", "value")), strict=True)) == {
@@ -121,26 +121,26 @@ def test_windows_through_checkpoints(backend: str, strategy: str, tmp_path: Path
         "c": {"passes": 1},
     }
 
-    plan = plan_restore(here, here.pipeline("toll"), "1", 3, ClaimMode.NO_CLAIM)
-    apply_restore(here, here.pipeline("toll"), plan, "test")
-    again = run_day(here, 2, passes(("a", "N", 17.5), ("a", "N", 18.5), ("c", "S", 40)))
+    plan = plan_restore(deployment, deployment.pipeline("toll"), "1", 3, ClaimMode.NO_CLAIM)
+    apply_restore(deployment, deployment.pipeline("toll"), plan, "test")
+    again = run_day(deployment, 2, passes(("a", "N", 17.5), ("a", "N", 18.5), ("c", "S", 40)))
     assert len(again.handles()) == 3
     for state in ("hourly", "moving"):
         assert counts(again, state) == counts(two, state)
     assert late(again) == late(two)
-    assert not verify(again, scratch=here.work_directory).problems
+    assert not verify(again, scratch=deployment.work_directory).problems
 
 
 def test_savepoints_exports_and_diffs(tmp_path: Path) -> None:
-    here = deployment(tmp_path, "rocksdb", "incremental")
-    pipeline = here.pipeline("toll")
-    one = run_day(here, 1, passes(("a", "N", 23), ("b", "S", 23.5)))
+    deployment = deployment_with(tmp_path, "rocksdb", "incremental")
+    pipeline = deployment.pipeline("toll")
+    one = run_day(deployment, 1, passes(("a", "N", 23), ("b", "S", 23.5)))
     begun = begin_savepoint(
-        here, pipeline, format="canonical", target=str(tmp_path / "save"), note="", owner="test", key="k"
+        deployment, pipeline, format="canonical", target=str(tmp_path / "save"), note="", owner="test", key="k"
     )
-    publish_here(here, pipeline, begun.checkpoint_id)
-    register(here, pipeline, begun.checkpoint_id, check(here, pipeline, begun.checkpoint_id).report_uri)
-    saved = resolve(here, f"toll/{begun.checkpoint_id}")
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    register(deployment, pipeline, begun.checkpoint_id, check(deployment, pipeline, begun.checkpoint_id).report_uri)
+    saved = resolve(deployment, f"toll/{begun.checkpoint_id}")
     assert sorted(export_lines(saved, None)) == sorted(export_lines(one, None))
     assert not any(state.added or state.removed or state.changed for state in Diff(one, saved).states)
     lines = [json.loads(line) for line in export_lines(saved, "hourly")]
@@ -152,11 +152,11 @@ def test_savepoints_exports_and_diffs(tmp_path: Path) -> None:
     (timers,) = export_parquet(saved, "_timer_state/event_hourly", tmp_path / "out")
     assert pq.read_table(timers).column_names == ["key_group", "key", "namespace", "timestamp"]
 
-    run_day(here, 2, passes(("a", "N", 17), ("c", "S", 40)))
-    told = said(here, "inspect", "toll/3", columns=300)
+    run_day(deployment, 2, passes(("a", "N", 17), ("c", "S", 40)))
+    told = said(deployment, "inspect", "toll/3", columns=300)
     assert "timewindow" in told
     assert "state hourly: 1 event of this interval was too late for its window" in told
-    changes = Diff(one, resolve(here, "toll/3"))
+    changes = Diff(one, resolve(deployment, "toll/3"))
     found = changes.to_arrow("hourly").select(["key", "change", "before", "after"]).to_pylist()
     gone, new = {"change": "removed", "before": 1, "after": None}, {"change": "added", "before": None, "after": 1}
     assert sorted(found, key=str) == sorted([{"key": "a"} | gone, {"key": "b"} | gone, {"key": "c"} | new], key=str)
@@ -166,7 +166,7 @@ def test_savepoints_exports_and_diffs(tmp_path: Path) -> None:
         "namespace",
         "timestamp",
     ]
-    told = said(here, "checkpoints", "diff", "toll/1", "toll/3", "--limit", "5", columns=300)
+    told = said(deployment, "checkpoints", "diff", "toll/1", "toll/3", "--limit", "5", columns=300)
     assert "_timer_state/event_hourly" in told
 
 
@@ -182,13 +182,13 @@ states:
 backend: rocksdb
 parallelism: 2
 """)
-    here = new_deployment(tmp_path, data, tmp_path / "pipelines")
-    pipeline = here.pipeline("hours")
+    deployment = new_deployment(tmp_path, data, tmp_path / "pipelines")
+    pipeline = deployment.pipeline("hours")
     for number in (1, 2):
-        checkpoint_id = begin(here, pipeline, day(number), "test").checkpoint_id
-        run_snapshot(spark, here, pipeline, checkpoint_id)
-        register(here, pipeline, checkpoint_id, check(here, pipeline, checkpoint_id).report_uri)
-    opened = resolve(here, "hours/2")
+        checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
+        run_snapshot(spark, deployment, pipeline, checkpoint_id)
+        register(deployment, pipeline, checkpoint_id, check(deployment, pipeline, checkpoint_id).report_uri)
+    opened = resolve(deployment, "hours/2")
     noon = datetime(2013, 1, 2, 12, tzinfo=UTC)
     kept = flights.filter((pl.col("time_hour") >= noon) & (pl.col("time_hour") < datetime(2013, 1, 3, tzinfo=UTC)))
     wanted = kept.group_by("origin", pl.col("time_hour").dt.truncate("2h")).len().rows()
@@ -198,5 +198,5 @@ parallelism: 2
     assert sorted(found) == sorted(wanted)
     assert len(wanted) > 10
     assert late(opened) == {"departures": 0}
-    reports = rehearse(spark, here, pipeline, opened.directory, 3)
+    reports = rehearse(spark, deployment, pipeline, opened.directory, 3)
     assert sum(report.statistics[1].total_entries for report in reports) == len(wanted)

@@ -43,62 +43,62 @@ class Clock:
         return self._real() + self.off_s * 10**9
 
 
-def completed(here: Deployment) -> list[int]:
-    return sorted(r.checkpoint_id for r in here.catalog().list(NAME, {CheckpointState.COMPLETED}))
+def completed(deployment: Deployment) -> list[int]:
+    return sorted(r.checkpoint_id for r in deployment.catalog().list(NAME, {CheckpointState.COMPLETED}))
 
 
 def test_clocks_that_jump_between_any_two_steps(tmp_path: Path, clock: Clock) -> None:
     """Retention keeps two; the sweep has its usual grace period."""
-    here, chance = tally(tmp_path), random.Random(SEED)
-    pipeline, ids, epochs = here.pipeline("tally"), [0], [0]
+    deployment, chance = tally(tmp_path), random.Random(SEED)
+    pipeline, ids, epochs = deployment.pipeline("tally"), [0], [0]
     for number in range(1, ROUNDS + 1):
         steps = (
-            lambda: publish_here(here, pipeline, begun, events(number)),  # noqa: B023 - called at once
-            lambda: orphans(here, dry_run=False),
-            lambda: register(here, pipeline, begun),  # noqa: B023
-            lambda: orphans(here, dry_run=False),
-            lambda: retire(here),
-            lambda: collect_garbage(here),
+            lambda: publish_here(deployment, pipeline, begun, events(number)),  # noqa: B023 - called at once
+            lambda: orphans(deployment, dry_run=False),
+            lambda: register(deployment, pipeline, begun),  # noqa: B023
+            lambda: orphans(deployment, dry_run=False),
+            lambda: retire(deployment),
+            lambda: collect_garbage(deployment),
         )
         clock.off_s = chance.choice(JUMPS)
-        begun = begin(here, pipeline, day(number), "test").checkpoint_id
+        begun = begin(deployment, pipeline, day(number), "test").checkpoint_id
         for step in steps:
             clock.off_s = chance.choice(JUMPS)
             step()
         ids.append(begun)
-        epochs.append(here.catalog().head(NAME).epoch)
-        assert completed(here) == ids[-2:] if number > 1 else [1]
-        assert stored(here) == needed(here)
+        epochs.append(deployment.catalog().head(NAME).epoch)
+        assert completed(deployment) == ids[-2:] if number > 1 else [1]
+        assert stored(deployment) == needed(deployment)
     assert sorted(set(ids)) == ids
     assert sorted(set(epochs)) == epochs
-    rows = resolve(here, f"tally/{ids[-1]}").to_arrow("total", scratch=here.work_directory).to_pylist()
+    rows = resolve(deployment, f"tally/{ids[-1]}").to_arrow("total", scratch=deployment.work_directory).to_pylist()
     assert {row["value"] for row in rows} == {ROUNDS * (ROUNDS + 1) // 2}
     record("G1", "checkpoints under clocks that jump", ROUNDS)
 
 
 @pytest.mark.parametrize("jump_s", JUMPS)
 def test_one_run_with_a_wrong_clock_costs_no_history(tmp_path: Path, clock: Clock, jump_s: int) -> None:
-    here = tally(tmp_path, "{count: 1, days: 30}")
-    days(here, 1, 2)
+    deployment = tally(tmp_path, "{count: 1, days: 30}")
+    days(deployment, 1, 2)
     clock.off_s = jump_s
-    days(here, 3, 3)
-    retire(here)
+    days(deployment, 3, 3)
+    retire(deployment)
     clock.off_s = 0
-    days(here, 4, 4)
-    retire(here)
-    kept = completed(here)
+    days(deployment, 4, 4)
+    retire(deployment)
+    kept = completed(deployment)
     assert {1, 2, 4} <= set(kept), "what completed today stays for thirty days, whatever was said of one of them"
 
 
 @pytest.mark.parametrize("off_s", [-DAY_S, DAY_S, -YEARS_10, YEARS_10])
 def test_the_grace_period_is_told_by_the_storages_own_clock(tmp_path: Path, clock: Clock, off_s: int) -> None:
-    here = tally(tmp_path)
-    days(here, 1, 2)
-    young = put_file(here, f"tally/chk-1/{'e' * 32}-0-0", "of a task that nobody knows yet")
-    old = put_file(here, f"tally/chk-1/{'f' * 32}-0-0", "of one that nobody knows any more")
+    deployment = tally(tmp_path)
+    days(deployment, 1, 2)
+    young = put_file(deployment, f"tally/chk-1/{'e' * 32}-0-0", "of a task that nobody knows yet")
+    old = put_file(deployment, f"tally/chk-1/{'f' * 32}-0-0", "of one that nobody knows any more")
     eight_days_ago = time.time() - 8 * DAY_S
     os.utime(old.removeprefix("file://"), (eight_days_ago, eight_days_ago))
     clock.off_s = off_s
-    (swept,) = orphans(here, dry_run=False, force=True)
+    (swept,) = orphans(deployment, dry_run=False, force=True)
     assert (swept.files, swept.young) == ((old,), (young,))
-    assert young in stored(here)
+    assert young in stored(deployment)

@@ -24,21 +24,21 @@ def test_a_flink_job_goes_on_counting_from_a_savepoint_and_ends_where_the_batche
     tmp_path: Path, flink_1: Flink
 ) -> None:
     flights = raw_flights().filter(pl.col("tailnum").is_not_null())
-    here = new_deployment(tmp_path, tmp_path)
-    pipeline = here.pipeline("aircraft_activity")
+    deployment = new_deployment(tmp_path, tmp_path)
+    pipeline = deployment.pipeline("aircraft_activity")
 
     def apply(number: int) -> CheckpointId:
         part = of_day(flights, number)
         events = part.select(event_schema(pipeline).names).to_arrow().cast(event_schema(pipeline))
-        return checkpoint_of(here, "aircraft_activity", number, events)
+        return checkpoint_of(deployment, "aircraft_activity", number, events)
 
     for number in HISTORY:
         apply(number)
-    begun = begin_savepoint(here, pipeline, format="canonical", target=None, note="", owner="test", key="k")
-    publish_here(here, pipeline, begun.checkpoint_id)
-    saved = open_checkpoint(register(here, pipeline, begun.checkpoint_id).directory)
+    begun = begin_savepoint(deployment, pipeline, format="canonical", target=None, note="", owner="test", key="k")
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    saved = open_checkpoint(register(deployment, pipeline, begun.checkpoint_id).directory)
     last = [apply(number) for number in ALL[len(HISTORY) :]][-1]
-    batches = open_checkpoint(here.catalog().get(PipelineName(pipeline.name), last).directory)
+    batches = open_checkpoint(deployment.catalog().get(PipelineName(pipeline.name), last).directory)
 
     rest = pl.concat([of_day(flights, number) for number in ALL[len(HISTORY) :]])
     (coming := tmp_path / "flights.jsonl").write_text(

@@ -55,13 +55,13 @@ def savepoint_of(root: Path, backend: str) -> Checkpoint:
     """Two days of events, then a canonical savepoint."""
     (pipelines := root / "pipelines").mkdir(parents=True)
     (pipelines / "sales.yaml").write_text(SALES.replace("BACKEND", backend))
-    here = new_deployment(root, root, pipelines)
-    checkpoint_of(here, "sales", 1, sold(1))
-    checkpoint_of(here, "sales", 2, sold(2))
-    pipeline = here.pipeline("sales")
-    begun = begin_savepoint(here, pipeline, format="canonical", target=None, note="", owner="test", key="k")
-    publish_here(here, pipeline, begun.checkpoint_id)
-    return open_checkpoint(register(here, pipeline, begun.checkpoint_id).directory)
+    deployment = new_deployment(root, root, pipelines)
+    checkpoint_of(deployment, "sales", 1, sold(1))
+    checkpoint_of(deployment, "sales", 2, sold(2))
+    pipeline = deployment.pipeline("sales")
+    begun = begin_savepoint(deployment, pipeline, format="canonical", target=None, note="", owner="test", key="k")
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    return open_checkpoint(register(deployment, pipeline, begun.checkpoint_id).directory)
 
 
 @pytest.mark.parametrize("backend", ["heap", "rocksdb"])

@@ -66,13 +66,13 @@ def saved_as(form: str, root: Path, backend: str, strategy: str) -> Checkpoint:
     """Two days, then a savepoint of that form."""
     (pipelines := root / "pipelines").mkdir(parents=True)
     (pipelines / "toll.yaml").write_text(TOLL.replace("BACKEND", backend).replace("STRATEGY", strategy))
-    here = new_deployment(root, root, pipelines)
+    deployment = new_deployment(root, root, pipelines)
     for number in (1, 2):
-        checkpoint_of(here, "toll", number, passes(number))
-    pipeline = here.pipeline("toll")
-    begun = begin_savepoint(here, pipeline, format=form, target=None, note="", owner="test", key="k")
-    publish_here(here, pipeline, begun.checkpoint_id)
-    return open_checkpoint(register(here, pipeline, begun.checkpoint_id).directory)
+        checkpoint_of(deployment, "toll", number, passes(number))
+    pipeline = deployment.pipeline("toll")
+    begun = begin_savepoint(deployment, pipeline, format=form, target=None, note="", owner="test", key="k")
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    return open_checkpoint(register(deployment, pipeline, begun.checkpoint_id).directory)
 
 
 @pytest.mark.parametrize(

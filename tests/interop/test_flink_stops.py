@@ -61,19 +61,19 @@ def by_key(checkpoint: Checkpoint, state: str) -> dict[int, list[object]]:
 def stopped_by_statelib(root: Path, how: str) -> Checkpoint:
     (root / "pipelines").mkdir()
     (root / "pipelines" / "ending.yaml").write_text(PIPELINE)
-    here = new_deployment(root, root, root / "pipelines")
+    deployment = new_deployment(root, root, root / "pipelines")
     numbers = np.arange(EVENTS)
     times = pa.array(START_MS + numbers).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("ns", "UTC"))
     events = pa.table({"k": numbers % KEYS, "n": numbers, "t": times})
-    pipeline = here.pipeline("ending")
-    first = begin(here, pipeline, DataInterval(START_MS, START_MS + EVENTS), "test").checkpoint_id
-    publish_here(here, pipeline, first, events)
-    register(here, pipeline, first)
+    pipeline = deployment.pipeline("ending")
+    first = begin(deployment, pipeline, DataInterval(START_MS, START_MS + EVENTS), "test").checkpoint_id
+    publish_here(deployment, pipeline, first, events)
+    register(deployment, pipeline, first)
     begun = begin_savepoint(
-        here, pipeline, format="canonical", target=None, note="", owner="test", key="k", stop=stop_mode(how)
+        deployment, pipeline, format="canonical", target=None, note="", owner="test", key="k", stop=stop_mode(how)
     )
-    publish_here(here, pipeline, begun.checkpoint_id)
-    return open_checkpoint(register(here, pipeline, begun.checkpoint_id).directory)
+    publish_here(deployment, pipeline, begun.checkpoint_id)
+    return open_checkpoint(register(deployment, pipeline, begun.checkpoint_id).directory)
 
 
 @pytest.mark.timeout(600)

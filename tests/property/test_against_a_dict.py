@@ -78,7 +78,7 @@ class Everything(RuleBasedStateMachine):
         self.root = Path(tempfile.mkdtemp(prefix="against-a-dict-"))
         (self.root / "pipelines").mkdir()
         (self.root / "pipelines" / "dict.yaml").write_text(PIPELINE.format(*kind))
-        self.here: Deployment = new_deployment(self.root, self.root, self.root / "pipelines")
+        self.deployment: Deployment = new_deployment(self.root, self.root, self.root / "pipelines")
         self.catalogs = 0
         self.model = Model()
 
@@ -93,34 +93,36 @@ class Everything(RuleBasedStateMachine):
         self.model.changes.append((key, value))
 
     def _records(self, *states: CheckpointState) -> list[CheckpointRecord]:
-        return self.here.catalog().list(NAME, states or (CheckpointState.COMPLETED,))
+        return self.deployment.catalog().list(NAME, states or (CheckpointState.COMPLETED,))
 
     def _begin(self) -> CheckpointId:
         interval = day(self.model.days[self.model.head] + 1)
-        begun = begin(self.here, self.here.pipeline(NAME), interval, "test")
+        begun = begin(self.deployment, self.deployment.pipeline(NAME), interval, "test")
         assert not begun.already_completed
         return begun.checkpoint_id
 
     def _publish(self, number: CheckpointId, changes: list[tuple[str, int]]) -> None:
         keys, values = [key for key, _ in changes], [value for _, value in changes]
         events = pa.table({"key": pa.array(keys, pa.string()), "value": pa.array(values, pa.int64())})
-        publish_here(self.here, self.here.pipeline(NAME), number, events)
+        publish_here(self.deployment, self.deployment.pipeline(NAME), number, events)
 
     @rule()
     def checkpoint(self) -> None:
         number = self._begin()
         self._publish(number, self.model.changes)
-        register(self.here, self.here.pipeline(NAME), number)
+        register(self.deployment, self.deployment.pipeline(NAME), number)
         self.model.checkpoint(number)
         self._is_right(number)
 
     @precondition(lambda self: self.model.head is not None)
     @rule(form=st.sampled_from(["canonical", "native"]), key=st.uuids())
     def savepoint(self, form: str, key: object) -> None:
-        pipeline = self.here.pipeline(NAME)
-        begun = begin_savepoint(self.here, pipeline, format=form, target=None, note="", owner="test", key=f"{key}")
-        publish_here(self.here, pipeline, begun.checkpoint_id)
-        register(self.here, pipeline, begun.checkpoint_id)
+        pipeline = self.deployment.pipeline(NAME)
+        begun = begin_savepoint(
+            self.deployment, pipeline, format=form, target=None, note="", owner="test", key=f"{key}"
+        )
+        publish_here(self.deployment, pipeline, begun.checkpoint_id)
+        register(self.deployment, pipeline, begun.checkpoint_id)
         self.model.savepoint(begun.checkpoint_id)
         self._is_right(begun.checkpoint_id)
 
@@ -130,9 +132,9 @@ class Everything(RuleBasedStateMachine):
         found = self._records()
         chosen = found[which % len(found)]
         claim = ClaimMode.CLAIM if claims and chosen.owner is Owner.USER else ClaimMode.NO_CLAIM
-        pipeline = self.here.pipeline(NAME)
-        plan = plan_restore(self.here, pipeline, str(chosen.checkpoint_id), parallelism, claim)
-        apply_restore(self.here, pipeline, plan, "test")
+        pipeline = self.deployment.pipeline(NAME)
+        plan = plan_restore(self.deployment, pipeline, str(chosen.checkpoint_id), parallelism, claim)
+        apply_restore(self.deployment, pipeline, plan, "test")
         self.model.head, self.model.changes = chosen.checkpoint_id, []
 
     # -- what goes wrong ---------------------------------------------------------------------
@@ -142,11 +144,11 @@ class Everything(RuleBasedStateMachine):
         """A run that ends somewhere; its changes come again with the next one."""
         number = self._begin()
         if step in ("planned", "published"):
-            assert plan_snapshot(self.here, self.here.pipeline(NAME), number) is not None
+            assert plan_snapshot(self.deployment, self.deployment.pipeline(NAME), number) is not None
         if step == "published":
             self._publish(number, self.model.changes)
         if step == "given up":
-            abort(self.here, NAME, number, "test")
+            abort(self.deployment, NAME, number, "test")
 
     @rule()
     def take_over(self) -> None:
@@ -155,7 +157,7 @@ class Everything(RuleBasedStateMachine):
         self._publish(first, changes)
         self.checkpoint()
         with pytest.raises(ConflictError):
-            register(self.here, self.here.pipeline(NAME), first)
+            register(self.deployment, self.deployment.pipeline(NAME), first)
 
     @precondition(lambda self: self.model.head is not None)
     @rule()
@@ -166,10 +168,10 @@ class Everything(RuleBasedStateMachine):
         self.checkpoint()
         before = {r.checkpoint_id for r in self._records()}
         self.catalogs += 1
-        self.here = replace(self.here, catalog_url=f"sqlite:///{self.root}/catalog-{self.catalogs}.db")
-        apply_rebuild(self.here, plan_rebuild(self.here))
+        self.deployment = replace(self.deployment, catalog_url=f"sqlite:///{self.root}/catalog-{self.catalogs}.db")
+        apply_rebuild(self.deployment, plan_rebuild(self.deployment))
         assert {r.checkpoint_id for r in self._records()} == before
-        assert self.here.catalog().head(NAME).head == self.model.head
+        assert self.deployment.catalog().head(NAME).head == self.model.head
 
     # -- cleaning up -------------------------------------------------------------------------
 
@@ -180,31 +182,31 @@ class Everything(RuleBasedStateMachine):
         pending = {r.base for r in self._records(CheckpointState.PENDING)}
         mine = [r for r in mine if r.checkpoint_id not in pending]
         if mine:
-            dispose(self.here, NAME, mine[which % len(mine)].checkpoint_id)
+            dispose(self.deployment, NAME, mine[which % len(mine)].checkpoint_id)
 
     @rule()
     def clean(self) -> None:
         for record_ in self._records(CheckpointState.PENDING):
-            abort(self.here, NAME, record_.checkpoint_id, "test")
-        orphans(self.here, NAME, grace_ms=0, dry_run=False, force=True)
-        retire(self.here, NAME)
-        collect_garbage(self.here, NAME)
+            abort(self.deployment, NAME, record_.checkpoint_id, "test")
+        orphans(self.deployment, NAME, grace_ms=0, dry_run=False, force=True)
+        retire(self.deployment, NAME)
+        collect_garbage(self.deployment, NAME)
         needed: set[str] = set()
         for found in self._records():
             self._is_right(found.checkpoint_id)
-            opened = resolve(self.here, f"{NAME}/{found.checkpoint_id}")
+            opened = resolve(self.deployment, f"{NAME}/{found.checkpoint_id}")
             assert opened.manifest is not None
             places = [
                 local_path(f.path) if ":" in f.path else f"{local_path(found.directory)}/{f.path}"
                 for f in opened.manifest.files
             ]
             needed |= {*places, f"{local_path(found.directory)}/_metadata"}
-        assert {str(path) for path in Path(self.here.storage_root).rglob("*") if path.is_file()} == needed
+        assert {str(path) for path in Path(self.deployment.storage_root).rglob("*") if path.is_file()} == needed
 
     def _is_right(self, number: int) -> None:
-        opened = resolve(self.here, f"{NAME}/{number}")
-        assert verify(opened, scratch=self.here.work_directory).problems == ()
-        rows = opened.to_arrow("total", scratch=self.here.work_directory).to_pylist()
+        opened = resolve(self.deployment, f"{NAME}/{number}")
+        assert verify(opened, scratch=self.deployment.work_directory).problems == ()
+        rows = opened.to_arrow("total", scratch=self.deployment.work_directory).to_pylist()
         assert len(rows) == len({row["key"] for row in rows})
         assert {row["key"]: row["value"] for row in rows} == self.model.snapshots[number]
 

@@ -82,25 +82,25 @@ def decoded_keys(opened: Checkpoint) -> set[str]:
     return {repr(key) for _, table in opened.tables() for key in table["key"].to_pylist()}
 
 
-def published(here: Deployment, number: int, users: set[int]) -> CheckpointId:
-    pipeline = here.pipeline(NAME)
-    begun = begin(here, pipeline, day(number), "test")
-    publish_here(here, pipeline, begun.checkpoint_id, events_of(number, users))
+def published(deployment: Deployment, number: int, users: set[int]) -> CheckpointId:
+    pipeline = deployment.pipeline(NAME)
+    begun = begin(deployment, pipeline, day(number), "test")
+    publish_here(deployment, pipeline, begun.checkpoint_id, events_of(number, users))
     return begun.checkpoint_id
 
 
-def run(here: Deployment, number: int, users: set[int]) -> CheckpointRecord:
+def run(deployment: Deployment, number: int, users: set[int]) -> CheckpointRecord:
     """A run with its gate."""
-    checkpoint_id = published(here, number, users)
-    check(here, here.pipeline(NAME), checkpoint_id)
-    return register(here, here.pipeline(NAME), checkpoint_id)
+    checkpoint_id = published(deployment, number, users)
+    check(deployment, deployment.pipeline(NAME), checkpoint_id)
+    return register(deployment, deployment.pipeline(NAME), checkpoint_id)
 
 
 class CountedKeys(RuleBasedStateMachine):
     @initialize(way=st.sampled_from(WAYS), states=CHOSEN)
     def begin(self, way: tuple[str, str], states: set[str]) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="counted-keys-"))
-        self.here = written(self.root, *way, states)
+        self.deployment = written(self.root, *way, states)
         self.days: dict[CheckpointId, int] = {}
         self.day = 0
 
@@ -109,7 +109,7 @@ class CountedKeys(RuleBasedStateMachine):
             shutil.rmtree(self.root)
 
     def _is_right(self, record: CheckpointRecord) -> None:
-        opened = open_checkpoint(record.directory, own=True, storage_root=self.here.storage_root)
+        opened = open_checkpoint(record.directory, own=True, storage_root=self.deployment.storage_root)
         manifest = opened.manifest
         assert manifest is not None
         assert manifest.keys is not None
@@ -119,8 +119,8 @@ class CountedKeys(RuleBasedStateMachine):
     @rule(users=USERS, skipped=st.sampled_from([0, 0, 1, 3]))
     def run(self, users: set[int], skipped: int) -> None:
         for number in range(self.day + 1, self.day + 2 + skipped):
-            checkpoint_id = published(self.here, number, users if number == self.day + 1 + skipped else set())
-            record = register(self.here, self.here.pipeline(NAME), checkpoint_id)
+            checkpoint_id = published(self.deployment, number, users if number == self.day + 1 + skipped else set())
+            record = register(self.deployment, self.deployment.pipeline(NAME), checkpoint_id)
             self._is_right(record)
         self.day += 1 + skipped
         self.days[record.checkpoint_id] = self.day
@@ -128,10 +128,12 @@ class CountedKeys(RuleBasedStateMachine):
     @precondition(lambda self: self.day)
     @rule(form=st.sampled_from(["canonical", "native"]), key=st.uuids())
     def savepoint(self, form: str, key: object) -> None:
-        pipeline = self.here.pipeline(NAME)
-        begun = begin_savepoint(self.here, pipeline, format=form, target=None, note="", owner="test", key=f"{key}")
-        publish_here(self.here, pipeline, begun.checkpoint_id)
-        record = register(self.here, pipeline, begun.checkpoint_id)
+        pipeline = self.deployment.pipeline(NAME)
+        begun = begin_savepoint(
+            self.deployment, pipeline, format=form, target=None, note="", owner="test", key=f"{key}"
+        )
+        publish_here(self.deployment, pipeline, begun.checkpoint_id)
+        record = register(self.deployment, pipeline, begun.checkpoint_id)
         self._is_right(record)
         self.days[record.checkpoint_id] = self.day
 
@@ -139,13 +141,15 @@ class CountedKeys(RuleBasedStateMachine):
     @rule(which=st.integers(0, 99), parallelism=st.sampled_from([1, 2, 3, 5]))
     def restore(self, which: int, parallelism: int) -> None:
         found = [
-            r for r in self.here.catalog().list(NAME, (CheckpointState.COMPLETED,)) if r.checkpoint_id in self.days
+            r
+            for r in self.deployment.catalog().list(NAME, (CheckpointState.COMPLETED,))
+            if r.checkpoint_id in self.days
         ]
         chosen = found[which % len(found)]
-        pipeline = self.here.pipeline(NAME)
-        plan = plan_restore(self.here, pipeline, str(chosen.checkpoint_id), parallelism, ClaimMode.NO_CLAIM)
+        pipeline = self.deployment.pipeline(NAME)
+        plan = plan_restore(self.deployment, pipeline, str(chosen.checkpoint_id), parallelism, ClaimMode.NO_CLAIM)
         assert plan.keys == chosen.keys
-        apply_restore(self.here, pipeline, plan, "test")
+        apply_restore(self.deployment, pipeline, plan, "test")
         self.day = self.days[chosen.checkpoint_id]
 
 
@@ -168,51 +172,51 @@ def as_an_older_version_wrote_it(record: CheckpointRecord) -> None:
 
 @pytest.mark.parametrize(("backend", "strategy"), WAYS, ids=map("-".join, WAYS))
 def test_a_base_without_a_count_gives_no_wrong_number(tmp_path: Path, backend: str, strategy: str) -> None:
-    here = written(tmp_path, backend, strategy, set(STATES))
-    first = run(here, 1, {1, 2, 3})
+    deployment = written(tmp_path, backend, strategy, set(STATES))
+    first = run(deployment, 1, {1, 2, 3})
     assert first.keys == 3
     as_an_older_version_wrote_it(first)
-    second = published(here, 2, {3, 4})
-    record = here.catalog().get(NAME, second)
+    second = published(deployment, 2, {3, 4})
+    record = deployment.catalog().get(NAME, second)
     told = open_checkpoint(record.directory, own=True).manifest
     assert told is not None
     reads_all = backend == "heap" or strategy not in ("incremental", "changelog")
     assert told.total_keys == (4 if reads_all else None)
-    check(here, here.pipeline(NAME), second)
-    assert register(here, here.pipeline(NAME), second).keys == 4, "the gate reads all of it"
-    third = open_checkpoint(run(here, 3, {5}).directory, own=True).manifest
+    check(deployment, deployment.pipeline(NAME), second)
+    assert register(deployment, deployment.pipeline(NAME), second).keys == 4, "the gate reads all of it"
+    third = open_checkpoint(run(deployment, 3, {5}).directory, own=True).manifest
     assert third is not None
     assert third.total_keys == 5
 
 
 def test_a_base_that_nobody_counted_stays_unknown(tmp_path: Path) -> None:
-    here = written(tmp_path, "rocksdb", "incremental", set(STATES))
-    as_an_older_version_wrote_it(run(here, 1, {1, 2, 3}))
-    second = published(here, 2, {3, 4})
-    assert register(here, here.pipeline(NAME), second).keys is None
+    deployment = written(tmp_path, "rocksdb", "incremental", set(STATES))
+    as_an_older_version_wrote_it(run(deployment, 1, {1, 2, 3}))
+    second = published(deployment, 2, {3, 4})
+    assert register(deployment, deployment.pipeline(NAME), second).keys is None
 
 
 def test_keys_that_only_a_dropped_state_had_are_not_counted_on(tmp_path: Path) -> None:
-    here = written(tmp_path, "rocksdb", "incremental", {"total", "last"})
-    run(here, 1, {1, 2, 3})
-    run(here, 2, set())
-    run(here, 3, {4})  # 'last' of the first day has expired, 'total' has not
-    here = written(tmp_path, "rocksdb", "incremental", {"last"})
+    deployment = written(tmp_path, "rocksdb", "incremental", {"total", "last"})
+    run(deployment, 1, {1, 2, 3})
+    run(deployment, 2, set())
+    run(deployment, 3, {4})  # 'last' of the first day has expired, 'total' has not
+    deployment = written(tmp_path, "rocksdb", "incremental", {"last"})
     path = tmp_path / "pipelines" / "carts.yaml"
     path.write_text(path.read_text() + "allow_non_restored_state: true\n")
-    fourth = published(here, 4, {5})
-    record = here.catalog().get(NAME, fourth)
+    fourth = published(deployment, 4, {5})
+    record = deployment.catalog().get(NAME, fourth)
     told = open_checkpoint(record.directory, own=True).manifest
     assert told is not None
     assert told.keys is None
-    check(here, here.pipeline(NAME), fourth)
-    assert register(here, here.pipeline(NAME), fourth).keys == 2
+    check(deployment, deployment.pipeline(NAME), fourth)
+    assert register(deployment, deployment.pipeline(NAME), fourth).keys == 2
 
 
 def test_the_gate_refuses_another_number(tmp_path: Path) -> None:
-    here = written(tmp_path, "heap", "full", set(STATES))
-    number = published(here, 1, {1, 2, 3})
-    record = here.catalog().get(NAME, number)
+    deployment = written(tmp_path, "heap", "full", set(STATES))
+    number = published(deployment, 1, {1, 2, 3})
+    record = deployment.catalog().get(NAME, number)
     path = Path(record.directory.removeprefix("file:")) / "_metadata"
     metadata, manifest = read_checkpoint_file(path.read_bytes())
     assert manifest is not None
@@ -220,5 +224,5 @@ def test_the_gate_refuses_another_number(tmp_path: Path) -> None:
     more = dataclasses.replace(manifest.keys, keys=manifest.keys.keys + 1)
     path.write_bytes(append_manifest(encode_metadata(metadata), dataclasses.replace(manifest, keys=more)))
     with pytest.raises(Exception, match="expected 1 distinct key, found 0") as refusal:
-        check(here, here.pipeline(NAME), number)
+        check(deployment, deployment.pipeline(NAME), number)
     assert getattr(refusal.value, "kind", "") == "gate-failed"

@@ -93,9 +93,11 @@ class Tours:
 
     def __init__(self, root: Path, catalog_url: str | None = None, storage_root: str | None = None) -> None:
         (root / "pipelines").mkdir(parents=True)
-        here = new_deployment(root, root, root / "pipelines")
-        self.here: Deployment = dataclasses.replace(
-            here, catalog_url=catalog_url or here.catalog_url, storage_root=storage_root or here.storage_root
+        deployment = new_deployment(root, root, root / "pipelines")
+        self.deployment: Deployment = dataclasses.replace(
+            deployment,
+            catalog_url=catalog_url or deployment.catalog_url,
+            storage_root=storage_root or deployment.storage_root,
         )
 
     def use(self, way: Way, name: str = "tours") -> None:
@@ -105,29 +107,29 @@ class Tours:
             "file_merging": str(way.file_merging).lower(),
             "renamed_from": list(way.renamed_from),
         }
-        (Path(self.here.pipelines_directory) / f"{name}.yaml").write_text(TOURS.format(name=name, **settings))
+        (Path(self.deployment.pipelines_directory) / f"{name}.yaml").write_text(TOURS.format(name=name, **settings))
 
     def run(self, number: int, name: str = "tours") -> CheckpointManifest:
         """Apply a day: begin, plan, each subtask's snapshot, publish, a check that it is whole and right, register."""
-        pipeline = self.here.pipeline(name)
-        checkpoint_id = begin(self.here, pipeline, day(number), "test").checkpoint_id
-        publish_here(self.here, pipeline, checkpoint_id, events(number))
-        directory = self.here.catalog().get(PipelineName(name), checkpoint_id).directory
-        self.check(open_checkpoint(directory, own=True, storage_root=self.here.storage_root), number)
-        register(self.here, pipeline, checkpoint_id)
+        pipeline = self.deployment.pipeline(name)
+        checkpoint_id = begin(self.deployment, pipeline, day(number), "test").checkpoint_id
+        publish_here(self.deployment, pipeline, checkpoint_id, events(number))
+        directory = self.deployment.catalog().get(PipelineName(name), checkpoint_id).directory
+        self.check(open_checkpoint(directory, own=True, storage_root=self.deployment.storage_root), number)
+        register(self.deployment, pipeline, checkpoint_id)
         manifest = self.opened(checkpoint_id, name).manifest
         assert manifest is not None
         return manifest
 
     def check(self, opened: Checkpoint, days: int) -> None:
         """The checkpoint is whole, and its state is that of so many days."""
-        assert verify(opened, scratch=self.here.work_directory).problems == ()
+        assert verify(opened, scratch=self.deployment.work_directory).problems == ()
         assert self.states(opened) == expected(days)
 
     def states(self, opened: Checkpoint) -> States:
         """As in :func:`expected`; asserts that no key comes twice."""
         found: States = {descriptor.name: {} for descriptor in opened.schema().states}
-        for state, table in opened.tables(scratch=self.here.work_directory):
+        for state, table in opened.tables(scratch=self.deployment.work_directory):
             for row in table.to_pylist():
                 key = _key(row)
                 assert key not in found[state], f"{state}: {key} comes twice"
@@ -135,7 +137,7 @@ class Tours:
         return found
 
     def opened(self, checkpoint_id: int, name: str = "tours") -> Checkpoint:
-        return resolve(self.here, f"{name}/{checkpoint_id}")
+        return resolve(self.deployment, f"{name}/{checkpoint_id}")
 
     def restore(
         self,
@@ -146,9 +148,9 @@ class Tours:
         name: str = "tours",
     ) -> None:
         """By id, or by the path of a directory."""
-        pipeline = self.here.pipeline(name)
-        plan = plan_restore(self.here, pipeline, str(checkpoint), parallelism, claim)
-        apply_restore(self.here, pipeline, plan, "test")
+        pipeline = self.deployment.pipeline(name)
+        plan = plan_restore(self.deployment, pipeline, str(checkpoint), parallelism, claim)
+        apply_restore(self.deployment, pipeline, plan, "test")
 
 
 def _key(row: dict[str, object]) -> object:

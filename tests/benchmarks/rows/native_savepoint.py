@@ -52,11 +52,11 @@ def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:
 
 
 def _ratios(root: Path, storage: str | None, where: str, size_bytes: int, runs: int) -> list[Ratio]:
-    here = new_deployment(root)
-    here = here if storage is None else replace(here, storage_root=storage)
+    deployment = new_deployment(root)
+    deployment = deployment if storage is None else replace(deployment, storage_root=storage)
     pipeline = new_pipeline(root, "rocksdb", "incremental")
-    _fill(here, pipeline, size_bytes)
-    copied, restored = Savepoints(here, pipeline, copies=True), Savepoints(here, pipeline, copies=False)
+    _fill(deployment, pipeline, size_bytes)
+    copied, restored = Savepoints(deployment, pipeline, copies=True), Savepoints(deployment, pipeline, copies=False)
     contenders = {
         name: Contender(of.take, before=of.prepare, after=of.remove)
         for name, of in (("copied", copied), ("restored", restored))
@@ -76,9 +76,9 @@ def _ratios(root: Path, storage: str | None, where: str, size_bytes: int, runs: 
     ]
 
 
-def _fill(here: Deployment, pipeline: Pipeline, size_bytes: int) -> None:
+def _fill(deployment: Deployment, pipeline: Pipeline, size_bytes: int) -> None:
     """As many keys as make the size, with texts that do not compress."""
-    subtasks = Subtasks(here, pipeline)
+    subtasks = Subtasks(deployment, pipeline)
     count = size_bytes // TEXT_BYTES // INTERVALS
     random = np.random.default_rng(0)
     for number in range(INTERVALS):
@@ -94,8 +94,8 @@ def _fill(here: Deployment, pipeline: Pipeline, size_bytes: int) -> None:
 class Savepoints:
     """``copies`` False: as before files could be copied, each subtask restores and writes all of them."""
 
-    def __init__(self, here: Deployment, pipeline: Pipeline, *, copies: bool) -> None:
-        self._here, self._pipeline, self._copies = here, pipeline, copies
+    def __init__(self, deployment: Deployment, pipeline: Pipeline, *, copies: bool) -> None:
+        self._deployment, self._pipeline, self._copies = deployment, pipeline, copies
         self._plan: SnapshotPlan | None = None
         self._reports: list[SubtaskReport] = []
         self.moved: list[float] = []
@@ -104,9 +104,9 @@ class Savepoints:
     def prepare(self, number: int) -> None:
         key = f"{self._copies}-{number}"
         begun = begin_savepoint(
-            self._here, self._pipeline, format="native", target=None, note="", owner="bench", key=key
+            self._deployment, self._pipeline, format="native", target=None, note="", owner="bench", key=key
         )
-        plan = plan_snapshot(self._here, self._pipeline, begun.checkpoint_id)
+        plan = plan_snapshot(self._deployment, self._pipeline, begun.checkpoint_id)
         assert plan is not None
         self._plan = plan
         if not self._copies:
@@ -114,7 +114,7 @@ class Savepoints:
 
     def take(self, number: int) -> None:
         assert self._plan is not None
-        work = Work(self._here.for_workers(), self._pipeline, self._plan)
+        work = Work(self._deployment.for_workers(), self._pipeline, self._plan)
         nothing = event_schema(self._pipeline).empty_table()
         subtasks = range(self._pipeline.parallelism)
         self._reports = [snapshot_subtask(work, subtask, 100 * number + subtask, nothing) for subtask in subtasks]
@@ -123,9 +123,9 @@ class Savepoints:
         """The savepoint is complete, and goes with all its files."""
         assert self._plan is not None
         record = self._plan.record
-        publish(self._here, self._pipeline, self._plan, 0, self._reports)
-        register(self._here, self._pipeline, record.checkpoint_id)
-        opened = open_checkpoint(record.directory, own=True, storage_root=self._here.storage_root)
+        publish(self._deployment, self._pipeline, self._plan, 0, self._reports)
+        register(self._deployment, self._pipeline, record.checkpoint_id)
+        opened = open_checkpoint(record.directory, own=True, storage_root=self._deployment.storage_root)
         assert opened.manifest is not None
         files = opened.manifest.files
         self.files, self.size_bytes = len(files), sum(file.size_bytes for file in files)
@@ -135,6 +135,6 @@ class Savepoints:
         written = sum(report.uploaded_bytes for report in self._reports)
         copied = sum(file.size_bytes for file in files if file.xxh3 in stored)
         self.moved.append((read + written - copied) / 1e6)
-        remover = self._here.remover()
+        remover = self._deployment.remover()
         for file in remover.list_files(record.directory):
             remover.remove_file(f"{record.directory}/{file.path}", [record.directory])

@@ -127,7 +127,7 @@ class Checkpoints:
         state, work = root / "state", root / "work"
         for directory in (state, work):
             directory.mkdir()
-        self._here = Deployment(f"sqlite:///{root}/c.db", str(state), str(root), str(root), str(root), str(work))
+        self._deployment = Deployment(f"sqlite:///{root}/c.db", str(state), str(root), str(root), str(root), str(work))
         self._keys, self._events = int(KEYS * scale), int(EVENTS * scale)
         self._days = 0
         self._take(np.arange(self._keys))
@@ -141,13 +141,13 @@ class Checkpoints:
 
     def _checkpoint(self, events: pa.Table) -> None:
         self._days += 1
-        pipeline = self._here.pipeline(self._name)
-        number = begin(self._here, pipeline, DataInterval(self._days, self._days + 1), "bench").checkpoint_id
-        plan = plan_snapshot(self._here, pipeline, number)
+        pipeline = self._deployment.pipeline(self._name)
+        number = begin(self._deployment, pipeline, DataInterval(self._days, self._days + 1), "bench").checkpoint_id
+        plan = plan_snapshot(self._deployment, pipeline, number)
         assert plan is not None
-        report = snapshot_subtask(Work(self._here, pipeline, plan), 0, 0, events)
-        publish(self._here, pipeline, plan, len(events), [report])
-        register(self._here, pipeline, number)
+        report = snapshot_subtask(Work(self._deployment, pipeline, plan), 0, 0, events)
+        publish(self._deployment, pipeline, plan, len(events), [report])
+        register(self._deployment, pipeline, number)
 
 
 def run(_: Iterable[str], root: Path, runs: int, scale: float) -> list[Ratio]:

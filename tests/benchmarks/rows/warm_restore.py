@@ -42,14 +42,14 @@ def _restores(root: Path, storage: str, local: str, keys: int, runs: int) -> tup
     root.mkdir()
     write_batches(root, 1, keys)
     write_batches(root, runs + 2, 10, first=1)
-    here = new_deployment(root)
+    made = new_deployment(root)
     deployment = Deployment(
-        catalog_url=here.catalog_url,
+        catalog_url=made.catalog_url,
         storage_root=storage,
-        pipelines_directory=here.pipelines_directory,
-        data=here.data,
-        docs_directory=here.docs_directory,
-        work_directory=here.work_directory,
+        pipelines_directory=made.pipelines_directory,
+        data=made.data,
+        docs_directory=made.docs_directory,
+        work_directory=made.work_directory,
     )
     subtasks = Subtasks(deployment, new_pipeline(root, "rocksdb", "full", settings=f"local_recovery: {local}"))
     found = []

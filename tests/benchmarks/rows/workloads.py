@@ -92,10 +92,10 @@ def _many(spark: SparkSession, root: Path, runs: int, scale: float) -> list[Rati
     count = max(int(PIPELINES * scale), 2)
     sides: dict[str, list[Stateful]] = {}
     for name, pipelines, events in (("many", count, 10_000), ("one", 1, 10_000 * count)):
-        (here := root / name).mkdir()
-        write_batches(here, WARMUPS + runs, events)
-        deployment = new_deployment(here)
-        made = [new_pipeline(here, "heap", name=f"{name}_{n}") for n in range(pipelines)]
+        (directory := root / name).mkdir()
+        write_batches(directory, WARMUPS + runs, events)
+        deployment = new_deployment(directory)
+        made = [new_pipeline(directory, "heap", name=f"{name}_{n}") for n in range(pipelines)]
         sides[name] = [Stateful(spark, deployment, pipeline) for pipeline in made]
     figures = take_turns({name: _all([s.contender() for s in group]) for name, group in sides.items()}, runs, WARMUPS)
     sums = {name: {_sums(s.opened().to_arrow("activity"))[1] for s in group} for name, group in sides.items()}

@@ -10,7 +10,8 @@ import pytest
 from statelib.catalog.migration import REVISION
 from statelib.definition.pipeline import Pipeline
 from statelib.errors import InvalidRequestError, StatelibError, UnsupportedError
-from statelib.flows.wiring import VARIABLES, deployment
+from statelib.flows import wiring
+from statelib.flows.wiring import VARIABLES
 from statelib.telemetry.secrets import passwords
 
 MINIMAL = {
@@ -25,7 +26,7 @@ WHOLE = dict.fromkeys(VARIABLES, "/srv/x") | {"STATELIB_CATALOG": "sqlite:////sr
 
 def test_each_missing_variable_is_named() -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        deployment({"STATELIB_DATA": "/srv/data", "STATELIB_DOCS": ""})
+        wiring.deployment({"STATELIB_DATA": "/srv/data", "STATELIB_DOCS": ""})
     assert caught.value.kind == "missing-setting"
     assert all(name in caught.value.message for name in VARIABLES if name != "STATELIB_DATA")
     assert "STATELIB_DATA" not in caught.value.message
@@ -33,31 +34,31 @@ def test_each_missing_variable_is_named() -> None:
 
 @pytest.mark.parametrize("root", ["s3://bucket/prefix", "gs://bucket/prefix", "az://container/prefix", "/srv/state"])
 def test_every_storage_is_cleaned_up(root: str) -> None:
-    here = deployment(WHOLE | {"STATELIB_STORAGE": root})
-    assert (here.remover().files_at_once > 1) == ("://" in root)
+    deployment = wiring.deployment(WHOLE | {"STATELIB_STORAGE": root})
+    assert (deployment.remover().files_at_once > 1) == ("://" in root)
 
 
 def test_scratch_space_is_made_or_named(tmp_path: Path) -> None:
-    here = replace(deployment(WHOLE), work_directory=str(tmp_path / "a" / "b"))
-    assert Path(here.scratch()).is_dir()
+    deployment = replace(wiring.deployment(WHOLE), work_directory=str(tmp_path / "a" / "b"))
+    assert Path(deployment.scratch()).is_dir()
     (tmp_path / "file").touch()
     with pytest.raises(InvalidRequestError) as caught:
-        replace(here, work_directory=str(tmp_path / "file" / "c")).scratch()
+        replace(deployment, work_directory=str(tmp_path / "file" / "c")).scratch()
     assert caught.value.kind == "no-scratch-directory"
     assert str(tmp_path / "file" / "c") in caught.value.message
 
 
 def test_a_storage_that_is_no_place_for_checkpoints_is_refused() -> None:
     with pytest.raises(UnsupportedError) as caught:
-        deployment(WHOLE | {"STATELIB_STORAGE": "hdfs://name/prefix"}).remover()
+        wiring.deployment(WHOLE | {"STATELIB_STORAGE": "hdfs://name/prefix"}).remover()
     assert caught.value.kind == "unknown-scheme"
 
 
 def test_local_copies_lie_below_the_scratch_directory_unless_said_otherwise() -> None:
     pipeline = Pipeline.model_validate(MINIMAL)
-    default = deployment(WHOLE).local_states(pipeline).path
-    elsewhere = deployment(WHOLE | {"STATELIB_LOCAL": "/fast"}).local_states(pipeline).path
-    other = deployment(WHOLE | {"STATELIB_STORAGE": "/srv/y"}).local_states(pipeline).path
+    default = wiring.deployment(WHOLE).local_states(pipeline).path
+    elsewhere = wiring.deployment(WHOLE | {"STATELIB_LOCAL": "/fast"}).local_states(pipeline).path
+    other = wiring.deployment(WHOLE | {"STATELIB_STORAGE": "/srv/y"}).local_states(pipeline).path
     assert default.parts[:4] == ("/", "srv", "x", "local-state")
     assert elsewhere.parts[:3] == ("/", "fast", "local-state")
     assert default.parts[-2:] == elsewhere.parts[-2:]
@@ -67,14 +68,14 @@ def test_local_copies_lie_below_the_scratch_directory_unless_said_otherwise() ->
 
 def test_an_empty_catalog_is_made_and_another_versions_is_left_alone(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/catalog.db"
-    assert deployment(WHOLE | {"STATELIB_CATALOG": url}).catalog().list() == []
+    assert wiring.deployment(WHOLE | {"STATELIB_CATALOG": url}).catalog().list() == []
     for version in ("0001", "9999"):
         say_version(tmp_path / "catalog.db", version)
         with pytest.raises(StatelibError) as caught:
-            deployment(WHOLE | {"STATELIB_CATALOG": url}).catalog().list()
+            wiring.deployment(WHOLE | {"STATELIB_CATALOG": url}).catalog().list()
         assert caught.value.kind == "catalog-schema-unknown"
     say_version(tmp_path / "catalog.db", REVISION)
-    assert deployment(WHOLE | {"STATELIB_CATALOG": url}).catalog().list() == [], "a refusal is not remembered"
+    assert wiring.deployment(WHOLE | {"STATELIB_CATALOG": url}).catalog().list() == [], "a refusal is not remembered"
 
 
 def say_version(path: Path, version: str) -> None:
@@ -99,7 +100,7 @@ def test_passwords_of_a_url_are_known_in_every_way_to_write_them(url: str, found
 
 
 def test_no_worker_is_told_the_catalogs_password() -> None:
-    here = deployment(WHOLE | {"STATELIB_CATALOG": "postgresql+psycopg://me:hunter2@db/statelib"})
-    assert b"hunter2" not in pickle.dumps(here.for_workers())
-    assert "hunter2" not in repr(here)
-    assert here.for_workers() == replace(here, catalog_url="")
+    deployment = wiring.deployment(WHOLE | {"STATELIB_CATALOG": "postgresql+psycopg://me:hunter2@db/statelib"})
+    assert b"hunter2" not in pickle.dumps(deployment.for_workers())
+    assert "hunter2" not in repr(deployment)
+    assert deployment.for_workers() == replace(deployment, catalog_url="")

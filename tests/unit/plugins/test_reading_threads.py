@@ -13,7 +13,7 @@ PATIENCE_S = 60.0
 
 def test_a_slow_read_keeps_nobody_waiting_and_takes_a_few_threads() -> None:
     """The reads end once the loop has seen as many of them under way as there may be, and has turned meanwhile."""
-    running, most, here = set(), [0], threading.get_ident()
+    running, most, own_thread = set(), [0], threading.get_ident()
     lock, seen = threading.Lock(), threading.Event()
 
     @reading
@@ -21,7 +21,7 @@ def test_a_slow_read_keeps_nobody_waiting_and_takes_a_few_threads() -> None:
         with lock:
             running.add(number)
             most[0] = max(most[0], len(running))
-        assert threading.get_ident() != here
+        assert threading.get_ident() != own_thread
         assert seen.wait(PATIENCE_S), "the loop did not go on while reads were under way"
         with lock:
             running.discard(number)

@@ -256,14 +256,14 @@ def test_copies_removed_after_they_were_found_are_read_remotely(host: Host, tmp_
         lambda reader: copied(reader.copy_to),
         lambda reader: copied(reader.link_to),
     ):
-        here, gone = host.reader(3, files), host.reader(3, files)
-        assert isinstance(here, LinkingReader)
-        assert act(here) == expected
-        assert here.origins == {"local"}
+        kept_reader, gone = host.reader(3, files), host.reader(3, files)
+        assert isinstance(kept_reader, LinkingReader)
+        assert act(kept_reader) == expected
+        assert kept_reader.origins == {"local"}
         host.store.path.rename(tmp_path / "away")
         assert act(gone) == expected
         assert gone.origins == {"remote"}
-        assert act(here) == expected
+        assert act(kept_reader) == expected
         (tmp_path / "away").rename(host.store.path)
 
 
