@@ -1,4 +1,5 @@
-"""What tests of several kinds share, one for each test process: endpoints of object storages on loopback, Spark."""
+"""Fixtures that tests of several kinds share, one for each test process: endpoints of object storages on loopback, and
+Spark."""
 
 import gc
 import os
@@ -42,8 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What all tests and their modules are made of stays: looking through it for garbage again and again takes a
-    quarter of the time of the tests that are in this process."""
+    """Exclude the collected tests and modules from garbage collection. They stay until the end, and to examine them
+    again and again takes a quarter of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)

@@ -1,1 +1,1 @@
-"""What the ``make`` verbs run that is no part of the product."""
+"""Programs that the ``make`` verbs run and that are no part of the product."""

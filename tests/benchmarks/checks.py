@@ -11,7 +11,7 @@ WEIGHTS = 1009
 
 
 def expected(batches: list[Path]) -> Totals:
-    """What workload W must come to, from its files."""
+    """Return the expected totals of workload W, computed from its files."""
     events = pl.scan_parquet([file for batch in batches for file in sorted(batch.iterdir())])
     return totals(state_of(events).collect())
 
@@ -27,7 +27,7 @@ def state_of(events: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def totals(state: pl.DataFrame) -> Totals:
-    """Of the columns ``key, events, amount, ts``; checks that ``text`` is that of the key."""
+    """Return the totals of the columns ``key, events, amount, ts``, after checking that ``text`` belongs to the key."""
     wrong = state.filter(pl.col("text") != "text-of-" + pl.col("key").cast(pl.String).str.zfill(8)).height
     weighted = (pl.col("ts") * (pl.col("key") % WEIGHTS)).sum()
     keys, events, amount, ts, mixed = state.select(
@@ -37,7 +37,7 @@ def totals(state: pl.DataFrame) -> Totals:
 
 
 def of_statelib(table: pa.Table) -> Totals:
-    """Of the state ``activity``."""
+    """Return the totals of the state ``activity``."""
     state = pl.DataFrame(table.select(["key", "value"])).unnest("value").unnest("last")
     return totals(state.rename({"by_ts": "ts", "value": "text"}))
 

@@ -56,8 +56,8 @@ class Stateful:
 
 
 class Floor:
-    """The same events, read in the same way, moved through Spark's shuffle by key and into a Python
-    worker as Arrow, where they are counted and forgotten: what no design on Spark gets below."""
+    """The lowest possible cost on Spark: the same events, read in the same way, moved through Spark's shuffle by key
+    and into a Python worker as Arrow, where they are only counted."""
 
     def __init__(self, spark: SparkSession, deployment: Deployment, pipeline: Pipeline) -> None:
         self._spark, self._deployment, self._pipeline = spark, deployment, pipeline

@@ -1,4 +1,4 @@
-"""What a checkpoint of large state costs, on paper: bytes moved, requests, processor seconds, seconds.
+"""A model of the cost of a checkpoint of large state: bytes moved, requests, processor seconds, seconds.
 
 Linear, with the constants that small runs gave; ``python -m tests.benchmarks.cost_model`` prints the table of
 PERFORMANCE.md. Of RocksDB with incremental checkpoints: what is read, unless a host still has it, and what is written.
@@ -16,7 +16,7 @@ GB = 1e9
 
 @dataclass(frozen=True)
 class Machine:
-    """Of one task, on one core. Nanoseconds a row are processor time; the rates are of one task's share."""
+    """The speed of one task on one core. Nanoseconds per row are processor time; rates are the share of one task."""
 
     lookup_ns: float = 1_500
     scan_ns: float = 400
@@ -50,7 +50,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of the whole run; ``seconds`` is that of one task times the waves of tasks."""
+    """The cost of a whole run. ``seconds`` is the time of one task times the number of waves of tasks."""
 
     read_bytes: float
     written_bytes: float

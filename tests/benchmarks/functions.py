@@ -28,7 +28,7 @@ def update(events: pa.Table, state: pa.Table) -> pa.Table:
 
 
 def processor() -> Any:
-    """The same for ``transformWithStateInPandas``."""
+    """Return the processor with the same aggregates for ``transformWithStateInPandas``."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
     class Summing(StatefulProcessor):

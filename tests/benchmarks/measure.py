@@ -1,4 +1,4 @@
-"""How a ratio is made: the contenders take turns, each turn is measured, medians are divided.
+"""The measurement of a ratio: the contenders take turns, each turn is measured, and medians are divided.
 
 A turn's unit is processor seconds of the whole process tree (Python, JVM, Spark's workers, children),
 because wall time on a shared machine measures the neighbours too; a row whose point is waiting for a

@@ -1,4 +1,4 @@
-"""How much memory a snapshot and a restore take beyond the backend's own, each in a process of its own.
+"""The memory that a snapshot and a restore use beyond that of the backend. Each is measured in a process of its own.
 
 `python -m tests.benchmarks.memory --mebibytes 2048 --directory DIR`: byte strings of 1 to 4 KiB, 90 % of them in one
 key group.
@@ -186,7 +186,7 @@ def _size(backend: KeyedStateBackend) -> int:
 
 
 class _Peak:
-    """Growth of this process's resident memory from here on."""
+    """The growth of this process's resident memory since this object was made."""
 
     def __init__(self) -> None:
         pa.default_memory_pool().release_unused()

@@ -106,7 +106,7 @@ def _place(value: float) -> int:
 
 
 def picture() -> str:
-    """Of the table in PERFORMANCE.md."""
+    """Return the picture of the table in PERFORMANCE.md."""
     return plot(bars_in((CHECKOUT / "PERFORMANCE.md").read_text()), "PERFORMANCE.md has the dates and the spreads")
 
 

@@ -1,4 +1,5 @@
-"""What the kernel has counted for this process and everything it started. Linux only: it reads ``/proc``."""
+"""The kernel's counters of this process and of everything that it started. They come from ``/proc``, so on Linux
+only."""
 
 import contextlib
 import os

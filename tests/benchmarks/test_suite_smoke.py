@@ -28,7 +28,8 @@ def test_rows_without_spark_are_measured_and_right(tmp_path: Path) -> None:
 def test_all_that_verifies_goes_past_the_stopwatch_and_none_of_it_is_needed(
     tmp_path: Path, setting: tuple[str, str]
 ) -> None:
-    """Of G11's contenders: what is written without checksums is read without; with them, both take some time."""
+    """The contenders of G11 run. Without checksums, a snapshot is written and read without verification; with them,
+    both take some time."""
     watch = Stopwatch("wall s")
     for verification in (lambda: watched(watch), unverified):
         checkpoints = Checkpoints(tmp_path / verification.__name__, setting, 0.05, verification)

@@ -42,7 +42,7 @@ class NoChromium(Exception):
 
 @dataclass(frozen=True)
 class Chromium:
-    """What to start, and what to add to its environment."""
+    """The program to start, and the variables to add to its environment."""
 
     executable: str
     environment: dict[str, str] = field(default_factory=dict)

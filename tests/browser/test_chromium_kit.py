@@ -1,4 +1,4 @@
-"""Which Chromium the tests take, and why there is none."""
+"""The Chromium that the tests use, or the reason why there is none."""
 
 from collections.abc import Iterator
 from pathlib import Path

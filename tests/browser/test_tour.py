@@ -90,7 +90,7 @@ def tour(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def sign_in(browser: Browser, url: str, user: str) -> str:
-    """As a person does, by Airflow's form; the token of the session."""
+    """Sign in by Airflow's form, as a person does, and return the token of the session."""
     with browser.new_context() as context:
         page = context.new_page()
         page.goto(url)
@@ -219,7 +219,7 @@ def assert_airflow_leads_to(page: Page, tour: Tour, number: int) -> None:
 
 
 def assert_groups_open(page: Page, tour: Tour, shot: Shot) -> None:
-    """What Spark writes, the gate proves and the catalog registers is one group in Airflow's grid."""
+    """Assert that the tasks from the Spark job to the registration are one group in Airflow's grid."""
     page.goto(f"{tour.url}/dags/{ROUTES}.savepoint")
     expect(page.get_by_text("abort", exact=True).first).to_be_visible()
     assert page.get_by_text("check_completeness", exact=True).count() == 0

@@ -101,7 +101,7 @@ def back(deployment: Deployment, to: int) -> None:
 
 
 def flights(deployment: Deployment, pipeline: Pipeline, number: int) -> pa.Table:
-    """Of a day of January 2013, as the pipeline reads them; without those that have no key."""
+    """Return the flights of a day of January 2013 as the pipeline reads them, without those that have no key."""
     frame = pl.read_parquet(Path(deployment.data) / "flights" / f"2013-01-{number:02d}" / "flights.parquet")
     schema = event_schema(pipeline)
     return frame.drop_nulls(pipeline.key).to_arrow().select(schema.names).cast(schema)

@@ -1,4 +1,5 @@
-"""What every page must hold besides what a test looks for: a clean console, no foreign host, no inaccessible part."""
+"""Checks of every page beside those of its test: no error in the console, no request to another host, and no part that
+is not accessible."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -50,7 +51,7 @@ class Watch:
 
 
 def inaccessible(page: Page) -> list[str]:
-    """What axe finds on the page as it stands, frames of the same origin included, that is more than a trifle."""
+    """Return the findings of axe on the page and its frames of the same origin, except minor ones."""
     for frame in page.frames:
         frame.evaluate(AXE)
     found: Mapping[str, list[dict[str, object]]] = page.evaluate("axe.run(document, {resultTypes: ['violations']})")

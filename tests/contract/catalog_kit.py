@@ -1,4 +1,4 @@
-"""What the catalog's tests share: databases to run on, and short words for requests and facts."""
+"""Helpers of the catalog's tests: databases to run on, and short functions for requests and facts."""
 
 import itertools
 import uuid
@@ -59,7 +59,7 @@ def catalog(url: str) -> Catalog:
 
 
 def rows(url: str, statement: Select) -> list[tuple]:
-    """What a query finds, past the catalog's own code."""
+    """Return the rows of a query that does not use the catalog's own code."""
     engine = create_engine(url)
     with engine.connect() as connection:
         found = [tuple(row) for row in connection.execute(statement)]

@@ -22,7 +22,8 @@ class TestRocksDB(KeyedStateBackendSuite):
 
 
 class _Logging:
-    """With a log of the changes around it; ``limit_bytes``: 0 keeps none, as where no snapshot can be continued."""
+    """A backend with a log of its changes. With ``limit_bytes`` 0 it keeps no log, as if no snapshot could be
+    continued."""
 
     limit_bytes = 1 << 20
 

@@ -1,4 +1,5 @@
-"""What looking costs: it depends on what is shown, not on how long the history is. Counted, not timed."""
+"""The cost of reading the catalog depends on what is shown, not on the length of the history. Rows and statements are
+counted, not timed."""
 
 import sqlite3
 from collections.abc import Callable, Iterator

@@ -1,5 +1,5 @@
-"""What cannot be restored, or snapshotted, ends in an error of its own name, and nothing is left of the try: no file,
-no directory, no open file. Source: the issue's "named errors"; requirements R26 to R29, R49."""
+"""A restore or snapshot that is impossible ends in an error with its own name, and leaves nothing: no file, no
+directory, no open file. Source: requirements R26 to R29, R49."""
 
 import gc
 import os
@@ -123,7 +123,7 @@ def truncated_sst(stored: Stored) -> KeyedStateHandle:
 
 
 def truncated_sst_of_that_size(stored: Stored) -> KeyedStateHandle:
-    """As it is where nothing says how long the file was."""
+    """Truncate an SST file and let the metadata have the size that it has now."""
     path, handle, wanted = sst_of(stored)
     size = path.stat().st_size - 10
     os.truncate(path, size)
@@ -189,7 +189,7 @@ CASES = [
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Temporary directories that nobody chose a place for appear here as well."""
+    """Yield a directory in which temporary directories are also created."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     gc.freeze()  # so that looking for what is left behind is quick
@@ -251,7 +251,7 @@ def test_a_native_checkpoint_that_fails(
 
 @pytest.mark.parametrize(("backend", "strategy"), [("rocksdb", "incremental"), ("heap", "full"), ("heap", "changelog")])
 def test_a_run_over_a_damaged_base(tmp_path: Path, world: Path, backend: str, strategy: str) -> None:
-    """What a subtask was about to write, its working directory and its local copies: nothing of it is there."""
+    """Nothing is left of the files that a subtask was about to write, its working directory and its local copies."""
     tours = Tours(tmp_path / "tours")
     tours.use(Way(backend, strategy, local_recovery=False))
     tours.run(1)

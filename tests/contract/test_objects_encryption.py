@@ -24,7 +24,7 @@ def bucket(s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Bucket:
 
 
 def encryption(s3: S3Endpoint, key: str) -> tuple[str | None, str | None]:
-    """What the storage says of an object."""
+    """Return the encryption and the key that the storage reports for an object."""
     request = urllib.request.Request(f"{s3.direct_url}/encrypted/{key}", headers=SIGNED, method="HEAD")
     with urllib.request.urlopen(request, timeout=30) as answer:
         headers = answer.headers

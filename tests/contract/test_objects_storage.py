@@ -1,4 +1,4 @@
-"""What S3 storage does beyond the contract of every storage: shared files, several buckets, listing, memory."""
+"""Tests of S3 storage beyond the contract of every storage: shared files, several buckets, listing, memory."""
 
 import subprocess
 import sys

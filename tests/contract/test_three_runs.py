@@ -107,7 +107,7 @@ def _address(tours: Tours, manifest: CheckpointManifest, by: str) -> str:
 
 
 def _days(tours: Tours, manifest: CheckpointManifest | None) -> int:
-    """How many days a checkpoint holds."""
+    """Return the number of days whose events a checkpoint contains."""
     if manifest is None or manifest.position.interval is None:
         return 0
     return next(number for number in range(1, 9) if day(number) == manifest.position.interval)

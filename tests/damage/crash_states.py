@@ -1,4 +1,4 @@
-"""What a file system may hold after a machine crashed, computed from the calls that a program made.
+"""The contents that a file system may have after a machine crashed, computed from the calls that a program made.
 
 The model is weak, as in ALICE (Pillai et al., OSDI 2014): a name is durable once its directory was synced, bytes once
 their file was; of all that was not synced, any part may be there, in any order, and unsynced bytes may be cut or zeros.
@@ -37,7 +37,7 @@ Visible = dict[str, bytes]
 
 
 class Killed(BaseException):
-    """The process ends here; the machine goes on."""
+    """The exception that ends the process at a call, while the machine continues."""
 
 
 @dataclass
@@ -53,11 +53,11 @@ class Recorder:
     _lock: RLock = field(default_factory=RLock)
 
     def acknowledged(self, path: str) -> None:
-        """From here on nobody may lose it."""
+        """Note that the program has acknowledged this file: no later crash may lose it."""
         self.calls.append(Call("ack", _split(path)))
 
     def given_up(self, path: str) -> None:
-        """From here on it may go."""
+        """Note that the file may be lost from now on."""
         self.calls.append(Call("give up", _split(path)))
 
     @contextmanager
@@ -82,7 +82,7 @@ class Recorder:
         def call(*words: Any, **named: Any) -> Any:
             for word in words:
                 path = os.readlink(f"/proc/self/fd/{word}") if isinstance(word, int) and word > 2 else str(word)
-                assert not path.startswith(self.root), f"os.{name} is not known here"
+                assert not path.startswith(self.root), f"os.{name} is not modelled"
             return real(*words, **named)
 
         return call
@@ -176,14 +176,14 @@ def _split(path: str) -> tuple[str, str]:
 
 @dataclass
 class _Pending:
-    """What a crash leaves to chance: calls that give or take names, and bytes of files."""
+    """The calls whose effect a crash may lose: calls that create or remove names, and writes to files."""
 
     names: list[Call] = field(default_factory=list)
     writes: dict[int, list[Call]] = field(default_factory=dict)
 
 
 class Disk:
-    """What is durable, and what is pending."""
+    """A disk during a program: the names and bytes that are durable, and the calls that are not yet."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -206,7 +206,7 @@ class Disk:
                 self._pending.names.remove(name)
 
     def crashes(self, random: Random) -> Iterator[Visible]:
-        """What may be found afterwards."""
+        """Yield the contents that the file system may have if the machine crashes now."""
         for names, kept in _choices(self._pending, random):
             held = dict(self._names)
             for call in names:
@@ -249,7 +249,8 @@ def _apply(names: dict[tuple[str, str], int], call: Call) -> None:
 
 
 def _choices(pending: _Pending, random: Random) -> Iterator[tuple[list[Call], dict[int, int]]]:
-    """Which names of those pending are there, and of each file with pending bytes which of four forms."""
+    """Yield choices of what a crash keeps: the pending calls that took effect, and for each file with pending bytes one
+    of its four forms. Every choice if there are few; otherwise the extremes and some at random."""
     names, files = pending.names, sorted(pending.writes)
     every = 2 ** len(names) * 4 ** len(files)
     numbers: set[int] = set(range(every)) if every <= EXHAUSTIVE else {0, every - 1}
@@ -290,7 +291,7 @@ def after_each_call(root: str, calls: Sequence[Call], needs: dict[str, set[str]]
 
 
 def _final(calls: Sequence[Call]) -> Visible:
-    """What each path was last made to hold; what was removed later counts too."""
+    """Return the last content of each path that was ever created, also if it was removed later."""
     written: dict[int, bytearray] = {}
     names: dict[str, int] = {}
     for call in calls:

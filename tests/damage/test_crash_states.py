@@ -64,7 +64,7 @@ def days(deployment: Deployment, recorder: Recorder, *numbers: int) -> None:
 
 
 def finish(deployment: Deployment, recorder: Recorder, begun: Begun, applied: pa.Table | None = None) -> None:
-    """What is left to do of it; a try before this one may have come anywhere."""
+    """Finish a checkpoint that has begun. An earlier attempt may have ended at any point."""
     pipeline, number = deployment.pipeline("shops"), begun.checkpoint_id
     if not begun.already_completed:
         if plan_snapshot(deployment, pipeline, number) is not None:
@@ -139,7 +139,7 @@ def test_what_a_killed_process_left_is_made_durable_by_the_next(tmp_path: Path) 
 
 
 def _calls_of(root: Path, act: Act) -> tuple[list[Call], list[Call]]:
-    """What two days do, and what the act does then."""
+    """Return the calls of two days, and the calls of the act after them."""
     deployment, recorder = world(root, WAYS[0])
     with recorder.recording():
         days(deployment, recorder, 1, 2)

@@ -87,7 +87,8 @@ class Stored:
         return open_checkpoint(str(self.directory), own=True, storage_root=self.deployment.storage_root)
 
     def not_read(self) -> list[tuple[Path, range]]:
-        """Where RocksDB's OPTIONS lie: a restore writes them anew, so that nothing in them matters."""
+        """Return the file and range of each RocksDB OPTIONS file. A restore writes these files itself and does not read
+        their content."""
         parts = [part for handle in self.open().handles() for part in (handle, *materialized_parts(handle))]
         handles = [part for part in parts if isinstance(part, IncrementalRemoteKeyedStateHandle)]
         return [
@@ -101,8 +102,8 @@ class Stored:
         ]
 
     def restore(self) -> bool:
-        """As the next run would: every handle by its own subtask, and operator state. Nothing is served until all of
-        it is there; what is there is read whole. Returns whether it is what was written."""
+        """Restore as the next run does: each handle in its own subtask, then operator state. All of it is read. Return
+        whether it is what was written."""
         opened, scratch = self.open(), Path(self.deployment.work_directory) / "restored"
         found = []
         try:

@@ -95,7 +95,7 @@ def spread(every: Sequence[Place], most: int, seed: int) -> list[Place]:
 
 @dataclass
 class Tally:
-    """What the runs of a test found. ``what``: which runs they are."""
+    """The number of runs of a test, and what was wrong after them. ``what`` describes the runs."""
 
     what: str
     runs: int = 0

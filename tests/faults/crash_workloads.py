@@ -1,4 +1,4 @@
-"""What a deployment does while it is killed, each in a way that may be repeated: it recovers by doing it again."""
+"""Workloads of a deployment that is killed during them. Each may be repeated; a deployment recovers by repeating it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -93,7 +93,7 @@ def run_day(
     pipeline: Pipeline | None = None,
     change: Change | None = None,
 ) -> None:
-    """As the DAG does it, from its first task on."""
+    """Take the checkpoint of a day with the same steps as the tasks of the DAG."""
     pipeline = pipeline or deployment.pipeline(name)
     begun = begin(deployment, pipeline, day(number), "test")
     if not begun.already_completed:
@@ -112,7 +112,7 @@ def save(deployment: Deployment, key: str, target: str | None = None) -> Checkpo
 
 
 def forget(deployment: Deployment, number: CheckpointId) -> None:
-    """As if another deployment had taken it."""
+    """Delete the rows of a checkpoint from the catalog, so that it looks like one of another deployment."""
     engine = create_engine(deployment.catalog_url)
     with engine.begin() as connection:
         for table in (REF, ATTEMPT, CHECKPOINT):

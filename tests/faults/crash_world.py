@@ -91,7 +91,7 @@ class World:
         self._rows: list[tuple[Any, list[dict[str, Any]]]] = []
 
     def keep(self) -> None:
-        """From now on :meth:`again` leads back here."""
+        """Keep a copy of this world. :meth:`again` returns to it from now on."""
         shutil.rmtree(self._kept, ignore_errors=True)
         shutil.copytree(self.root, self._kept)
         if location_if_object(self.deployment.storage_root):
@@ -131,7 +131,8 @@ class World:
 
 @dataclass(frozen=True)
 class Holdings:
-    """What is there, and what should be: files or objects, temporary ones too, and on a file system directories."""
+    """The files or objects that exist, and those that should exist. Temporary files count, and so do directories of a
+    file system."""
 
     there: set[str]
     needed: set[str]
@@ -192,7 +193,7 @@ def abroad(deployment: Deployment) -> str:
 
 
 def lost(deployment: Deployment, record: CheckpointRecord) -> list[str]:
-    """What is wrong with a completed checkpoint: its bytes, or what they say."""
+    """Return the problems of a completed checkpoint: damaged files, or state that its days do not give."""
     opened = resolve(deployment, f"{record.pipeline}/{record.checkpoint_id}")
     found = list(verify(opened, scratch=deployment.work_directory).problems)
     position = opened.position()
@@ -205,7 +206,7 @@ def lost(deployment: Deployment, record: CheckpointRecord) -> list[str]:
 
 
 def noted(opened: Checkpoint) -> set[int]:
-    """What the side data of all subtasks says of days."""
+    """Return the moments that the side data of all subtasks contains, one for each day."""
     records = opened.manifest.side_data if opened.manifest else ()
     return set[int]().union(*(moments_of(bytes(opened.reader().read(part.handle))) for part in records))
 
@@ -220,7 +221,7 @@ def content(deployment: Deployment, opened: Checkpoint) -> dict[str, int]:
 
 
 def left_on_disk(deployment: Deployment) -> list[Path]:
-    """What runs leave on a worker's own disk and none of them needs."""
+    """Return the files and directories that runs left on a worker's own disk and that no run needs."""
     left = unfinished(deployment)
     for pipeline in Path(deployment.work_directory).glob("local-state/*/*"):
         checkpoints = sorted(pipeline.iterdir())
@@ -230,7 +231,7 @@ def left_on_disk(deployment: Deployment) -> list[Path]:
 
 
 def unfinished(deployment: Deployment) -> list[Path]:
-    """What a run that ended by itself has removed."""
+    """Return the files and directories that a run removes when it ends by itself."""
     work = Path(deployment.work_directory)
     return [path for path in work.iterdir() if path.name != "local-state"] + list(work.rglob("*.ongoing"))
 

@@ -86,7 +86,7 @@ class FaultyStorage:
 
 @dataclass(frozen=True)
 class FaultyDeployment(Deployment):
-    """The same place, reached through a storage that fails."""
+    """A deployment whose storage fails as ``hook`` demands."""
 
     hook: Hook = field(default=undisturbed, kw_only=True)
     publishing: str = field(default="", kw_only=True)
@@ -113,14 +113,14 @@ def attempt(deployment: Deployment, number: int, before_register: Callable[[], N
 
 
 def sweep(deployment: Deployment) -> None:
-    """What state_cleanup does, without a grace period."""
+    """Do the work of ``state_cleanup``, without a grace period."""
     orphans(deployment, dry_run=False, force=True, grace_ms=0)
     retire(deployment)
     collect_garbage(deployment)
 
 
 def opened_checkpoints(deployment: Deployment) -> list[Checkpoint]:
-    """Of the pipeline, opened, oldest first."""
+    """Return the completed checkpoints of the pipeline, opened, the oldest first."""
     records = deployment.catalog().list(PipelineName("tours"), {CheckpointState.COMPLETED})
     return [resolve(deployment, f"tours/{number}") for number in sorted(record.checkpoint_id for record in records)]
 

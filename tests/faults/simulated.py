@@ -49,7 +49,8 @@ class Process:
 
 @dataclass(frozen=True)
 class Chances:
-    """Of each step: that the process dies, stands still; that the answer is lost after or before it was applied."""
+    """The probabilities at each step: the process dies, or pauses; the answer is lost after the step was applied, or
+    the step is refused before."""
 
     dies: float = 0.006
     stands_still: float = 0.02
@@ -115,7 +116,8 @@ class World:
         return done
 
     def between(self) -> None:
-        """Others may go on here, and this process may end here; not within a transaction, which holds the database."""
+        """Let other processes run, or this process end, at this step. Neither happens within a transaction, which locks
+        the database."""
         me = self.me()
         if me is None:
             return
@@ -213,7 +215,8 @@ class SimulatedCatalog(Catalog):
 
 
 class SimulatedStore:
-    """What :mod:`statelib.storage.objects.bucket` asks of obstore, of a world's dict."""
+    """A replacement for obstore over the dict of a world, with the calls that :mod:`statelib.storage.objects.bucket`
+    makes."""
 
     def __init__(self) -> None:
         self.world: World | None = None

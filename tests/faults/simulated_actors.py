@@ -210,7 +210,7 @@ class Simulation:
         self.task(plan, subtask, 200 + subtask)
 
     def task(self, plan: SnapshotPlan, subtask: int, number: int) -> SubtaskReport:
-        """As a subtask with RocksDB: some of the base's files, one new one, and a header of its own."""
+        """Take the snapshot of a subtask as RocksDB does: some files of the base, one new file, and a header."""
         attempt, key_groups = task_attempt(plan.attempt, number), plan.layout.ranges[subtask]
         storage = self.deployment.worker_storage(self.pipeline)
         streams = storage.resolve_checkpoint_storage_location(
@@ -290,7 +290,7 @@ class Simulation:
             self.clean()
 
     def check(self) -> list[str]:
-        """What is wrong with the world now; empty when all is well."""
+        """Return the violations in the present world. The list is empty if there are none."""
         records = {r.checkpoint_id: r for r in self.deployment.catalog().list(NAME)}
         head = self.deployment.catalog().head(NAME)
         found = self.world.violations + history_violations(head, list(records.values()))

@@ -218,7 +218,7 @@ def warm(directory: Path, name: str, catalog: str) -> None:
 
 @contextmanager
 def places(everything: bool) -> Iterator[tuple[list[str], list[str]]]:
-    """Buckets and servers besides files and SQLite, those of them that can be had here."""
+    """Yield the buckets and database servers that this machine can run, in addition to files and SQLite."""
     with ExitStack() as stack:
         storages, catalogs = [], []
         if everything and ENDPOINT.exists():

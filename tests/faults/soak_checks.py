@@ -1,4 +1,4 @@
-"""What must hold of a pipeline whenever nobody works on it, whatever was killed before."""
+"""The properties that a pipeline has whenever no process works on it, whatever was killed before."""
 
 import shutil
 from pathlib import Path
@@ -47,7 +47,8 @@ def check_lane(lane: Lane, restored: bool) -> None:
 
 
 def wrong(lane: Lane, deployment: Deployment, number: int) -> list[str]:
-    """What nobody has read yet is read whole, and anything now and then; the rest is there with its size."""
+    """Return the problems of a snapshot. It is read whole if it was not read before, or at random; otherwise its files
+    are only looked up, with their sizes."""
     if number not in lane.journal.snapshots:
         return [f"checkpoint {number} is COMPLETED, and nobody began it"]
     opened = resolve(deployment, f"{lane.name}/{number}")
@@ -80,7 +81,7 @@ def lost(
 
 
 def forked(journal: Journal, records: dict[int, CheckpointRecord], head: int | None, generation: int) -> list[str]:
-    """What was registered since the last restore is one history, each day once."""
+    """Return the checkpoints that were registered since the last restore and are not in the history of the head."""
     history = chain(records, head)
     mine = [n for n in journal.done if journal.snapshots[n].kind == "CHECKPOINT"]
     aside = [n for n in mine if journal.snapshots[n].generation == generation and n not in history]
@@ -142,7 +143,7 @@ def living(lane: Lane, deployment: Deployment) -> set[str]:
 
 
 def manifests(lane: Lane, deployment: Deployment) -> set[str]:
-    """What the snapshots themselves say that they need."""
+    """Return the files that the manifests of the snapshots name."""
     named: set[str] = set()
     for record in deployment.catalog().list(lane.name, (COMPLETED,)):
         opened = resolve(deployment, f"{lane.name}/{record.checkpoint_id}")

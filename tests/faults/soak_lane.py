@@ -50,7 +50,8 @@ checkpoint:
 
 @dataclass(frozen=True)
 class Options:
-    """What is drawn for one pipeline. ``storage``: '' for files, else the URI of a bucket; ``catalog``: its URL."""
+    """The options that are drawn at random for one pipeline. ``storage``: '' for files, else the URI of a bucket;
+    ``catalog``: its URL."""
 
     backend: str
     strategy: str
@@ -105,7 +106,7 @@ class Journal:
     excused: set[int] = field(default_factory=set)
     """Savepoints that somebody set out to dispose of or to claim."""
     gone: set[int] = field(default_factory=set)
-    """Registered, and seen to be let go of."""
+    """The snapshots that were registered and that cleanup has removed."""
     was_read: set[int] = field(default_factory=set)
     restores: int = 0
     counts: dict[str, int] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class Journal:
         return 0 if number is None else self.snapshots[number].day
 
     def content(self, number: int | None, states: tuple[str, ...], seed: int) -> Content:
-        """What the snapshot must hold: that of its base, and its day's events."""
+        """Return the content that the snapshot must have: the content of its base, with the events of its day."""
         if number is None:
             return {state: {} for state in states}
         if number not in self._contents:

@@ -1,4 +1,5 @@
-"""What a worker of a soak does until it is killed: checkpoints, savepoints, restores, cleanup, by the real flows."""
+"""A worker of a soak. It takes checkpoints and savepoints, restores and cleans up by the real flows until it is
+killed."""
 
 import os
 import random
@@ -236,7 +237,7 @@ class Worker:
 
 
 def content_of(opened: Checkpoint, scratch: str) -> Content:
-    """What is stored, every checksum proved on the way."""
+    """Return the stored content; every checksum is verified."""
     found: Content = {state.name: {} for state in opened.schema().states}
     for name, table in opened.tables(scratch=scratch):
         for row in table.to_pylist():

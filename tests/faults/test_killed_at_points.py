@@ -86,8 +86,8 @@ def test_killed_again_in_recovery(tmp_path: Path) -> None:
 
 
 def killed(made: Worlds, workload: str, chain: list[Place], from_the_task: bool, report: Path) -> Found | None:
-    """What is wrong after a run that was killed at the first place, and its recoveries at the others; None if the run
-    ended without coming to the first."""
+    """Kill a run at the first place, and its recoveries at the others; return the problems after that. Return None if
+    the run ended before it reached the first place."""
     deployment = made.of(workload).again()
     report.unlink(missing_ok=True)
     if (ended := run(work, deployment, made.environment, workload, chain[0])) == 0:

@@ -15,7 +15,7 @@ from tests.support.worlds import CHECKOUT
 
 @pytest.mark.timeout(1800)
 def test_a_short_soak(tmp_path: Path) -> None:
-    """In a process of its own, since it forks: what other tests have started here would go on in nobody's hands."""
+    """Run a soak in a process of its own. It forks, and its children must not inherit what other tests started."""
     minutes = rounds(20, 300) / 60
     command = [
         sys.executable,

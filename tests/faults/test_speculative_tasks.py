@@ -41,7 +41,7 @@ WAYS = [("heap", "canonical"), ("rocksdb", "incremental")]
 
 
 class KilledError(Exception):
-    """What a task meets that Spark does not need any more."""
+    """The error that ends a task which Spark no longer needs."""
 
 
 class Task(threading.Thread):

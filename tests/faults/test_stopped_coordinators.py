@@ -137,7 +137,7 @@ def test_a_stopped_coordinator_is_taken_over_from_and_changes_nothing_later(
 def test_a_run_that_is_given_up_while_it_lives_commits_nothing(
     deployment: Deployment, coordinators: Coordinators, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Airflow's abort does when a person marks the run failed, and its process goes on all the same."""
+    """A person marks the run failed in Airflow, whose ``abort`` runs, while the process of the run continues."""
     monkeypatch.setattr(engine, "BUSY_TIMEOUT_MS", LOCKED_MS)
     chance, seen = random.Random(SEED), Counter[str]()
     calls = coordinators.done("1")["calls"]
@@ -163,7 +163,7 @@ def test_a_run_that_is_given_up_while_it_lives_commits_nothing(
 
 
 def _give_up(deployment: Deployment) -> list[int]:
-    """Which checkpoints were pending; none if the one that is stopped holds the catalog."""
+    """Abort the pending checkpoints and return their ids. Return none if the stopped process has locked the catalog."""
     pending = [r.checkpoint_id for r in deployment.catalog().list(NAME, {CheckpointState.PENDING})]
     try:
         for number in pending:

@@ -64,7 +64,7 @@ def _on_alarm(*_: object) -> None:
 
 
 def limit_memory() -> None:
-    """From here on, and for this process only."""
+    """Limit the memory of this process from now on."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     used = pages * os.sysconf("SC_PAGESIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY_BYTES, used + MEMORY_BYTES))

@@ -1,4 +1,4 @@
-"""How tests run campaigns: each in a process of its own, its findings in the test's failure."""
+"""Tests run campaigns by these functions: each in a process of its own, with its findings in the test's failure."""
 
 import json
 import os

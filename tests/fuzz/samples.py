@@ -128,7 +128,7 @@ def heap_handle(fixture: str) -> tuple[KeyGroupsStateHandle, bytes, int]:
 
 
 def heap_sample(fixture: str) -> Sample:
-    """As :func:`canonical_samples`, from a native snapshot of the heap."""
+    """Return a sample from a native snapshot of Flink's heap backend."""
     handle, data, max_parallelism = heap_handle(fixture)
     read_range = partial(_cut, memoryview(data))
     header = read_header(read_range, handle, max_parallelism)

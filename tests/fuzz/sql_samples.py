@@ -56,7 +56,7 @@ def _slots(parts: tuple[bytes | None, ...], head: int) -> bytes:
 
 
 def sized(data: bytes) -> bytes:
-    """As the serializer writes a whole row."""
+    """Return the bytes with their size in front, which is how the serializer writes a row."""
     return len(data).to_bytes(4, "big") + data
 
 

@@ -1,4 +1,4 @@
-"""What campaigns damage, and the readers that must then refuse or make do: see :data:`TARGETS`."""
+"""The data that campaigns damage, and the readers that must then refuse or read it: see :data:`TARGETS`."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -226,7 +226,7 @@ def _headers() -> Target:
 
 
 def use(header: KeyedHeader) -> None:
-    """What a header is good for: no rows, but every type's own machinery."""
+    """Use every type of a header as a reader does, without rows."""
     for state in header.schema.states:
         str(state)
         look_at(header.schema, state, StateRows(_no_rows(), _no_rows()))

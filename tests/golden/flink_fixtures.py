@@ -96,7 +96,7 @@ def keyed_handles(snapshot: Snapshot) -> Iterator[tuple[str, int, KeyGroupsSavep
 
 
 def true_entries(snapshot: Snapshot, uid: str) -> list[Entry]:
-    """What the job itself said its keyed states hold."""
+    """Return the entries of an operator's keyed states as the Flink job recorded them."""
     lines = [line for line in snapshot.truth if line["op"] == uid and line["kind"] in KEYED_KINDS]
     assert all(line["ns"] is None for line in lines)
     return [
@@ -113,7 +113,7 @@ def true_entries(snapshot: Snapshot, uid: str) -> list[Entry]:
 
 
 def stored_entries(snapshot: Snapshot, uid: str) -> list[Entry]:
-    """What statelib reads from the savepoint."""
+    """Return the entries of an operator's keyed states as statelib reads them from the savepoint."""
     found: list[Entry] = []
     for operator, max_parallelism, handle in keyed_handles(snapshot):
         if operator == uid:

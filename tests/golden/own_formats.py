@@ -1,7 +1,7 @@
-"""What statelib itself writes, kept byte for byte: a directory a released version, ``own/<version>/``.
+"""Files that released versions of statelib wrote, in ``own/<version>/``.
 
-``python -m tests.golden.own_formats`` writes that of the present version, once it is about to be released; one that is
-there is never written again. A format that changes gets a new version, whose files differ; the old ones stay readable.
+``python -m tests.golden.own_formats`` writes the directory of the present version before its release. A directory that
+exists is never written again. A format that changes gets a new version, whose files differ; the old ones stay readable.
 """
 
 from collections.abc import Callable, Mapping

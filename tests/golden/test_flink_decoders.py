@@ -150,7 +150,7 @@ def test_states_whose_entries_nothing_divides_are_named_all_the_same(tmp_path: P
 
 
 def test_timers_in_raw_keyed_state_are_exported_and_never_left_behind(tmp_path: Path) -> None:
-    """As a checkpoint of RocksDB with timers on the heap has them, beside what is managed or alone."""
+    """Timers are in raw keyed state if RocksDB holds the state and the heap the timers."""
     types = encode_serializer_snapshot(LONG) + encode_serializer_snapshot(TIME_WINDOW)
     timer = struct.pack(">qqqq", 42, 0, 10, 9)
     data = bytes.fromhex("f1cd859f 00000002 00000001 0001 74") + types + struct.pack(">i", 1) + timer + bytes(4)

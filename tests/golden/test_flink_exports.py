@@ -25,8 +25,8 @@ KRYO, MAPS = (ROOT / "1.20.5" / name for name in ("kryo-hashmap-canonical", "map
 
 
 def exported(folder: Path, path: str) -> list[str]:
-    """Of the operators that the truth is about (it leaves out Flink's own sources), in the order of Java, which sorts
-    text by units of UTF-16; with the uids in place of the operators' ids."""
+    """Return the exported lines of the operators that the job recorded, which are all but Flink's own sources. Uids
+    replace the operators' ids. The lines are sorted as Java sorts text, by units of UTF-16."""
     about = json.loads((folder / "about.json").read_text())
     uids = {hex_id: uid for uid, hex_id in about["operatorIds"].items()}
     told = {operator["uid"] for operator in about["operators"]}

@@ -31,7 +31,7 @@ def kryo() -> StateType:
 
 
 def snapshot(path: Path, *entries: bytes) -> Checkpoint:
-    """Of one operator: a list, and behind it a map of these entries."""
+    """Write and open a snapshot of one operator with a list and, after it, a map of these entries."""
     number = OperatorStateDescriptor("n", OperatorStateMode.SPLIT_DISTRIBUTE, LONG)
     numbers = OperatorStateContent(number, pa.array([7]))
     rules = OperatorStateDescriptor("rules", OperatorStateMode.BROADCAST, kryo(), STRING)

@@ -28,7 +28,7 @@ def opened(fixture: str) -> Checkpoint:
 
 
 def contents(part: Checkpoint) -> dict[str, list[tuple[bytes, bytes]]]:
-    """Of one operator: (key, value) of each state, sorted."""
+    """Return the sorted (key, value) pairs of each state of one operator."""
     found: dict[str, list[tuple[bytes, bytes]]] = {}
     names = [s.name for s in part.schema().states]
     for index, rows in part.rows():

@@ -55,7 +55,8 @@ def plain(typed: dict) -> reference.Plain:
 
 
 def test_murmur_vectors() -> None:
-    """Of the hashes with known murmurs; 2**31 - 1 key groups would show them whole, 32768 shows their low bits."""
+    """Key groups of hashes whose murmur is known. With 2**31 - 1 key groups the whole murmur shows, with 32768 its low
+    bits."""
     murmurs = {0: 593689054, 1: 68075478, -1: 1982413648, 42: 1134849565, 2**31 - 1: 1653689534, -(2**31): 1718298732}
     hashes = np.array(list(murmurs), np.int32)
     for max_parallelism in (2**31 - 1, 32768, 128):

@@ -1,5 +1,5 @@
-"""What an earlier version wrote is read as it was meant, what the present one writes is what it wrote, and what a later
-one writes is refused."""
+"""Files of an earlier version are read with their original meaning, the present version writes its files unchanged, and
+files of a later version are refused."""
 
 import shutil
 from pathlib import Path
@@ -64,6 +64,6 @@ def test_later_versions_are_refused(tmp_path: Path) -> None:
 
 
 def with_checksum(data: bytearray) -> bytes:
-    """The same file, its checksum right again."""
+    """Return the file with a correct checksum."""
     data[-16:-12] = crc32c(bytes(data[:-16])).to_bytes(4, "big")
     return bytes(data)

@@ -58,7 +58,7 @@ def client() -> tuple[TestClient, list[str]]:
 
 
 def addresses(routes: list[str], trick: str) -> Iterator[tuple[str, str]]:
-    """Of each route, with the trick in place of one of the parts of its path; and the name of that part."""
+    """Yield each path parameter of each route, and the route's address with the trick in place of it."""
     sent = quote(trick.encode("utf-8", "surrogatepass"), safe="").replace(".", "%2E")
     for route in routes:
         for wanted in PARAMETER.findall(route):
@@ -86,7 +86,7 @@ def _text(asked: TestClient, address: str, statuses: list[int]) -> str:
 
 
 def fill_in(jail: Jail, refused: Counter[str]) -> None:
-    """Of every field that is no free text: how often its form refused, before there is a run."""
+    """Count how often the form of each DAG refuses a trick in a field that is no free text."""
     made = {
         "savepoint": forms.savepoint_form(), "restore": forms.restore_form(128), "dispose": forms.dispose_form(),
         "cleanup": forms.cleanup_form(), "verify": forms.verify_form(["sales"]),
@@ -105,7 +105,7 @@ def _refuses(param: Param, trick: str) -> bool:
 
 
 def flows(jail: Jail) -> None:
-    """As if no form had asked: absolute paths may be meant, and are left to whoever means them."""
+    """Call the flows with each trick directly, without a form. Absolute paths are left out: a user may mean them."""
     deployment = jail.deployment
     pipeline = deployment.pipeline("sales")
     begin = partial(begin_savepoint, deployment, pipeline, note="", owner="x")

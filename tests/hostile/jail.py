@@ -115,7 +115,7 @@ class Jail:
             self.wrong.append(f"{what}: something was changed outside")
 
     def command(self, *words: str) -> str:
-        """What a command prints; raises where it does not behave."""
+        """Run a command and return its output. Raise an error if it fails in another way than with status 1 or 2."""
         result = CliRunner().invoke(app, words, env=self.environment)
         if result.exception is not None and not isinstance(result.exception, SystemExit | click.exceptions.Exit):
             raise result.exception

@@ -17,8 +17,8 @@ MOST_BYTES = 256 << 20
 
 
 def without_network() -> list[str]:
-    """What to put in front of a command, so that it has no network at all; nothing where that is not allowed: then the
-    audit hook alone watches."""
+    """Return the words before a command that take its network away. Return none if that is not allowed; then only the
+    audit hook watches."""
     words = ["unshare", "-rn"]
     able = shutil.which("unshare") and not subprocess.run([*words, "true"], capture_output=True, check=False).returncode
     return words if able else []

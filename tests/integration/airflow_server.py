@@ -40,7 +40,7 @@ def main(port: int, routes: Path) -> None:
 
 
 def routes_of(app: Any) -> list[tuple[str, set[str]]]:
-    """Of every route, mounted or not, that the app would answer on."""
+    """Return path and methods of every route of the app, mounted or not."""
     return [(route.path, route.methods) for route in app.routes]
 
 

@@ -77,7 +77,7 @@ class FailingRemover(PlacedRemover):
 
 @dataclass(frozen=True)
 class FailingDeployment(Deployment):
-    """The same place, reached through a storage that fails."""
+    """A deployment whose storage fails when files are removed."""
 
     failing: FailingRemover = field(kw_only=True)
 

@@ -233,7 +233,7 @@ def _with_interval(interval: DataInterval) -> Spoil:
 
 
 def void(_: object) -> None:
-    """What a fault returns."""
+    """Return nothing, whatever the argument: faults are functions without a result."""
 
 
 def _and(*parts: pa.Table) -> pa.Table:

@@ -11,13 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @dataclass
 class StatsD:
-    """What arrived, a line a value: ``name,tag=value:number|kind``."""
+    """A receiver of StatsD. Each line has one value: ``name,tag=value:number|kind``."""
 
     port: int
     lines: list[str] = field(default_factory=list)
 
     def values(self, name: str) -> dict[str, float]:
-        """By tags, as they were sent: the last value of each."""
+        """Return the last value for each combination of tags, which are written as they were sent."""
         found = (line.partition(":") for line in self.lines)
         return {
             head.partition(",")[2]: float(rest.partition("|")[0])

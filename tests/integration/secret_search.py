@@ -7,7 +7,8 @@ from urllib.parse import quote, quote_plus
 
 
 def forms(secret: str) -> frozenset[bytes]:
-    """As it is, in URLs, in JSON and in Python's texts, and in base64 at whatever place of a longer text."""
+    """Return the forms of a secret: as it is, in URLs, in JSON, in Python's ``repr``, in hexadecimal digits, and in
+    base64 at any place of a longer text."""
     texts = {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1]}
     texts |= {repr(secret)[1:-1], secret.encode().hex(), *(_in_base64(secret.encode()))}
     return frozenset(text.encode() for text in texts)

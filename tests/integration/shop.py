@@ -74,5 +74,5 @@ def open_shop(root: Path, storage_root: str = "") -> Deployment:
 
 
 def environment(deployment: Deployment) -> dict[str, str]:
-    """What the command line reads it from."""
+    """Return the environment variables from which the command line reads the deployment."""
     return dict(zip((*VARIABLES, *OPTIONAL), dataclasses.astuple(deployment), strict=True))

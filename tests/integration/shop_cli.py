@@ -11,7 +11,8 @@ from tests.integration.shop import environment
 
 
 def call(deployment: Deployment | None, *words: object, columns: int | None = None) -> Result:
-    """What a command prints and returns. Without a deployment no variable is set; without columns it is a pipe."""
+    """Run a command and return its output and status. Without a deployment no variable is set; without columns the
+    output is a pipe."""
     env: dict[str, Any] = dict.fromkeys(VARIABLES) | (environment(deployment) if deployment else {})
     env["COLUMNS"] = str(columns) if columns else None
     result = CliRunner().invoke(app, [str(word) for word in words], env=env)
@@ -21,7 +22,7 @@ def call(deployment: Deployment | None, *words: object, columns: int | None = No
 
 
 def said(deployment: Deployment | None, *words: object, columns: int | None = None) -> str:
-    """What a command that succeeds prints."""
+    """Return the output of a command, which must succeed."""
     result = call(deployment, *words, columns=columns)
     assert result.exit_code == 0, result.output
     return result.stdout

@@ -1,4 +1,4 @@
-"""What Spark itself says of its tasks: the event log of one application, as far as it is written."""
+"""Spark's own record of its tasks: the event log of one application, as far as it is written."""
 
 import json
 from collections.abc import Iterator, Mapping

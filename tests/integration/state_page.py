@@ -53,7 +53,8 @@ class Server:
     def call(
         self, path: str, user: str | None = None, method: str = "GET", headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """As a browser that is signed in as ``user`` would: with the session's cookie, and nothing else."""
+        """Send a request as a browser does in which ``user`` is signed in: with the session's cookie and nothing
+        else."""
         cookie = {"Cookie": f"_token={self.tokens[user]}"} if user else {}
         request = urllib.request.Request(self.url + path, method=method, headers={**cookie, **(headers or {})})
         try:
@@ -100,7 +101,7 @@ def page_world(root: Path) -> Deployment:
 
 
 def verdict_rows(run: int, passed: int) -> list[dict[str, object]]:
-    """Of one run of the gate: one expectation that may fail, and one that only warns."""
+    """Return the rows of one run of the gate: one expectation with severity FAIL and one with WARN."""
     common = {"pipeline": "sales", "checkpoint_id": REPORTED, "run": run, "check_group": "state", "at_ms": run}
     one = {"position": 0, "check_name": "no key is null", "severity": "FAIL", "passed": passed}
     two = {"position": 1, "check_name": "keys drift little", "severity": "WARN", "passed": 0}
@@ -164,7 +165,7 @@ def _wait(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 def _sign_in(url: str, user: str) -> str:
-    """As Airflow's sign-in form does."""
+    """Sign in by the request that Airflow's form sends, and return the token."""
     body = json.dumps({"username": user, "password": f"{user}'s"}).encode()
     request = urllib.request.Request(f"{url}/auth/token", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=30) as answer:

@@ -82,7 +82,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
 
 
 def tell(places: Places, settings: Mapping[str, str]) -> str:
-    """What the process says on stderr."""
+    """Run the script in a process of its own and return what it prints."""
     env = environment(places, Ports()) | settings
     done = subprocess.run([sys.executable, "-c", SCRIPT], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -156,7 +156,7 @@ def test_otlp_gets_every_metric_with_its_tags(places: Places) -> None:
 
 
 def points(received: Posted) -> dict[str, list[dict[str, str]]]:
-    """Of every metric, the attributes of its points."""
+    """Return the attributes of the points of every metric."""
     found: dict[str, list[dict[str, str]]] = {}
     for path, body in received.requests:
         assert path == "/v1/metrics"

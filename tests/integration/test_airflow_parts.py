@@ -99,7 +99,8 @@ def test_a_spark_driver_gets_the_connections_settings_and_no_template_shows_them
 def test_a_checkpoint_is_given_up_by_the_last_try_only(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With a spark-submit that fails as ours does; a retry supersedes the try before it, so a run counts once."""
+    """``spark-submit`` fails in every try. A retry supersedes the try before it, so that a run counts as one
+    failure."""
     from airflow.sdk.exceptions import AirflowException
     from statelib_airflow.operators import CheckpointOperator
 
@@ -124,7 +125,7 @@ def test_a_checkpoint_is_given_up_by_the_last_try_only(
 def test_a_restore_that_fails_holds_its_checkpoint_no_longer(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """With a spark-submit that sees the hold, and fails; the rest is as in Airflow."""
+    """``spark-submit`` finds the checkpoint held, and fails. Everything else is as in Airflow."""
     from airflow.sdk.exceptions import AirflowException
     from statelib_airflow.operators import RestoreOperator
 
@@ -201,7 +202,7 @@ def test_the_sensor_defers_to_a_trigger_that_names_the_connection_only(
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a notifier of Airflow's kind, which knows nothing of statelib, was given to say."""
+    """Return the messages that reached an Airflow notifier which was written without statelib."""
     from airflow.sdk import BaseNotifier
 
     said: list[str] = []
@@ -221,7 +222,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def context_of(exception: BaseException | None, checkpoint_id: int | None = 41) -> dict[str, Any]:
-    """As Airflow's task runner hands it to callbacks, as far as a message needs it."""
+    """Return the part of a callback's context from Airflow's task runner that a message needs."""
     instance = SimpleNamespace(
         dag_id="sales.checkpoint", run_id="scheduled__1", task_id="register", try_number=3, log_url="http://log"
     )

@@ -279,7 +279,7 @@ def lines(world: World, number: int) -> list[str]:
 
 
 def asset_extra(client: AirflowClient) -> dict[str, int]:
-    """What the newest asset event says."""
+    """Return id, bytes, keys and entries from the newest asset event."""
     events = client.call("GET", "/assets/events?order_by=-timestamp&limit=1")["asset_events"]
     assert events[0]["extra"]["duration_ms"] > 0
     return {key: events[0]["extra"][key] for key in ("id", "bytes", "keys", "entries")}

@@ -143,7 +143,8 @@ def test_a_teams_own_dag_checkpoints_saves_and_disposes(running: RunningAirflow)
 
 
 def assert_a_team_restores(running: RunningAirflow) -> None:
-    """With an operator: what Spark cannot restore is no head, and is not held any longer; mended, it is restored."""
+    """A DAG of a team restores with an operator. A damaged checkpoint does not become the head and is not held any
+    longer; after it was repaired, it is restored."""
     deployment, client = wiring.deployment(running.environment), running.client
     directory = Path(deployment.root_uri().removeprefix("file:")) / STREAKS / "chk-1"
     damaged = min(p for p in directory.iterdir() if "-" in p.name)

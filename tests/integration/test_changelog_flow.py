@@ -97,7 +97,7 @@ def handles(deployment: Deployment, checkpoint_id: int) -> list[ChangelogStateBa
 
 
 def logs(deployment: Deployment, checkpoint_id: int) -> list[int]:
-    """How many parts the log of each subtask has."""
+    """Return the number of parts of each subtask's log."""
     return [len(handle.log) for handle in handles(deployment, checkpoint_id)]
 
 

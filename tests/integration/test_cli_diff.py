@@ -100,7 +100,7 @@ def test_other_pipelines_are_told_apart(shop: Deployment) -> None:
 
 
 def entries_of(fixture: str, state: str) -> dict[str, list[str]]:
-    """What the Flink job wrote: entry by entry (a list is one) the lines of its values."""
+    """Return the values that the Flink job wrote, as lines, by entry. A list is one entry."""
     found: dict[str, list[str]] = {}
     for text in (savepoint(fixture).parent / "truth.jsonl").read_text(encoding="utf-8").splitlines():
         entry = json.loads(text)

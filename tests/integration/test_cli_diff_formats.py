@@ -60,7 +60,7 @@ def stays(first: int) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def hotel(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    """The same two days of events in pipelines of every backend and strategy."""
+    """A deployment with a pipeline for every backend and strategy. All have applied the same two days of events."""
     root = tmp_path_factory.mktemp("hotel")
     pipelines = root / "pipelines"
     pipelines.mkdir()

@@ -37,7 +37,7 @@ def copy(shop: Deployment, tmp_path: Path) -> Callable[[str, int], Path]:
 
 
 def damaged(snapshot: object, *words: str, deployment: Deployment | None = None) -> list[str]:
-    """What verify finds wrong, the lines below the one that says DAMAGED."""
+    """Return the problems that ``verify`` prints below the line DAMAGED."""
     result = call(deployment, "verify", snapshot, *words)
     assert result.exit_code == 1, result.output
     first, *problems = result.stdout.splitlines()

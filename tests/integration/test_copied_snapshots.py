@@ -39,7 +39,7 @@ TRUNK, BRANCH = PipelineName("trunk"), PipelineName("branch")
 
 @dataclass
 class Copied:
-    """How many files the storage copied by itself; ``fails``: it refuses to."""
+    """The number of files that the storage copied by itself. If ``fails`` is set, it refuses to copy."""
 
     files: int = 0
     fails: bool = False
@@ -93,20 +93,20 @@ def saved(deployment: Deployment, target: str | None = None, key: str = "k") -> 
 
 
 def contents(snapshot: Checkpoint) -> list[tuple[int, int, int | None]]:
-    """What each file holds, by size and checksums."""
+    """Return size and checksums of each file of a snapshot."""
     assert snapshot.manifest is not None
     return [(f.size_bytes, f.crc32c, f.xxh3) for f in snapshot.manifest.files]
 
 
 def tables(snapshot: Checkpoint) -> set[tuple[int, int, int | None]]:
-    """What RocksDB's tables hold."""
+    """Return size and checksums of each RocksDB table of a snapshot."""
     handles = [part for handle in snapshot.handles() for part in materialized_parts(handle)]
     streams = [pair for handle in handles for pair in (*handle.shared, *handle.private)]
     return {snapshot.identities()[stream.path] for name, stream in streams if name.endswith(".sst")}
 
 
 def elsewhere(deployment: Deployment) -> str:
-    """Where a user keeps savepoints: beside the storage's root, on the same disk or in the same bucket."""
+    """Return a user's place for savepoints: beside the storage's root, on the same disk or in the same bucket."""
     return f"{deployment.root_uri()}-mine"
 
 
@@ -277,7 +277,8 @@ def test_a_damaged_original_is_noticed_in_the_copy(deployment: Deployment) -> No
 
 @pytest.mark.parametrize("place", ["files"])
 def test_a_manifest_cannot_have_any_file_copied(deployment: Deployment, tmp_path: Path) -> None:
-    """As no restore would read it: copying is no way around the directories that a snapshot may name."""
+    """A manifest that names a file outside of its directories is refused when files are copied, as it is in a
+    restore."""
     write(deployment, TRUNK, "rocksdb", "incremental")
     days(deployment, TRUNK, 1, 2)
     base = opened(deployment, TRUNK, 2)

@@ -51,7 +51,8 @@ json.dump({
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What Airflow reads from the DAG files; ``STATELIB_PIPELINES`` names another directory, which is not asked for."""
+    """Return what Airflow reads from the DAG files. ``STATELIB_PIPELINES`` names another directory, which must not be
+    read."""
     root = tmp_path_factory.mktemp("factory")
     places = Places(work=root / "work", pipelines=root / "elsewhere")
     places.make_directories()

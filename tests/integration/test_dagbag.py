@@ -50,7 +50,7 @@ json.dump({
 
 
 def read_dags(work: Path, pipelines: Path) -> dict[str, Any]:
-    """What Airflow's DagBag makes of ``dags/`` with the given pipeline files."""
+    """Return the content of Airflow's DagBag of ``dags/``, with the given pipeline files."""
     places = Places(work=work, pipelines=pipelines)
     places.make_directories()
     answer = work / "dags.json"
@@ -199,7 +199,7 @@ def test_a_team_writes_its_own_dag_with_operators(shipped: dict[str, Any]) -> No
 
 
 def test_fifty_pipelines_parse_with_notifiers_and_deadlines_and_without_any_engine(tmp_path: Path) -> None:
-    """What is counted is what parsing loads and makes: it stays cheap however many pipelines there are."""
+    """Parsing loads few modules and opens few files, however many pipelines there are. They are counted."""
     directory = tmp_path / "pipelines"
     directory.mkdir()
     good = (PIPELINES / "carrier_streaks.yaml").read_text()

@@ -72,7 +72,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
 
 @pytest.fixture
 def deployment(shop: Deployment) -> Iterator[Deployment]:
-    """As it was; whatever a test does to it is undone."""
+    """The deployment of the module. Changes by a test are undone after it."""
     yield shop
     shutil.copy(file_of(shop).with_name("whole.db"), file_of(shop))
     shutil.rmtree(shop.storage_root)
@@ -98,7 +98,7 @@ def harm(deployment: Deployment, table: str, column: str, value: Any) -> bool:
 
 
 def page(deployment: Deployment) -> Iterator[Callable[[], object]]:
-    """What the routes of the page do, each by itself."""
+    """Yield a function for each route of the page; it does the work of the route."""
     browsing = deployment.existing_catalog().browsing
     yield lambda: [
         responses.pipeline_row(view, True, "") for view in overview.overview(deployment, overview.names(deployment))

@@ -90,7 +90,8 @@ def test_the_command_does_the_others_and_then_fails_by_name(deployment: Deployme
 def test_a_directory_that_the_catalog_does_not_know_may_be_a_forgotten_fork_of_any(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    """What cannot be listed, and cannot be known, keeps everything; a name that no pipeline can have does not."""
+    """A directory that cannot be listed may belong to a fork, so that nothing is removed. A name that no pipeline can
+    have prevents nothing."""
     (tmp_path / "state" / "lost+found").symlink_to(tmp_path / "nowhere")
     assert len(retire(deployment, dry_run=True)) == 3
     if os.geteuid() == 0:

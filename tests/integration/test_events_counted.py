@@ -1,5 +1,5 @@
-"""How many events the source had: told by the files that subtasks read by themselves, or counted where events pass by,
-and asked for again only where that cannot be right."""
+"""The number of events of the source. It comes from the files that subtasks read by themselves, or is counted while
+events are read. Spark counts them again only if that number cannot be right."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ NAME = "route_delays"
 
 
 def jobs(spark: SparkSession) -> int:
-    """How many Spark jobs the session has run."""
+    """Return the number of Spark jobs that the session has run."""
     return int(spark._jsc.sc().statusStore().jobsList(None).size())
 
 
@@ -56,7 +56,7 @@ def test_a_day_is_read_once(spark: SparkSession, tmp_path: Path, data: Path) -> 
 
 
 def statistics(deployment: Deployment) -> list[tuple[bytes, bytes]]:
-    """Of the first checkpoint: what its key groups hold."""
+    """Return counts and digests of the key groups of the first checkpoint."""
     manifest = resolve(deployment, f"{NAME}/1").manifest
     assert manifest is not None
     return [(found.entries.tobytes(), found.digests.tobytes()) for found in manifest.statistics]

@@ -207,7 +207,8 @@ def test_a_state_goes_when_the_file_allows_it(shop: Shop, caplog: pytest.LogCapt
 
 
 def test_a_manifest_without_meanings_is_read(one: Shop) -> None:
-    """As the first statelib wrote it: changed bounds are noticed only where a snapshot tells them."""
+    """A manifest of the first version of statelib has no bounds. Changed bounds are noticed only if the snapshot has
+    them."""
     one.run(1)
     directory = Path(one.deployment.storage_root, "tours", "chk-1")
     opened = open_checkpoint(str(directory), own=True)

@@ -53,7 +53,7 @@ def write(deployment: Deployment, name: str, backend: str, strategy: str, amount
 
 @pytest.fixture
 def place() -> str:
-    """Where a test without parameters of its own keeps its state."""
+    """Return the kind of storage for tests that have no parameter for it."""
     return "files"
 
 

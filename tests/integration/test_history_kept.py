@@ -1,4 +1,4 @@
-"""What retention keeps where the history has a gap or an imported base, and what the plan says of it."""
+"""Retention of a history with a gap or an imported base, and the reasons in its plan."""
 
 import json
 from pathlib import Path

@@ -41,7 +41,7 @@ def deployment(request: pytest.FixtureRequest, tmp_path: Path) -> Deployment:
 
 
 def broken(deployment: Deployment) -> list[str]:
-    """What is wrong with any checkpoint or savepoint that is COMPLETED."""
+    """Return the problems of all COMPLETED checkpoints and savepoints."""
     records = deployment.catalog().list(None, (CheckpointState.COMPLETED,))
     found = (verify_at(r.directory, own=True, storage_root=deployment.storage_root) for r in records)
     return [problem for verification in found for problem in verification.problems]

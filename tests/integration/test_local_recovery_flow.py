@@ -108,7 +108,7 @@ def test_ten_runs_of_one_host_read_nothing_remotely(deployment: Deployment, back
 
 
 def inodes(deployment: Deployment, number: int) -> dict[int, int]:
-    """Of the copies of a checkpoint, with their sizes."""
+    """Return the size of each local copy of a checkpoint, by inode."""
     return {found.st_ino: found.st_size for found in (path.stat() for path in copies(deployment, number))}
 
 
@@ -207,7 +207,8 @@ def test_the_directory_of_the_deployment_is_used(deployment: Deployment, tmp_pat
 
 
 def test_incremental_checkpoints_refer_to_earlier_files_when_restored_from_copies(deployment: Deployment) -> None:
-    """Of the third; from the fourth table of a state on, they may be merged into one."""
+    """Checkpoints restored from copies reuse earlier files. Three are taken: RocksDB may merge a state's tables from
+    the fourth on."""
     manifests = [run(deployment, number) for number in range(1, 4)]
     assert [m.restored_from[0] for m in manifests] == ["empty", "local", "local"]
     assert all(count for _, count in shared_again(manifests))

@@ -1,4 +1,4 @@
-"""What a checkpoint cost, from the subtasks through the manifest to the catalog."""
+"""The measured cost of a checkpoint, from the subtasks through the manifest to the catalog."""
 
 from pathlib import Path
 

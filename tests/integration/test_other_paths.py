@@ -87,7 +87,8 @@ def test_a_savepoint_is_known_again_by_a_link_and_a_copy_is_not(deployment: Depl
 def test_where_only_the_content_tells_the_catalogs_own_is_taken(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with two mounts of one disk, which no test can make: what lies there says that it cannot be told."""
+    """Two mounts of one disk, which a test cannot make, are simulated: no call can decide whether two files are the
+    same. The content decides."""
     days(deployment, 1, 2)
     copy = copied(f"{deployment.root_uri()}/tally/chk-1", str(tmp_path / "mount"))
     monkeypatch.setattr("statelib.storage.filesystem.kind.same_file", lambda _first, _second: None)
@@ -104,7 +105,7 @@ def test_where_only_the_content_tells_the_catalogs_own_is_taken(
 def test_rows_of_one_snapshot_under_two_paths_delete_nothing_of_each_other(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    """As an older statelib entered them."""
+    """Two rows of the catalog name one snapshot under two paths, as an older version of statelib could enter them."""
     days(deployment, 1, 1)
     own = deployment.catalog().get(TALLY, CheckpointId(1))
     other = f"file://{linked(deployment, tmp_path)}/tally/chk-1"

@@ -43,7 +43,7 @@ json.dump({
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What an Airflow below the path /air makes of the installed plugin and of the DAGs."""
+    """Return what an Airflow below the path /air loads of the installed plugin and of the DAGs."""
     work = tmp_path_factory.mktemp("plugin")
     places = Places(work=work)
     places.make_directories()

@@ -1,4 +1,5 @@
-"""What the gate keeps aside: whole, refused by everybody who would build on it, and let go of by a person only."""
+"""Checkpoints in quarantine: their files stay complete, nothing builds on them, and only a person releases or disposes
+of them."""
 
 import json
 from pathlib import Path

@@ -128,7 +128,7 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
 
 
 def context_of(operator: Any, number: int, store: Any = None) -> Any:
-    """What Airflow gives a try."""
+    """Return the context that Airflow passes to the try ``number`` of an operator."""
     run = SimpleNamespace(
         dag_id="own", run_id="r1", data_interval_start=DAY_2 - timedelta(days=1), data_interval_end=DAY_2
     )
@@ -206,7 +206,8 @@ def test_a_rehearsal_is_made_anew_by_each_try(deployment: Deployment, master: Ma
 def test_yarn_in_cluster_mode_needs_nothing_said_in_the_dag(
     deployment: Deployment, master: Master, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the provider cannot find a driver again, it runs a durable operator not at all."""
+    """On YARN the provider cannot find a driver again, and refuses durable operators. statelib's operator runs there
+    without a setting in the DAG."""
     from statelib_airflow.operators import StatelibSparkOperator
 
     connect(monkeypatch, "yarn")

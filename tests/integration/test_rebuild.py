@@ -49,7 +49,7 @@ def rows(deployment: Deployment, table: Any, *without: str) -> list[dict[str, An
 
 
 def forgetting(deployment: Deployment, root: Path) -> Deployment:
-    """The same storage, with an empty catalog."""
+    """Return the deployment with an empty catalog over the same storage."""
     return replace(deployment, catalog_url=f"sqlite:///{root}/new.db")
 
 

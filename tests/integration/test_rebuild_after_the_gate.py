@@ -37,7 +37,7 @@ def refused_head(deployment: Deployment) -> None:
 
 
 def forgetting(deployment: Deployment) -> Deployment:
-    """The same storage, with an empty catalog."""
+    """Return the deployment with an empty catalog over the same storage."""
     return replace(deployment, catalog_url=deployment.catalog_url.replace("catalog.db", "new.db"))
 
 
@@ -129,7 +129,8 @@ def test_what_cannot_be_judged_is_said_and_left_to_an_option(
 
 
 def test_without_its_base_it_is_judged_by_itself(tmp_path: Path) -> None:
-    """As when retention keeps the newest one only: what compares with others has nothing to say."""
+    """A checkpoint whose base is gone, for example after retention kept only the newest, is judged without
+    comparisons."""
     deployment = three_days(tmp_path)
     for number in (1, 2):
         (tmp_path / "state" / NAME / f"chk-{number}" / "_metadata").unlink()

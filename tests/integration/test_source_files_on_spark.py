@@ -1,4 +1,5 @@
-"""What subtasks read by themselves is what Spark reads: the same rows, of whatever writer; else it is left to Spark."""
+"""Subtasks that read Parquet files by themselves get the rows that Spark reads, whichever program wrote the files.
+Files that they cannot read are left to Spark."""
 
 import logging
 from collections.abc import Callable

@@ -159,7 +159,8 @@ def test_a_worker_that_is_killed_is_one_error(deployment: Deployment) -> None:
 
 
 def test_a_worker_that_is_killed_ends_a_task_s_log_in_one_line(deployment: Deployment) -> None:
-    """As Airflow's operator submits the job: Spark logs what it likes, Java and tracebacks are not printed besides."""
+    """The log of a job that Airflow's operator submits ends in one line with the error. Java's and Python's tracebacks
+    are not printed."""
     states = "seen: {kind: value, fields: {n: long}, function: 'tests.integration.users_that_fail:die'}"
     write_pipeline(deployment, states=states)
     write_day(deployment, 1)

@@ -77,7 +77,7 @@ class World:
     deployment: Deployment
 
     def new_pipeline(self, name: str) -> None:
-        """With the checkpoint of its first day."""
+        """Write a pipeline file, and take the checkpoint of its first day."""
         (self.places.pipelines / f"{name}.yaml").write_text(PIPELINE.format(name=name))
         checkpoint_of(self.deployment, name, 1, events(1))
 

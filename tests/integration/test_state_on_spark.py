@@ -50,7 +50,8 @@ def load(spark: SparkSession, path: object, **options: str) -> DataFrame:
 
 
 def assert_same(found: pa.Table, expected: pa.Table) -> None:
-    """The same rows, in any order, in Spark's types: times have no more than microseconds there."""
+    """Assert that the tables have the same rows, in any order, after a cast to Spark's types (times in
+    microseconds)."""
     assert found.column_names == expected.column_names
     assert sorted(map(repr, found.to_pylist())) == sorted(
         map(repr, expected.cast(found.schema, safe=False).to_pylist())

@@ -53,7 +53,7 @@ def events(number: int) -> pa.Table:
 
 
 def run(deployment: Deployment, number: int) -> dict[str, list[object]]:
-    """What an export of the day's checkpoint says, by state."""
+    """Take the checkpoint of a day, and return its exported lines by state."""
     pipeline = deployment.pipeline("carts")
     checkpoint_id = begin(deployment, pipeline, day(number), "test").checkpoint_id
     publish_here(deployment, pipeline, checkpoint_id, events(number))

@@ -53,7 +53,7 @@ def events(number: int) -> pa.Table:
 
 
 def expected(number: int) -> dict[str, dict[str, object]]:
-    """What lives at the end of a day: what was written on it, or less than its time to live before."""
+    """Return the state at the end of a day: the values written on it, or before it within their time to live."""
     held: dict[str, dict[str, object]] = {"last": {}, "items": {}, "per_item": {}, "clicks": {}}
     for past in range(1, number + 1):
         for user in events(past)["user"].to_pylist():

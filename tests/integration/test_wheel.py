@@ -106,7 +106,7 @@ def test_the_source_distribution_builds_the_same_wheel(wheel: Path, sdist: Path,
 
 
 def statelib(light: Path, *arguments: str, status: int = 0, **variables: str) -> str:
-    """What the installed command prints, on either stream if it fails."""
+    """Run the installed command and return its output; if it fails, that of stderr too."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("STATELIB_", "PYTHON"))}
     command = [str(light / "statelib"), *arguments]
     done = subprocess.run(command, env=kept | variables, cwd=light, capture_output=True, text=True, check=False)

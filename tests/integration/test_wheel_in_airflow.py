@@ -20,7 +20,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 @pytest.fixture(scope="module")
 def shown(home: Home) -> dict[str, Any]:
-    """What that Airflow and the command line show in the end."""
+    """Return what the Airflow with the wheel, and the command line, show in the end."""
     return home.live()
 
 

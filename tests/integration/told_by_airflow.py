@@ -1,4 +1,4 @@
-"""What a running Airflow tells others of checkpoints: metrics, lineage and log lines, caught on loopback."""
+"""Metrics, lineage events and log lines of a running Airflow about checkpoints, received on loopback."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ class Told:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Of the environment of Airflow's processes."""
+        """Return the environment variables that make Airflow's processes send to these receivers."""
         transport = {"type": "http", "url": self.lineage.url, "endpoint": "lineage"}
         return {
             "AIRFLOW__METRICS__STATSD_ON": "True",
@@ -51,7 +51,7 @@ def listening(places: Places) -> Iterator[Told]:
 
 
 def check_what_was_told(told: Told, records: Sequence[CheckpointRecord]) -> None:
-    """Of checkpoints 1, 2 and 4, of savepoint 3, and of the restore of 1 before 4."""
+    """Check what was received about checkpoints 1, 2 and 4, savepoint 3, and the restore of 1 before 4."""
     first = records[0]
     _check_metrics(told, first)
     _check_lineage(told, records)

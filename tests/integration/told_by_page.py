@@ -1,5 +1,6 @@
-"""What the page "State" answers and logs, and what the DAGs are made of: a program, as Airflow's processes see the
-environment. Told the catalogs to ask one after the other, it prints a JSON object of texts by what said them."""
+"""A program that prints the answers and logs of the page State, and the content of the DAGs, as a JSON object of texts
+by their origin. It has the environment of Airflow's processes; its arguments are the catalogs, which it uses in
+turn."""
 
 import json
 import os
@@ -24,7 +25,7 @@ MORE = {"compare": "?left=1&right=2"}
 
 
 def answers(catalogs: list[str]) -> dict[str, str]:
-    """Of every route, by a catalog's number; the statuses are in front."""
+    """Return the answers of every route, by the number of the catalog. Each begins with its status."""
     import_all_models()
     Base.metadata.create_all(engine)
     create_auth_manager()
@@ -42,7 +43,7 @@ def answers(catalogs: list[str]) -> dict[str, str]:
 
 
 def dags() -> dict[str, str]:
-    """As Airflow keeps them in its database, and the fields that it renders."""
+    """Return the DAGs in the form of Airflow's database, and the template fields of their tasks."""
     said = {}
     for dag in DagBag(str(CHECKOUT / "dags")).dags.values():
         said[f"dag {dag.dag_id}"] = json.dumps(DagSerialization.to_dict(dag), default=str)

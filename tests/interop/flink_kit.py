@@ -103,8 +103,8 @@ class Flink:
     classpath: str
 
     def restore(self, cases: Sequence[Case], flights: Path | None = None) -> list[Restored]:
-        """What Flink's operators see after each restore, case for case. With a file of ``flights``: what
-        ``aircraft_activity`` holds when it has gone on to count these."""
+        """Restore each case in Flink, and return what its operators then contain. With a file of ``flights``, return
+        the content of ``aircraft_activity`` after it has counted these too."""
         with tempfile.TemporaryDirectory(prefix="statelib-flink-") as scratch:
             documents = [_document(case, number, scratch) for number, case in enumerate(cases)]
             (todo := Path(scratch, "cases.json")).write_text(json.dumps(documents))
@@ -113,7 +113,8 @@ class Flink:
             return [_restored(answers[document["id"]], Path(str(document["out"]))) for document in documents]
 
     def write_again(self, orders: Sequence[Order]) -> list[list[Path]]:
-        """What Flink wrote of the state that it restored, form for form. Raises RuntimeError with Flink's error."""
+        """Let Flink restore and write the state again, and return the snapshots of each form. Raise RuntimeError with
+        Flink's error."""
         with tempfile.TemporaryDirectory(prefix="statelib-flink-") as scratch:
             documents = [
                 {"from": _document(order.case, number, scratch), "target": str(order.target),

@@ -66,7 +66,7 @@ def written_again(fixture: str, target: Path, *, compressed: bool) -> tuple[Path
 
 
 def to_see(fixture: str) -> tuple[OperatorToSee, ...]:
-    """What the job said of its own operators, for the checker to declare."""
+    """Return the operators that the job recorded, which the checker declares."""
     return tuple(
         OperatorToSee(
             operator["uid"],

@@ -151,7 +151,7 @@ def write(shape: Made, target: Path) -> tuple[Path, tuple[OperatorToSee, ...]]:
 
 
 def named_lines(opened: Checkpoint, seen: tuple[OperatorToSee, ...], scratch: str) -> list[str]:
-    """What we read of it, with uids in place of the ids, which are all that metadata of version 3 has."""
+    """Return the lines that statelib reads, with uids in place of ids. Metadata of version 3 has only the ids."""
     lines = "\n".join([*export_lines(opened, None, scratch), *export_operator_lines(opened, None)])
     for operator, one in zip(opened.operators, seen, strict=True):
         lines = lines.replace(operator.operator_id.hex(), one.uid)

@@ -1,4 +1,5 @@
-"""What `make bench` measures beside the DataFrame: restores by a warm Flink that touch nothing, and its own file."""
+"""The restores that `make bench` measures beside the DataFrame: a running Flink restores the state and changes
+nothing, and Flink writes its own file."""
 
 from pathlib import Path
 

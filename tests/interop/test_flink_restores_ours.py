@@ -1,4 +1,4 @@
-"""What statelib writes, a real Flink restores: every entry, under both of its backends, at several parallelisms."""
+"""A real Flink restores every entry that statelib writes, with both of its backends, at several parallelisms."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What ``savepoint rewrite`` makes of Flink's own snapshots, restored by a real Flink under both backends."""
+"""A real Flink restores its own snapshots after ``savepoint rewrite``, with both backends."""
 
 from pathlib import Path
 

@@ -54,7 +54,7 @@ MORE = [
 
 
 def read(path: Path, fixture: str) -> list[str]:
-    """Of the fixture's own operators, by their uids, as comparable lines."""
+    """Return the content of the fixture's own operators as sorted lines, with their uids."""
     told = about(fixture)
     uids = {hex_id: uid for uid, hex_id in told["operatorIds"].items()}
     own = {operator["uid"] for operator in told["operators"]}

@@ -49,7 +49,8 @@ def damage(world: World) -> str:
 
 
 def after_recovery(protocol: Protocol, world: World, known: dict[World, str]) -> str:
-    """All processes die here, somebody takes over and cleans up: nothing is lost, nothing is left over."""
+    """Let all processes die in this world, and let another one take over and clean up: no checkpoint may be lost, and
+    no file left over."""
     shared = world._replace(coordinators=(), reader=None, cleaner=None, late=frozenset(), pins=frozenset(), broken="")
     if shared not in known:
         known[shared] = _left_or_lost(_cleaned(protocol, _supersede(shared._replace(epoch=shared.epoch + 1))))

@@ -18,7 +18,7 @@ ABORTED, DELETING = CheckpointState.ABORTED, CheckpointState.DELETING
 
 @dataclass(frozen=True)
 class Mechanisms:
-    """What keeps checkpoints whole; False takes it away."""
+    """The mechanisms that keep checkpoints complete. False removes a mechanism from the model."""
 
     unique_names: bool = True
     """A physical name holds the attempt that writes it."""
@@ -163,7 +163,8 @@ class Protocol:
     # -- a coordinator's run -----------------------------------------------------------------
 
     def _look(self, world: World, me: Coordinator) -> Iterator[tuple[str, World, Coordinator]]:
-        """Chooses its base: here at any time before it begins, which is more than the catalog allows."""
+        """Choose the base. The model allows this at any time before ``begin``, which is more than the catalog
+        allows."""
         base = _row(world, world.head)
         known = base.needs if base else frozenset()
         yield f"looks at {world.head}", world, me._replace(step="begin", known=known)
@@ -314,7 +315,7 @@ class Protocol:
             yield "cleaner: says so", world._replace(cleaner=me._replace(step="sweep", todo=frozenset()))
 
     def _orphans(self, world: World) -> Iterator[Object | Metadata]:
-        """What no row knows and no open attempt may still be about to refer to."""
+        """Yield the files that no row refers to and to which no open attempt may refer later."""
         for file in world.metadata:
             row = _row(world, file.checkpoint)
             recorded = row is not None and row.state in (COMPLETED, DELETING) and row.attempt == file.attempt
@@ -353,7 +354,8 @@ def _with_row(world: World, row: Row) -> World:
 
 
 def _with_coordinator(world: World, then: Coordinator) -> World:
-    """Which step a dead one was at makes no difference any more."""
+    """Return the world with a coordinator replaced. The step at which a dead one ended is forgotten, because it makes
+    no difference."""
     then = Coordinator(then.step, 0, then.number) if then.step in ("dead", "done") else then
     return world._replace(coordinators=tuple(then if c.number == then.number else c for c in world.coordinators))
 
@@ -364,7 +366,7 @@ def _next_round(me: Coordinator) -> Coordinator:
 
 
 def _supersede(world: World) -> World:
-    """What older epochs left pending is aborted, and nothing deleted."""
+    """Return the world after the pending checkpoints of older epochs were aborted. Nothing is deleted."""
     for row in world.rows:
         if row.state in before(CheckpointEvent.SUPERSEDED):
             world = _with_row(world, row._replace(state=after(CheckpointEvent.SUPERSEDED)))

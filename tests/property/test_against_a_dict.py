@@ -49,7 +49,7 @@ Values = dict[str, int]
 
 
 class Model:
-    """What should be: ``now`` with the changes that no checkpoint has yet, and each snapshot as it was taken."""
+    """The expected state: the values of each snapshot, and the changes since the newest one."""
 
     def __init__(self) -> None:
         self.head: int | None = None

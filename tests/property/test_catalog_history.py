@@ -26,7 +26,8 @@ DAYS = st.integers(0, 3)
 
 @dataclass
 class Model:
-    """What should be in the catalog: each id's state, base, kind and day, and where the pipeline stands."""
+    """The expected content of the catalog: state, base, kind and day of each id, and head, epoch and generation of the
+    pipeline."""
 
     states: dict[int, str] = field(default_factory=dict)
     bases: dict[int, int | None] = field(default_factory=dict)

@@ -116,7 +116,7 @@ def groups(events: list[Event], columns: list[str]) -> dict[object, list[Event]]
 
 
 def expected(events: list[Event], state: dict[str, Any]) -> object:
-    """Of the events of one key; None where the state holds nothing."""
+    """Return the value of a state after the events of one key, or None if the state has no entry."""
     if "user_key" in state:
         inner = {k: v for k, v in state.items() if k != "user_key"}
         entries = {u: expected(e, inner) for u, e in groups(events, [state["user_key"]]).items()}

@@ -102,7 +102,7 @@ def pairs_of(schema: KeyedStateSchema, descriptor: StateDescriptor, group: int, 
 
 
 def in_key_order(descriptor: StateDescriptor, entry: Entry) -> Entry:
-    """With the entries of a map in the order of their serialized user keys, as statelib writes them."""
+    """Return the entry with its map sorted by serialized user key, which is the order in which statelib writes it."""
     key, namespace, value = entry
     user_key = descriptor.user_key_type
     if user_key is None:

@@ -45,7 +45,7 @@ def argument(window: int, op: Op, value: Any) -> bytes:
 def outcome(
     kind: StateKind, changes: list[Change], *, over_nothing: bool = True, arguments: list[bytes] | None = None
 ) -> StateChanges:
-    """Of one key, whose namespaces are the windows."""
+    """Return what a log of changes to one key comes to. The namespaces are the windows."""
     state = StateDescriptor("s", kind, LONG, namespace_type=LONG)
     records = ChangeRecords(
         np.array([op for _, op, _ in changes], np.uint8),
@@ -58,7 +58,7 @@ def outcome(
 
 
 def held(changes: StateChanges) -> dict[int, list[int]]:
-    """What each window has, of a log over nothing."""
+    """Return the elements of each window, from a log without entries below it."""
     found = {}
     for rows in (changes.put, changes.appended):
         for key, value in zip(rows.keys.to_list(), rows.values.to_list(), strict=True):
@@ -75,7 +75,8 @@ def entry(window: int) -> bytes:
 def left(
     kind: StateKind, changes: list[Change], below: dict[int, list[int]], batches: int = 1, twice: bool = False
 ) -> dict[int, list[int]]:
-    """What each window has after the log over entries that come in so many batches."""
+    """Return the elements of each window after the log was applied to the entries ``below``, which come in
+    ``batches``."""
     state = StateDescriptor("s", kind, LONG, namespace_type=LONG)
     schema = KeyedStateSchema(LONG, 16, (state,))
     log = ChangeLog(schema, {0: outcome(kind, changes, over_nothing=False)})

@@ -38,7 +38,7 @@ WIDER = {BYTE: SHORT, SHORT: LONG, INT: LONG, FLOAT: DOUBLE}
 
 
 def widened(type_: StateType) -> StateType:
-    """The same type with every number outside of keys widened."""
+    """Return the type with every number widened, except in keys."""
     match type_:
         case ArrayOf(element):
             return ArrayOf(WIDER.get(element, element))

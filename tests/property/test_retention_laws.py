@@ -168,6 +168,6 @@ class _Played:
 
 
 def _deleted(record: CheckpointRecord) -> CheckpointRecord:
-    """What was disposed of in quarantine was never completed."""
+    """Return the record as DELETED. A checkpoint that was disposed of in quarantine has no time of completion."""
     completed_at_ms = record.completed_at_ms if record.state is CheckpointState.COMPLETED else None
     return replace(record, state=CheckpointState.DELETED, completed_at_ms=completed_at_ms)

@@ -1,4 +1,5 @@
-"""What a log comes to, against a slow walk over the same records: every operation of Flink's, in any order."""
+"""The result of a log of changes is compared with a slow walk over the same records: all of Flink's operations, in any
+order."""
 
 import struct
 from typing import Any

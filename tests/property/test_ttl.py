@@ -73,7 +73,7 @@ STEPS = st.lists(
 
 
 class Model:
-    """What should be there: by state and key the value with its time, in lists one time an element."""
+    """The expected values with their times, by state and key. Each element of a list has its own time."""
 
     def __init__(self) -> None:
         self.now = 0

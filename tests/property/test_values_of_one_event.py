@@ -118,7 +118,7 @@ def grouped(events: list[Event], *names: str) -> dict[Any, list[Event]]:
 
 
 def expected(name: str, events: list[Event], states: dict[str, Any] = STATES) -> dict[Any, Any]:
-    """What one state holds after the events."""
+    """Return the content of one state after the events."""
     state = states[name]
     if "fields" in state:
         rows = grouped(events, "k").items()

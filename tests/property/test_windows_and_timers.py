@@ -85,7 +85,7 @@ def test_timers(rows: list[tuple[int, int, str, tuple[int, int]]], space: StateT
 
 
 def in_heap(schema: KeyedStateSchema, descriptor: StateDescriptor, rows: StateRows) -> None:
-    """As entries of a heap stream and back."""
+    """Convert the rows to entries of a heap stream and back; they must not change."""
     width = 1 if schema.max_parallelism == 128 else 2
     entries, _ = entries_of(schema, descriptor, rows, np.array([0, len(rows)]))
     assert entries.to_list() == [key[width:] for key in rows.keys.to_list()]

@@ -34,7 +34,7 @@ class AzureEndpoint:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to use the endpoint."""
+        """Return the environment variables with which a process uses the endpoint."""
         return {
             "AZURE_STORAGE_ACCOUNT_NAME": ACCOUNT,
             "AZURE_STORAGE_ACCOUNT_KEY": KEY,

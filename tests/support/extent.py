@@ -1,5 +1,5 @@
-"""How much of the large matrices is run: a sample of the combinations, or with STATELIB_TEST_ALL=1 all of them; and how
-often faults are tried: as often as make test has time for, or with STATELIB_TEST_FAULTS=1 as often as is promised."""
+"""The extent of the large tests. Of each matrix a sample of the combinations is run, or with STATELIB_TEST_ALL=1 all of
+them. Faults are tried as often as `make test` has time for, or with STATELIB_TEST_FAULTS=1 as often as is promised."""
 
 import os
 from collections import Counter
@@ -16,12 +16,12 @@ Case = tuple[Any, ...]
 
 
 def examples(number: int) -> int:
-    """How many examples of a property are tried."""
+    """Return the number of examples of a property, five times as many with STATELIB_TEST_ALL=1."""
     return number * 5 if TEST_ALL else number
 
 
 def rounds(usual: int, faults: int) -> int:
-    """How often faults are tried: ``usual`` times, or with ``make test-faults`` ``faults`` times."""
+    """Return how often a fault is tried: ``usual`` times, or ``faults`` times in ``make test-faults``."""
     return faults if TEST_FAULTS else usual
 
 

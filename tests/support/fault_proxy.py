@@ -28,7 +28,7 @@ _LISTED = re.compile(rb"<Contents>.*?<LastModified>(.*?)</LastModified>.*?</Cont
 
 @dataclass
 class Fault:
-    """What to do to the next ``times`` requests of ``method`` whose path and query contain ``part``.
+    """A fault that the next ``times`` requests of ``method`` have whose path and query contain ``part``.
 
     ``status``: answer so, and do not pass it on. ``error-body``: the same with 200, and S3's error as the body.
     ``reset``: cut the connection before. ``lost``: pass it on, then cut. ``truncate``: cut in the middle of the

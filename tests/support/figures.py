@@ -1,4 +1,4 @@
-"""What tests of faults have measured, towards the goals of RELIABILITY.md: ``make test-faults`` collects it.
+"""The figures that tests of faults measure for the goals of RELIABILITY.md. ``make test-faults`` collects them.
 
 A test calls :func:`record` once it has passed, or before it fails for violations that it has counted. Lines are
 appended to the file that STATELIB_FIGURES names, one JSON object each, so that the processes of pytest-xdist can

@@ -37,7 +37,7 @@ class S3Endpoint:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to use the endpoint."""
+        """Return the environment variables with which a process uses the endpoint."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_REGION": "us-east-1",

@@ -46,7 +46,7 @@ States = dict[str, dict[object, object]]
 
 @dataclass(frozen=True)
 class Way:
-    """How a pipeline keeps its state."""
+    """The settings of a pipeline that decide how its state is stored."""
 
     backend: str = "rocksdb"
     strategy: str = "incremental"
@@ -127,7 +127,7 @@ class Tours:
         assert self.states(opened) == expected(days)
 
     def states(self, opened: Checkpoint) -> States:
-        """As in :func:`expected`; asserts that no key comes twice."""
+        """Return the stored states in the form of :func:`expected`. No key may appear twice."""
         found: States = {descriptor.name: {} for descriptor in opened.schema().states}
         for state, table in opened.tables(scratch=self.deployment.work_directory):
             for row in table.to_pylist():

@@ -69,7 +69,7 @@ def publish_here(
 def publish_planned(
     deployment: Deployment, pipeline: Pipeline, plan: SnapshotPlan, events: pa.Table | None = None
 ) -> None:
-    """What the job does once it has planned."""
+    """Run the subtasks of a planned snapshot and publish it, as the Spark job does."""
     work = Work(deployment, pipeline, plan)
     events = event_schema(pipeline).empty_table() if events is None else events
     parts = [events.filter(pa.array(mask)) for mask in owned(pipeline, plan, events)]
@@ -84,7 +84,7 @@ def owned(pipeline: Pipeline, plan: SnapshotPlan, events: pa.Table) -> list[npt.
 
 
 def descriptors() -> list[str]:
-    """What the descriptors of this process lead to."""
+    """Return the target of each open file descriptor of this process."""
     found = []
     for number in os.listdir("/proc/self/fd"):
         try:

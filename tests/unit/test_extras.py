@@ -1,4 +1,4 @@
-"""What an installation lacks is named by the extra that brings it, and nothing else is taken for that."""
+"""A missing package is named together with the extra that contains it. Other import errors are not taken for that."""
 
 import tomllib
 from importlib import import_module

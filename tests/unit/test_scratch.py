@@ -1,4 +1,4 @@
-"""What a process keeps on its host's disk goes with it, or with the next one."""
+"""The files of a process on its host's disk are removed at its end, or by the next process."""
 
 import errno
 import os

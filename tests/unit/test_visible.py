@@ -1,4 +1,4 @@
-"""What terminals obey and nobody can see is written as escapes; everything else stays as it is."""
+"""Characters that control a terminal or that are invisible are written as escapes. All others stay as they are."""
 
 import json
 

@@ -40,7 +40,7 @@ the callbacks of `alerts.deadline` need a triggerer.
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one cell with one database for the catalog. ``problem`` is empty if all went well."""
+    """The result of one cell with one database for the catalog. ``problem`` is empty if everything succeeded."""
 
     cell: Cell
     catalog: str

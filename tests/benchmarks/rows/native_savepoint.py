@@ -77,7 +77,7 @@ def _ratios(root: Path, storage: str | None, where: str, size_bytes: int, runs: 
 
 
 def _fill(deployment: Deployment, pipeline: Pipeline, size_bytes: int) -> None:
-    """As many keys as make the size, with texts that do not compress."""
+    """Write as many keys as give the size, with texts that do not compress."""
     subtasks = Subtasks(deployment, pipeline)
     count = size_bytes // TEXT_BYTES // INTERVALS
     random = np.random.default_rng(0)

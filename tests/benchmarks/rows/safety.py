@@ -83,7 +83,7 @@ class NoHash:
 
 
 def unverified() -> ExitStack:
-    """What is written so cannot be read with verification, and the other way round."""
+    """Return a context in which nothing is verified. Snapshots that were written in it can only be read in it."""
 
     def same(_uploads: object, _path: str, known: Any) -> Any:
         return known

@@ -79,7 +79,7 @@ def _ratio(
 
 
 def _with_peaks(contender: Contender, peaks: list[float], name: str) -> Contender:
-    """The same contender; what its turns held at most, in MB, is added to ``peaks``."""
+    """Return a contender that does the same and adds the peak memory of each turn, in MB, to ``peaks``."""
     command = "java" if name == "streaming" else "python"
 
     def before(number: int) -> None:

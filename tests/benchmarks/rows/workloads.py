@@ -114,7 +114,7 @@ def _all(group: list[Contender]) -> Contender:
 
 
 class Grouped:
-    """The same aggregates by Structured Streaming."""
+    """The contender that computes the same aggregates by Structured Streaming."""
 
     def __init__(self, spark: SparkSession, root: Path, by: tuple[str, ...]) -> None:
         self._spark, self._root, self._by = spark, root, by

@@ -1,4 +1,4 @@
-"""What is special about the heap backend: tables that never change, found from either side."""
+"""Tests of what only the heap backend has: tables that never change, which are searched from both ends."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What is special about the RocksDB backend: its directory, its leases, its native checkpoints."""
+"""Tests of what only the RocksDB backend has: its directory, its leases, its native checkpoints."""
 
 import os
 from pathlib import Path
@@ -39,7 +39,8 @@ def test_a_directory_with_content_is_not_taken(tmp_path: Path) -> None:
 def test_files_that_rocksdb_removes_meanwhile_are_no_error(
     backend: RocksDBKeyedStateBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As seen once on a busy machine: a compaction was over, and its inputs went after the database was closed."""
+    """RocksDB may remove the inputs of a finished compaction after the database was closed. This happened once on a
+    busy machine."""
     unlink = os.unlink
 
     def overtaken(name: str, *, dir_fd: int | None = None) -> None:

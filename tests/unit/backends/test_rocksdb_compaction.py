@@ -1,4 +1,4 @@
-"""Which tables of a state RocksDB merges, and when: before a native checkpoint, as far as it pays, never meanwhile."""
+"""RocksDB merges tables of a state before a native checkpoint, if it is worth while, and never during one."""
 
 import logging
 import time
@@ -33,7 +33,7 @@ def flush(backend: RocksDBKeyedStateBackend, number: int, keys: int = 3) -> None
 
 
 def tables(backend: RocksDBKeyedStateBackend) -> tuple[int, int]:
-    """Of the state ``means``: those that were flushed, and all others of the database."""
+    """Return the number of flushed tables of the state ``means``, and of all other tables of the database."""
     flushed = backend._families["means"].property_int_value("rocksdb.num-files-at-level0") or 0
     return flushed, sum(file["level"] > 0 for file in backend._db.live_files())
 

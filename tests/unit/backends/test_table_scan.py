@@ -98,7 +98,7 @@ def entries(scan: StateScan) -> Entries:
 
 
 def compared(db: Rdict, directory: Path, first: bytes = b"", stop: bytes | None = None) -> Entries:
-    """What both ways read, which is the same."""
+    """Return the entries, after asserting that both ways of reading give the same ones."""
     family = db.get_column_family("a")
     tables = tables_of(db, family, "a", str(directory))
     assert tables is not None
@@ -210,7 +210,7 @@ def opened(data: bytes) -> Table | None:
 
 
 def outcome(data: bytes) -> Entries | str:
-    """What is read, or by what it is refused; ``left``: left to RocksDB."""
+    """Return the entries of a table, or the error that refuses it, or ``left`` if it is left to RocksDB."""
     try:
         found = opened(data)
         return "left" if found is None or not found.readable else entries(TableScan([(b"", b"\xff", found)]))

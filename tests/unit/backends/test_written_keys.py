@@ -1,4 +1,5 @@
-"""How many distinct keys were written, and how many there are then: as of sets of decoded keys, whatever the states."""
+"""The numbers of distinct keys that were written and that exist then. They are compared with sets of decoded keys, for
+states of every kind."""
 
 from pathlib import Path
 

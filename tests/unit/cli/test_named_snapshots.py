@@ -1,4 +1,4 @@
-"""What ``--relocate`` means, whatever characters paths have."""
+"""The meaning of ``--relocate``, for paths with any characters."""
 
 import pytest
 

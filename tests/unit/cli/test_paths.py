@@ -1,4 +1,4 @@
-"""What people name on the command line, and what they are told where it cannot be meant."""
+"""Paths on the command line, and the errors for paths that cannot be meant."""
 
 import json
 from pathlib import Path

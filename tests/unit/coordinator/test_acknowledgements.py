@@ -1,4 +1,4 @@
-"""Which sets of acknowledgements make a checkpoint, and what is said about those that do not."""
+"""The sets of acknowledgements that make a checkpoint, and the errors for those that do not."""
 
 from dataclasses import replace
 

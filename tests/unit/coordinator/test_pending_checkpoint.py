@@ -1,4 +1,4 @@
-"""What one acknowledgement more does to a pending checkpoint, step by step and in random histories."""
+"""The effect of each acknowledgement on a pending checkpoint, step by step and in random histories."""
 
 import random
 from dataclasses import replace

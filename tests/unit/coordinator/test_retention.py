@@ -1,4 +1,4 @@
-"""What retention lets go of, by example."""
+"""Examples of the checkpoints that retention keeps and removes."""
 
 import pytest
 

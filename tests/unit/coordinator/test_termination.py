@@ -1,4 +1,4 @@
-"""Where a pipeline stands, and what retention does when it has ended."""
+"""The lifecycle of a pipeline, and retention after its end."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""What Flink would drop without a word is refused before a savepoint is published."""
+"""A savepoint of which Flink would silently drop a part is refused before it is published."""
 
 from dataclasses import replace
 

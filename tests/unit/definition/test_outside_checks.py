@@ -1,4 +1,4 @@
-"""Functions and formats that a file names: certainly wrong, not to be found here, or there."""
+"""Functions and formats that a file names: certainly wrong, missing on this machine, or present."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Which paths a data interval reads: one for each interval of the schedule in it, or a refusal."""
+"""The paths that a data interval reads: one for each interval of the schedule in it. Other data intervals are
+refused."""
 
 from datetime import UTC, datetime
 from itertools import pairwise

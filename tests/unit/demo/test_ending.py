@@ -1,4 +1,4 @@
-"""How the demonstrations end: one Ctrl-C cleans up undisturbed, and stories in threads end with the block."""
+"""The end of the demonstrations: one Ctrl-C cleans up completely, and threads of a story end with its block."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def test_a_block_that_ends_early_ends_its_stories() -> None:
 
 
 def test_only_settings_make_a_cluster(tmp_path: Path) -> None:
-    """What a cluster sets wins over a laptop's, and a shell's own credentials do not get in."""
+    """Settings of a cluster replace those of a laptop. Credentials of the shell are not taken over."""
     shell = {"AWS_SECRET_ACCESS_KEY": "mine", "AWS_PROFILE": "mine", "STATELIB_STORAGE": "/mine", "HOME": "/home/me"}
     laptop = environment(Places(work=tmp_path), Ports(), shell)
     settings = {"STATELIB_STORAGE": "s3://b/p", "AWS_REGION": "us-east-1"}

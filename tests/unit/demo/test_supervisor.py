@@ -1,4 +1,4 @@
-"""What happens when a part of Airflow ends, with real processes that do."""
+"""The supervisor's reaction when a part of Airflow ends, with real processes that end."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a deployment refuses before it touches anything."""
+"""Settings that a deployment refuses before it reads or writes anything."""
 
 import pickle
 import sqlite3

@@ -1,4 +1,4 @@
-"""What fuzzing found in manifests, headers and operator state."""
+"""Damaged manifests, headers and operator state that fuzzing found."""
 
 import json
 from typing import Any

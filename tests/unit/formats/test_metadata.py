@@ -207,7 +207,7 @@ def test_master_states_are_skipped() -> None:
 
 @pytest.mark.parametrize(("reference", "marker"), [(b"", 0), (struct.pack(">q", 41), 1), (b"", 2)])
 def test_version_7_says_of_each_subtask_which_checkpoint_it_is_from(reference: bytes, marker: int) -> None:
-    """What version 6 writes, and a marker behind each subtask."""
+    """Metadata of version 7 is that of version 6 with a marker after each subtask."""
     plain = one_operator(keyed=KeyGroupsSavepointStateHandle(KeyGroupRange(0, 0), (0,), INLINE))
     data = encode_metadata(plain)
     body = data[:24] + bytes(4) + data[24:] + bytes([marker]) + reference

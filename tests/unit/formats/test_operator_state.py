@@ -73,7 +73,7 @@ def test_header_and_offsets() -> None:
 
 
 def test_some_elements_only() -> None:
-    """What a redistributed handle asks for."""
+    """Only the elements are read whose offsets a redistributed handle has."""
     handle, data = written(strings("seen", *"abcdef"))
     ((name, mode, offsets),) = handle.states
     (content,) = OperatorStream(
@@ -117,7 +117,7 @@ def test_any_content_comes_back(elements, keys, data) -> None:
 
 
 def compressed(contents: list[OperatorStateContent]) -> tuple[OperatorStreamStateHandle, bytes]:
-    """As Flink writes it: version 6, one framed stream, cut at every element."""
+    """Return the stream as Flink compresses it: version 6, one framed stream with a cut at every element."""
     handle, data = written(*contents)
     size = decode_operator_header(data).size_bytes
     header = b"\0\0\0\x06\x01" + data[4:size]

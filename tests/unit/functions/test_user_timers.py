@@ -69,7 +69,7 @@ def test_a_timer_fires_when_the_watermark_reaches_it() -> None:
 
 
 def test_draining_fires_all_event_time_timers_and_no_others() -> None:
-    """As a real Flink with ``--drain``: event time goes to its end, the clock of the machine does not."""
+    """Draining moves event time to its end and leaves processing time alone, as a real Flink does with ``--drain``."""
     run = LocalRun(pipeline(BOTH))
     far = 9_000_000_000_000
     run.apply(events(("a", "event_time", far), ("b", "processing_time", far)), 100)

@@ -23,7 +23,7 @@ def rule_of(path: str) -> str:
 
 
 def answer_of(trigger: SourceReadyTrigger) -> dict[str, Any]:
-    """What the trigger wakes its task for."""
+    """Return the payload of the event with which the trigger wakes its task."""
 
     async def first() -> dict[str, Any]:
         async for event in trigger.run():

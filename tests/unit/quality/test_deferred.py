@@ -1,4 +1,4 @@
-"""What the library needs for a few expectations only is not loaded for the others, and is when it is used."""
+"""Modules of Great Expectations that only a few expectations need are loaded when one of these is used, not before."""
 
 import subprocess
 import sys

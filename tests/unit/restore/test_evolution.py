@@ -1,4 +1,4 @@
-"""What becomes of a stored state under another definition: each resolution, in both backends, and in words."""
+"""Stored state under another definition: each resolution, in both backends, and its description."""
 
 import logging
 from collections.abc import Callable

@@ -90,7 +90,8 @@ class World:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """How many entries were read from RocksDB or its tables, and how many were loaded; nothing is replaced."""
+    """Count the entries that are read from RocksDB or its tables, and those that are loaded. The real functions still
+    run."""
     counts: Counter[str] = Counter()
     take, newest, load = scan._take, table_scan._newest, RocksDBKeyedStateBackend.load
 
@@ -281,7 +282,7 @@ def test_a_key_group_that_is_gone_or_too_much_is_noticed(tmp_path: Path, group: 
 
 
 def test_a_whole_read_proves_a_restored_database(tmp_path: Path) -> None:
-    """What the cheap look does not see: as many key groups, other entries."""
+    """A whole read finds entries that differ in key groups of the right number, which the cheap check does not find."""
     world = World(tmp_path)
     (source,) = world.filled(1)
     assert source.statistics is not None

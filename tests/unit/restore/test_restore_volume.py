@@ -1,4 +1,4 @@
-"""What a plan says a subtask reads is what a restore reads."""
+"""A restore reads as many bytes per subtask as its plan shows."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Which snapshots may have files outside their own directory: checkpoints in the deployment's own storage only."""
+"""Only checkpoints in the deployment's own storage may have files outside their own directory."""
 
 import pytest
 

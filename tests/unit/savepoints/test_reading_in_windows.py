@@ -42,7 +42,7 @@ def fill(backend: KeyedStateBackend) -> None:
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many distinct keys were held, each time that they were made distinct."""
+    """Return a list that grows by the number of distinct keys each time that keys are made distinct."""
     numbers: list[int] = []
     unique = pc.unique
 

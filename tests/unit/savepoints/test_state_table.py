@@ -90,7 +90,7 @@ def test_gaps_between_wanted_groups_belong_to_no_other_part(directory: Path) -> 
 
 
 def test_values_that_nobody_asks_for_are_not_decoded(directory: Path) -> None:
-    """Were they, it would show: here the values are said to be strings, and are none."""
+    """The values are declared as strings and are none, so that a read of them would fail."""
     table = state_table(opened(directory), None)
     wrong = replace(table, schema=replace(SCHEMA, states=(replace(COUNTS, value_type=STRING),)))
     splits = wrong.splits(None, None, 2)
@@ -180,7 +180,7 @@ def _with(schema: KeyedStateSchema, other: StateDescriptor) -> KeyedStateSchema:
 
 
 def _only(table: StateTable, groups: set[int]) -> pa.Table:
-    """As Spark does: what a part holds besides is filtered once more."""
+    """Return the rows of the key groups, filtered again after reading, as Spark does."""
     found = whole(table, table.splits(groups, None, 4))
     return found.filter(pc.is_in(found["key_group"], pa.array(sorted(groups), pa.int32())))
 

@@ -1,4 +1,4 @@
-"""What the codecs accept from callers, and how they refuse the rest."""
+"""The values that the codecs accept from callers, and the errors for all others."""
 
 import decimal
 

@@ -1,4 +1,4 @@
-"""What fuzzing found in values, types and Java objects: each a typed error now, or simply right."""
+"""Values, types and Java objects that fuzzing found. Each is now a typed error or is read correctly."""
 
 from typing import Any
 
@@ -168,7 +168,7 @@ def test_the_offsets_of_a_row_are_not_trusted() -> None:
 
 
 def test_a_duration_which_writes_itself_in_blocks() -> None:
-    """As it lies in the configuration of a state's time to live."""
+    """A Duration in the form in which the configuration of a state's time to live contains it."""
     head = "aced00057372000d6a6176612e74696d652e536572955d84ba1b2248b20c00007870"
     reader = Reader(bytes.fromhex(head + "770d0100000000000151800000000078"), "duration")
     found = read_object(reader)

@@ -74,7 +74,7 @@ def test_key_groups_one_by_one(max_parallelism: int) -> None:
 
 
 def test_a_class_hashes_as_its_job_says() -> None:
-    """Of a real job, which put each key into its group: ``31 * id + name.hashCode()``."""
+    """The hashes give the key groups that a real job chose with ``31 * id + name.hashCode()``."""
     lines = (FLINK / "keys-pojo-hashmap-canonical" / "truth.jsonl").read_text().splitlines()
     entries = [json.loads(line) for line in lines]
     fields = [entry["key"]["v"] for entry in entries]

@@ -67,7 +67,7 @@ def test_timers(prefix: str, kind: str, moment: int) -> None:
 
 @pytest.mark.parametrize("name", ["k", "k" * 300])
 def test_lengths_behind_key_and_namespace(name: str) -> None:
-    """Where neither is of a fixed length."""
+    """Key and namespace of variable length are separated by their lengths at the end."""
     state = StateDescriptor("s", StateKind.VALUE, INT, None, STRING)
     schema, keys = KeyedStateSchema(STRING, 128, (state,)), pa.array([name])
     groups = key_groups(schema, keys)
@@ -81,7 +81,7 @@ def test_lengths_behind_key_and_namespace(name: str) -> None:
 
 
 def test_keys_that_only_their_serializer_can_read() -> None:
-    """Where they end follows from what is behind them, unless that is a user key."""
+    """The end of such a key follows from the length of the rest, except if a user key follows it."""
     key_type = Opaque("a.Kryo", b"")
     rows = StateRows(from_list([b"\7" + b"key" + bytes(16)]), from_list([b"\0\0\0\1"]))
     state = StateDescriptor("s", StateKind.VALUE, INT, None, TIME_WINDOW)

@@ -27,7 +27,7 @@ WHOLE = KeyGroupRange(0, 127)
 
 
 def write(root: Path, operator: KeyedOperator, states: list[StateRows]) -> list[str]:
-    """What lies in the directory afterwards."""
+    """Write the states of an operator and return the names of the files in the directory."""
     place = NewSavepoint(str(root), "x")
     reference = place.claim()
     with place.uploads(reference, 0, inline=0) as uploads:

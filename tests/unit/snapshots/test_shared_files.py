@@ -1,4 +1,4 @@
-"""Which snapshot is the base of the next one, and which of its files may be shared."""
+"""The snapshot that is the base of the next one, and those of its files that may be shared."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a failed Spark job is called."""
+"""The errors that describe a failed Spark job."""
 
 import traceback
 

@@ -1,4 +1,4 @@
-"""What each Python worker of Spark pays for before its first event."""
+"""The modules that each Python worker of Spark imports before its first event."""
 
 import subprocess
 import sys

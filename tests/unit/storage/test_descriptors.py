@@ -11,7 +11,7 @@ from statelib.storage.filesystem.descriptors import create_in, opened_directory
 
 @pytest.fixture
 def closed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What is closed; the first close fails, and has closed all the same."""
+    """Return a list of the closed descriptors. The first close raises an error although it has closed."""
     closed: list[int] = []
 
     def close(number: int) -> None:

@@ -1,4 +1,4 @@
-"""What lies there against what should."""
+"""The files that exist are compared with those that should exist."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What lies under the path of a source, on a file system and in a bucket: one answer for both."""
+"""The files below the path of a source. A file system and a bucket give the same answer."""
 
 import os
 from collections.abc import Callable

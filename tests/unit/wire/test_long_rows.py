@@ -75,7 +75,7 @@ def test_any_spans_are_gathered(data: bytes, spans: list[tuple[int, int]], width
 
 @given(lengths=st.lists(st.integers(0, 400), min_size=1, max_size=12), seed=st.integers(0, 99))
 def test_many_rows_of_any_lengths_are_taken_joined_and_hashed_as_each_by_itself(lengths: list[int], seed: int) -> None:
-    """As many rows as are moved length by length, and as many as are not."""
+    """The number of rows is below or above the one from which rows are moved length by length."""
     random = np.random.default_rng(seed)
     rows = [random.bytes(int(n)) for n in random.choice(lengths, int(random.choice([20, 600])))]
     order = random.permutation(len(rows))[: len(rows) - 1]
