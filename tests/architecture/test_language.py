@@ -117,6 +117,16 @@ def wrong_lines() -> list[str]:
     ]
 
 
+def test_docstrings_of_tests_and_tools_begin_with_what_a_thing_is() -> None:
+    wrong = [
+        f"{path}:{line} {text[:40]}"
+        for path, _, tree in modules("tests", "tools")
+        for line, text in docstrings(tree)
+        if text.startswith(BEGINNINGS)
+    ]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("room", PLAIN)
 def test_a_room_speaks_plainly(room: str) -> None:
     assert [line for line in wrong_lines() if line.startswith(room)] == []

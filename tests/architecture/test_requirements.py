@@ -52,10 +52,10 @@ def test_decisions_are_numbered_and_in_the_index() -> None:
     index = (ROOT / "docs" / "decisions" / "README.md").read_text()
     for number, path in decisions().items():
         text = path.read_text()
-        assert text.startswith(f"# {number}. ")
+        title = re.match(rf"# {number}\. (.+)\n", text)
+        assert title
         assert re.search(r"^Status: (Accepted|Superseded by \[decision \d+\]\(.+\))$", text, re.MULTILINE)
-        assert f"| {number} | [" in index
-        assert f"({path.name})" in index
+        assert f"| {number} | [{title[1]}]({path.name}) |" in index
 
 
 def problems(text: str) -> list[str]:

@@ -72,29 +72,16 @@ def test_a_range_then_the_next_then_a_failure_then_all_of_it(deployment: Deploym
     assert totals(deployment, "orders/5") == {"a": 13, "b": 26}
     assert "does not follow the last applied one" in refused(deployment, "run", "orders", "--start", "2026-01-08")
 
-    told = json.loads(
-        said(deployment, "savepoint", "create", "orders", "-t", deployment.work_directory, "--note", "n", "--json")
-    )
-    assert (told["kind"], told["note"], told["base"]) == ("SAVEPOINT", "n", 5)
-    assert totals(deployment, told["directory"].removeprefix("file://")) == {"a": 13, "b": 26}
+    words = ["-t", deployment.work_directory, "--json"]
+    saved = json.loads(said(deployment, "savepoint", "create", "orders", "--note", "n", *words))
+    assert (saved["kind"], saved["note"], saved["base"]) == ("SAVEPOINT", "n", 5)
+    assert totals(deployment, saved["directory"].removeprefix("file://")) == {"a": 13, "b": 26}
 
     assert "expected --savepoint" in refused(deployment, "pipelines", "stop", "orders")
-    told = json.loads(
-        said(
-            deployment,
-            "pipelines",
-            "stop",
-            "orders",
-            "--savepoint",
-            "--drain",
-            "-t",
-            deployment.work_directory,
-            "--json",
-        )
-    )
-    assert (told["cancelled"], told["head"], told["savepoint"]["stop"]) == (True, 5, "DRAIN")
-    assert told["savepoint"]["directory"].startswith(f"file://{deployment.work_directory}/")
-    drained = f"orders/{told['savepoint']['checkpoint_id']}"
+    ended = json.loads(said(deployment, "pipelines", "stop", "orders", "--savepoint", "--drain", *words))
+    assert (ended["cancelled"], ended["head"], ended["savepoint"]["stop"]) == (True, 5, "DRAIN")
+    assert ended["savepoint"]["directory"].startswith(f"file://{deployment.work_directory}/")
+    drained = f"orders/{ended['savepoint']['checkpoint_id']}"
     assert "drained: its event-time timers have fired" in said(deployment, "inspect", drained)
     assert "is cancelled" in refused(deployment, "run", "orders")
     again = call(deployment, "pipelines", "stop", "orders", "--savepoint")
