@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statelib.errors import InvalidRequestError
 from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, RelativeFileStateHandle
 from statelib.model.key_groups import KeyGroupRange
-from statelib.storage.views import StateReader, WrittenStream
+from statelib.storage.ports.views import StateReader, WrittenStream
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.ids import PipelineName
 from statelib.model.record import CheckpointRecord
 from statelib.storage import registry
-from statelib.storage.kind import CheckpointStorage, StorageSettings
 from statelib.storage.local.store import LocalStateStore
 from statelib.storage.objects.clients import ALLOW_HTTP
-from statelib.storage.removal import CheckpointRemover
-from statelib.storage.views import CheckpointStorageWorkerView, FileMergingSettings
+from statelib.storage.ports.kind import CheckpointStorage, StorageSettings
+from statelib.storage.ports.removal import CheckpointRemover
+from statelib.storage.ports.views import CheckpointStorageWorkerView, FileMergingSettings
 from statelib.telemetry.logs import LogSettings
 from statelib.telemetry.metrics import Telemetry
 from statelib.telemetry.sending import sending

@@ -11,7 +11,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.quality import QualityResult, Severity, verdict
 from statelib.model.record import CheckpointRecord
 from statelib.model.state import KeyCounts, StateStatistics
-from statelib.storage.inventory import FileFinding
+from statelib.storage.ports.inventory import FileFinding
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from statelib.quality.expected import expectation_frames, rehearsal_frame
 from statelib.quality.facts import CheckpointFacts
 from statelib.quality.intervals import interval_frames
 from statelib.quality.rules import AllowedValues, AtMost, Check, Equal, FoundRow, Frame
-from statelib.storage.inventory import FileFinding
+from statelib.storage.ports.inventory import FileFinding
 
 
 def frames_of(facts: CheckpointFacts) -> list[Frame]:

@@ -31,7 +31,7 @@ from statelib.restore.proof import ProvenStream, damage_named
 from statelib.restore.rocksdb_files import materialise
 from statelib.restore.schemas.matching import check_same_schema
 from statelib.serializers.entries.rows import StateRows
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 
 WINDOW_BYTES = 32 * 1024 * 1024
 """The default size of a window: the stored bytes of the key groups that are read together."""

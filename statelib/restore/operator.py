@@ -11,7 +11,7 @@ from statelib.formats.source_position import SOURCE_POSITION
 from statelib.model.handles import OperatorStreamStateHandle
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.restore.schemas.matching import changed, without_field_names
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from statelib.model.handles import (
     materialized_parts,
 )
 from statelib.model.state import KeyedStateSchema, StateStatistics
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 
 NATIVE_BACKEND: Mapping[type, Backend] = {
     KeyGroupsStateHandle: Backend.HEAP,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from statelib.errors import RetryableError, StatelibError
 from statelib.model.handles import StreamStateHandle
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 from statelib.wire.checksum import crc32c
 
 _BLOCK_BYTES = 1 << 20

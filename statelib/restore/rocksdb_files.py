@@ -6,7 +6,7 @@ from statelib.backends.rocksdb.database import FILE_NAME, IMMUTABLE_SUFFIX
 from statelib.errors import CorruptStateError
 from statelib.model.handles import IncrementalRemoteKeyedStateHandle, StreamStateHandle
 from statelib.storage.local.file_identity import KnownFile, identity_of
-from statelib.storage.views import LinkingReader, StateReader
+from statelib.storage.ports.views import LinkingReader, StateReader
 
 
 def materialise(

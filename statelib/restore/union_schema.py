@@ -23,7 +23,7 @@ from statelib.model.types import StateType
 from statelib.restore.changelog.change_log import log_bindings
 from statelib.restore.schemas.joined_states import join_states, join_types
 from statelib.restore.schemas.matching import describe, without_field_names
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 
 
 @dataclass

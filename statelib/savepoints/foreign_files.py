@@ -20,9 +20,9 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.restore.changelog.change_log import check_log_file
 from statelib.restore.proof import prove
 from statelib.savepoints.opened import Checkpoint
-from statelib.storage.inventory import FileFinding
+from statelib.storage.ports.inventory import FileFinding
+from statelib.storage.ports.views import StateReader
 from statelib.storage.registry import PLACES
-from statelib.storage.views import StateReader
 
 _NO_KEY_GROUPS = KeyGroupRange(0, -1)
 

@@ -35,9 +35,9 @@ from statelib.model.handles import (
 )
 from statelib.restore.changelog.change_log import with_whole_files
 from statelib.savepoints.opened import Checkpoint, pipeline_directory, relocation_at
+from statelib.storage.ports.views import StateReader
 from statelib.storage.registry import PLACES
 from statelib.storage.uris import is_absolute
-from statelib.storage.views import StateReader
 
 _Annotate = Callable[[memoryview, str, int], tuple[Annotated, ...]]
 

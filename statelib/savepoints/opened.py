@@ -34,10 +34,10 @@ from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.serializers.entries.values import decode_values
 from statelib.storage.local.scratch import scratch_directory
 from statelib.storage.names import CHECKPOINT_PREFIX, SAVEPOINTS_DIRECTORY, savepoint_directory
+from statelib.storage.ports.views import StateReader
 from statelib.storage.registry import PLACES
 from statelib.storage.relocation import Relocation, relocation_of
 from statelib.storage.uris import AllowedRoot
-from statelib.storage.views import StateReader
 
 
 @dataclass(frozen=True)

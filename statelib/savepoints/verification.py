@@ -12,7 +12,7 @@ from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.savepoints.operator_content import unreadable
 from statelib.savepoints.sampling import Sample
 from statelib.savepoints.stored_content import read_content
-from statelib.storage.inventory import FileFinding
+from statelib.storage.ports.inventory import FileFinding
 from statelib.storage.registry import PLACES
 from statelib.storage.uris import is_absolute
 

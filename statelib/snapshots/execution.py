@@ -21,7 +21,7 @@ from statelib.model.ids import CheckpointId
 from statelib.snapshots.strategy import SnapshotResources, SnapshotResult, SnapshotStrategy
 from statelib.snapshots.uploads.streams import cancelled, discard_all
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointStreamFactory
+from statelib.storage.ports.views import CheckpointStreamFactory
 
 R = TypeVar("R", bound=SnapshotResources)
 

@@ -14,7 +14,7 @@ from statelib.model.checkpoint import SideDataRecord
 from statelib.model.handles import KeyedStateHandle, OperatorStreamStateHandle
 from statelib.model.ids import CheckpointId
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointStreamFactory, WrittenStream
+from statelib.storage.ports.views import CheckpointStreamFactory, WrittenStream
 
 log = logging.getLogger(__name__)
 

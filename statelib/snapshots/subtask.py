@@ -7,7 +7,7 @@ from statelib.snapshots.strategies.operator import OperatorStateCopy, OperatorSt
 from statelib.snapshots.strategy import SnapshotResources, SnapshotResult, SnapshotStrategy
 from statelib.snapshots.uploads.streams import discard_all
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointStreamFactory
+from statelib.storage.ports.views import CheckpointStreamFactory
 
 
 class SubtaskResources:

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.model.ids import AttemptId, CheckpointId
-from statelib.storage.inventory import StoredFile
-from statelib.storage.kind import CheckpointStorage, StorageKind, StorageSettings
-from statelib.storage.removal import CheckpointRemover, outside_root
-from statelib.storage.uris import is_absolute, relative_parts, shown
-from statelib.storage.views import (
+from statelib.storage.ports.inventory import StoredFile
+from statelib.storage.ports.kind import CheckpointStorage, StorageKind, StorageSettings
+from statelib.storage.ports.removal import CheckpointRemover, outside_root
+from statelib.storage.ports.views import (
     CheckpointOutputStream,
     CheckpointStateToolset,
     CheckpointStorageWorkerView,
@@ -22,6 +21,7 @@ from statelib.storage.views import (
     FileMergingSettings,
     StorageReference,
 )
+from statelib.storage.uris import is_absolute, relative_parts, shown
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
@@ -158,8 +158,8 @@ class PlacedCheckpointStorage:
 
 @dataclass(frozen=True)
 class PlacedRemover:
-    """A :class:`~statelib.storage.removal.CheckpointRemover` that uses, per URI, the kind of storage of the URI. Of the
-    roots of a call, only those of the same kind count. ``root`` is the root of the deployment's storage."""
+    """A :class:`~statelib.storage.ports.removal.CheckpointRemover` that uses, per URI, the kind of storage of the URI.
+    Of the roots of a call, only those of the same kind count. ``root`` is the root of the deployment's storage."""
 
     places: Places = field(repr=False)
     root: str

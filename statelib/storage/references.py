@@ -6,7 +6,7 @@ AbstractFsCheckpointStorageAccess.encodePathAsReference.
 
 from statelib.errors import InvalidRequestError
 from statelib.model.amounts import number_of
-from statelib.storage.views import DEFAULT_REFERENCE, StorageReference
+from statelib.storage.ports.views import DEFAULT_REFERENCE, StorageReference
 
 _MAGIC = bytes.fromhex("055f3f18")
 """The bytes in front of a directory's URI in UTF-8. The default reference has no bytes at all."""

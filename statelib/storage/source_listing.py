@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass
 
 from statelib.errors import UnsupportedError
-from statelib.storage.inventory import SourceEntry
-from statelib.storage.kind import StorageKind
 from statelib.storage.places import Places
+from statelib.storage.ports.inventory import SourceEntry
+from statelib.storage.ports.kind import StorageKind
 from statelib.storage.uris import is_absolute
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")

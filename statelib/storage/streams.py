@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from statelib.crash_points import crash_point
 from statelib.errors import InvalidRequestError, RetryableError, StatelibError
 from statelib.model.handles import ByteStreamStateHandle, StreamStateHandle
-from statelib.storage.views import WrittenStream
+from statelib.storage.ports.views import WrittenStream
 from statelib.wire.checksum import ContentHash
 
 _CHUNK_BYTES = 4 << 20
@@ -50,7 +50,7 @@ class _Phase(Enum):
 
 
 class CheckpointStream:
-    """A :class:`~statelib.storage.views.CheckpointOutputStream` that holds its data in memory until it spills.
+    """A :class:`~statelib.storage.ports.views.CheckpointOutputStream` that holds its data in memory until it spills.
 
     One thread writes; any thread may call :meth:`close`, which ends the writing.
     ``spill`` opens the file as soon as the stream is larger than ``inline_threshold_bytes``. Its argument is the size

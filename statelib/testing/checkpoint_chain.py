@@ -26,13 +26,13 @@ from statelib.snapshots.uploads.records import file_records
 from statelib.storage.filesystem.inventory import list_files
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
-from statelib.storage.uris import absolute_uri
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointStorageWorkerView,
     CheckpointStreamFactory,
     FileMergingSettings,
     StorageReference,
 )
+from statelib.storage.uris import absolute_uri
 
 Entries = dict[str, dict[bytes, bytes]]
 

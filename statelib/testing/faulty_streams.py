@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 
 from statelib.model.handles import StreamStateHandle
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStreamFactory,
@@ -17,7 +17,7 @@ Hook = Callable[[int], None]
 
 
 class FaultyStreams:
-    """A :class:`~statelib.storage.views.CheckpointStreamFactory` around a real one. Thread-safe.
+    """A :class:`~statelib.storage.ports.views.CheckpointStreamFactory` around a real one. Thread-safe.
 
     ``operations``: the operations so far, in order: ``create``, ``write``, ``finish``, ``duplicate``, ``flush``.
     ``scopes``: the scopes of the streams created so far, in order."""

@@ -13,10 +13,7 @@ from statelib.model.handles import ByteStreamStateHandle, FilePart, StreamStateH
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName, pipeline_name
 from statelib.storage.filesystem.reader import copy_inline, range_of
 from statelib.storage.names import task_owned_name
-from statelib.storage.streams import CheckpointStream, SpilledFile
-from statelib.storage.task_owned import duplicable
-from statelib.storage.uris import shown
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointStorageWorkerView,
     FileMergingSettings,
@@ -24,6 +21,9 @@ from statelib.storage.views import (
     StorageReference,
     WrittenStream,
 )
+from statelib.storage.streams import CheckpointStream, SpilledFile
+from statelib.storage.task_owned import duplicable
+from statelib.storage.uris import shown
 from statelib.storage.wrappers.merging import whole_files
 
 DEFAULT_MAX_STATE_BYTES = 5 * 1024 * 1024

@@ -35,7 +35,7 @@ from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.snapshots.uploads.records import file_records
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
-from statelib.storage.views import CheckpointedStateScope
+from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.testing.stored_snapshots import UID
 
 NAME = PipelineName("stored")

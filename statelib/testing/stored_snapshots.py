@@ -23,7 +23,7 @@ from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
-from statelib.storage.views import CheckpointStreamFactory
+from statelib.storage.ports.views import CheckpointStreamFactory
 from statelib.testing.keyed_samples import all_entries, fill, sample_schema
 
 UID = "5a7b0000-0000-0000-0000-000000000000"

@@ -27,7 +27,7 @@ from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrate
 from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.storage.local.store import LocalSnapshotDirectories
-from statelib.storage.views import CheckpointedStateScope
+from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.testing.keyed_samples import fill
 from statelib.testing.suites.local_recovery import LocalRecoverySuite
 from statelib.testing.suites.strategy import Stage

@@ -14,9 +14,9 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.storage.names import LOCATION_NAME
 from statelib.storage.objects.inventory import list_objects, verify_objects
 from statelib.storage.objects.storage import ObjectCheckpointStorage
+from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.storage.registry import PLACES
 from statelib.storage.retries import IMPATIENT
-from statelib.storage.views import CheckpointedStateScope
 from statelib.testing.suites.storage_case import content
 from statelib.wire.checksum import crc32c
 from tests.support.s3_endpoint import S3Endpoint

@@ -16,13 +16,13 @@ from statelib.storage.objects.inventory import list_objects
 from statelib.storage.objects.reader import ObjectReader
 from statelib.storage.objects.removal import ObjectRemover
 from statelib.storage.objects.storage import ObjectCheckpointStorage
-from statelib.storage.retries import Retries, wait_never
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointStorageWorkerView,
     FileMergingSettings,
     StorageReference,
 )
+from statelib.storage.retries import Retries, wait_never
 from statelib.testing.memory_storage import MemoryCheckpointStorage, MemoryReader
 from statelib.testing.suites.storage import StorageSuite
 from statelib.testing.suites.storage_case import Storage

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from statelib.storage.filesystem.kind import FileSystemKind
-from statelib.storage.kind import StorageKind
 from statelib.storage.objects.kind import ObjectKind
+from statelib.storage.ports.kind import StorageKind
 from statelib.storage.retries import Retries, wait_never
 from statelib.testing.suites.storage_kind import StorageKindSuite
 

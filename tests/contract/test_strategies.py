@@ -25,7 +25,7 @@ from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrate
 from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointedStateScope, FileMergingSettings
+from statelib.storage.ports.views import CheckpointedStateScope, FileMergingSettings
 from statelib.testing.memory_storage import MemoryCheckpointStorage
 from statelib.testing.suites.strategy import MEMORY, SnapshotStrategySuite
 from tests.support.extent import TEST_ALL

@@ -34,7 +34,7 @@ from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.local.reader import LocalFirstReader
 from statelib.storage.local.store import LocalSnapshotDirectories, LocalStateStore
-from statelib.storage.views import CheckpointedStateScope
+from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.testing.checkpoint_chain import CheckpointChain, changelog_of, files_of, previous_of
 from statelib.testing.faulty_streams import FaultyStreams
 from statelib.testing.keyed_samples import all_entries, got, put, sample_schema

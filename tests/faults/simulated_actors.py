@@ -36,9 +36,9 @@ from statelib.storage import registry
 from statelib.storage.names import METADATA_NAME
 from statelib.storage.objects import bucket as objects_bucket
 from statelib.storage.objects.kind import ObjectKind
+from statelib.storage.ports.views import CheckpointedStateScope, WrittenStream
 from statelib.storage.registry import PLACES
 from statelib.storage.retries import Retries, wait_never
-from statelib.storage.views import CheckpointedStateScope, WrittenStream
 from tests.faults.simulated import QUIET, DiedError, SimulatedCatalog, SimulatedStore, World
 from tests.support.worlds import day
 

@@ -27,8 +27,13 @@ from statelib.storage.objects.bucket import PART_BYTES, Bucket
 from statelib.storage.objects.inventory import list_objects
 from statelib.storage.objects.reader import ObjectReader
 from statelib.storage.objects.storage import ObjectCheckpointStorage, ObjectStreamFactory
+from statelib.storage.ports.views import (
+    DEFAULT_REFERENCE,
+    CheckpointedStateScope,
+    FileMergingSettings,
+    StorageReference,
+)
 from statelib.storage.retries import IMPATIENT, Retries
-from statelib.storage.views import DEFAULT_REFERENCE, CheckpointedStateScope, FileMergingSettings, StorageReference
 from statelib.testing.suites.storage_case import content
 from statelib.wire.checksum import crc32c
 from tests.support.fault_proxy import Fault, Kind

@@ -20,8 +20,8 @@ from statelib.serializers.registry import codec_of
 from statelib.serializers.snapshots import decode_serializer_snapshot, encode_serializer_snapshot
 from statelib.serializers.type_text import parse_type
 from statelib.storage.local.index import INDEX_NAME, LocalCopy, read_index, write_index
+from statelib.storage.ports.views import StorageReference
 from statelib.storage.references import decode_reference, encode_reference
-from statelib.storage.views import StorageReference
 from statelib.wire.checksum import crc32c
 from statelib.wire.java_objects import read_object
 from statelib.wire.reader import Reader

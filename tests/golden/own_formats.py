@@ -12,8 +12,8 @@ import statelib
 from statelib.backends.keyed import KeyedStateBackend
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
+from statelib.storage.ports.views import StorageReference
 from statelib.storage.references import encode_reference
-from statelib.storage.views import StorageReference
 from statelib.testing.keyed_samples import fill, sample_schema
 from statelib.testing.stored_checkpoints import Way, store_checkpoint
 

@@ -26,7 +26,7 @@ from statelib.restore.keyed import restore_heap, restore_rocksdb
 from statelib.restore.plan import RestoreSource
 from statelib.restore.union_schema import union_schema
 from statelib.savepoints.opened import open_checkpoint
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 from statelib.testing.keyed_samples import all_entries
 from tests.golden.flink_fixtures import KEYED_KINDS, ROOT, opened
 

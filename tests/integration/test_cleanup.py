@@ -25,8 +25,8 @@ from statelib.flows.wiring import Deployment
 from statelib.model.ids import CheckpointId, PipelineName
 from statelib.model.record import CheckpointState, ClaimMode
 from statelib.savepoints.verification import verify_at
-from statelib.storage.inventory import StoredFile
 from statelib.storage.places import PlacedRemover
+from statelib.storage.ports.inventory import StoredFile
 from statelib.storage.uris import local_path
 from tests.integration.garbage import (
     FailingDeployment,

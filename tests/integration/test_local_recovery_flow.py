@@ -19,7 +19,7 @@ from statelib.flows.wiring import Deployment
 from statelib.model.checkpoint import CheckpointManifest
 from statelib.model.record import ClaimMode
 from statelib.savepoints.verification import verify
-from statelib.storage.views import LinkingReader
+from statelib.storage.ports.views import LinkingReader
 from tests.integration.test_incremental_flow import TOURS, events, expected
 from tests.support.worlds import checkpoint_of, day, new_deployment, publish_here
 

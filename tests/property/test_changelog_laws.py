@@ -31,7 +31,7 @@ from statelib.snapshots.strategy import SnapshotResult, SnapshotStrategy, take_s
 from statelib.snapshots.uploads.previous import NO_PREVIOUS, PreviousChangelog
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.reader import DirectoryReader
-from statelib.storage.views import CheckpointedStateScope
+from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.testing.checkpoint_chain import CheckpointChain, changelog_of, files_of, previous_of
 from statelib.testing.counting_reader import CountingReader
 from statelib.testing.faulty_streams import FaultyStreams

@@ -23,7 +23,7 @@ from statelib.snapshots.strategies.rocksdb.full import RocksDBFullSnapshotStrate
 from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import SnapshotResult, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import FileMergingSettings
+from statelib.storage.ports.views import FileMergingSettings
 from statelib.testing.checkpoint_chain import CheckpointChain, files_of, previous_of
 from statelib.testing.faulty_streams import FaultyStreams
 from statelib.testing.keyed_samples import all_entries, got, put, sample_schema

@@ -23,7 +23,7 @@ from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, M
 from statelib.snapshots.strategies.rocksdb.incremental import RocksDBIncrementalSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointedStateScope
+from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.local_run import LocalRun
 from statelib.testing.subtask_run import SubtaskRun

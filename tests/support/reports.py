@@ -21,7 +21,7 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, S
 from statelib.model.types import LONG, STRING
 from statelib.quality.facts import CheckpointFacts, QualityReport, RehearsedRange, StateSample, UserExpectation
 from statelib.quality.gate import run_gate
-from statelib.storage.inventory import FileFinding
+from statelib.storage.ports.inventory import FileFinding
 
 GROUPS = KeyGroupRange(0, 1)
 DAY = DataInterval(0, 86_400_000)

@@ -21,7 +21,7 @@ from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy
 from statelib.snapshots.strategy import take_snapshot
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
-from statelib.storage.views import StorageReference
+from statelib.storage.ports.views import StorageReference
 
 UID = "longs"
 COUNTS = StateDescriptor("counts", StateKind.VALUE, LONG)

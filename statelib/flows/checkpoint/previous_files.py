@@ -22,8 +22,8 @@ from statelib.snapshots.uploads.previous import (
     previous_snapshot,
 )
 from statelib.storage.names import SHARED_DIRECTORY
+from statelib.storage.ports.views import StateReader, WrittenStream
 from statelib.storage.registry import PLACES
-from statelib.storage.views import StateReader, WrittenStream
 
 
 def previous_files(

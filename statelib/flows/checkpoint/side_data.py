@@ -8,8 +8,8 @@ from statelib.model.handles import ByteStreamStateHandle
 from statelib.model.key_groups import KeyGroupRange
 from statelib.savepoints.opened import Checkpoint
 from statelib.storage.names import SHARED_DIRECTORY, TASK_OWNED_DIRECTORY
+from statelib.storage.ports.views import WrittenStream
 from statelib.storage.registry import PLACES
-from statelib.storage.views import WrittenStream
 
 
 def restored_side_data(

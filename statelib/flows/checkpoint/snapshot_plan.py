@@ -23,9 +23,9 @@ from statelib.savepoints.opened import Checkpoint, open_checkpoint
 from statelib.snapshots.uploads.previous import (
     PreviousSnapshot,
 )
+from statelib.storage.ports.views import CheckpointStorageCoordinatorView, CheckpointStorageWorkerView, StorageReference
 from statelib.storage.references import encode_reference
 from statelib.storage.registry import new_attempt
-from statelib.storage.views import CheckpointStorageCoordinatorView, CheckpointStorageWorkerView, StorageReference
 
 log = logging.getLogger(__name__)
 

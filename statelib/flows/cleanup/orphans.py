@@ -22,7 +22,7 @@ from statelib.storage.names import (
     checkpoint_number,
     savepoint_directory,
 )
-from statelib.storage.removal import CheckpointRemover
+from statelib.storage.ports.removal import CheckpointRemover
 
 HOUR_MS = 3_600_000
 

@@ -14,11 +14,11 @@ from statelib.snapshots.uploads.previous import CopyableFile
 from statelib.snapshots.uploads.streams import Uploads
 from statelib.snapshots.uploads.threads import UploadThreads
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.kind import StorageSettings
 from statelib.storage.names import SHARED_DIRECTORY, TASK_OWNED_DIRECTORY
+from statelib.storage.ports.kind import StorageSettings
+from statelib.storage.ports.views import CheckpointedStateScope, StorageReference, WrittenStream
 from statelib.storage.registry import PLACES
 from statelib.storage.uris import is_absolute
-from statelib.storage.views import CheckpointedStateScope, StorageReference, WrittenStream
 
 
 def copied_files(

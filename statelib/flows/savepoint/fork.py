@@ -31,8 +31,8 @@ from statelib.model.record import BeginRequest, CheckpointRecord, CheckpointStat
 from statelib.savepoints.commit_facts import commit_facts
 from statelib.savepoints.opened import Checkpoint, origin_directories
 from statelib.savepoints.verification import verify
+from statelib.storage.ports.views import StorageReference
 from statelib.storage.registry import PLACES, new_attempt
-from statelib.storage.views import StorageReference
 
 
 def fork(

@@ -44,7 +44,7 @@ from statelib.restore.schemas.matching import check_same_state
 from statelib.serializers.columns.elements import SEPARATOR
 from statelib.serializers.entries.keys import join_keys, split_keys
 from statelib.serializers.entries.rows import StateRows, key_groups_of, windows
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 from statelib.wire.ragged import Bytes, Ragged, concat, from_fixed, from_list, join
 
 Mask = npt.NDArray[np.bool_]

@@ -16,7 +16,7 @@ from statelib.model.handles import (
     KeyGroupsStateHandle,
     MaterializedStateHandle,
 )
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 
 _KEY_GROUP_BYTES = 4
 

@@ -34,9 +34,9 @@ from statelib.snapshots.writers.keyed import chunk_of, write_subtask
 from statelib.snapshots.writers.operator import write_operator_states
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.filesystem.storage import DEFAULT_INLINE_THRESHOLD_BYTES
-from statelib.storage.kind import CheckpointStorage, StorageSettings
+from statelib.storage.ports.kind import CheckpointStorage, StorageSettings
+from statelib.storage.ports.views import CheckpointStreamFactory, StorageReference
 from statelib.storage.registry import PLACES, new_attempt
-from statelib.storage.views import CheckpointStreamFactory, StorageReference
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from statelib.savepoints.writing.new_savepoint import NewSavepoint, SavepointWri
 from statelib.serializers.entries.encoding import encode_entries
 from statelib.serializers.entries.rows import NO_ROWS, StateRows, join_rows
 from statelib.snapshots.writers.keyed import chunk_of, write_subtask
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 
 WINDOW_BYTES = 32 * 1024 * 1024
 """The stored bytes of a stream that are read at a time; a single key group may be larger."""

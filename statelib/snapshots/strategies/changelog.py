@@ -23,7 +23,7 @@ from statelib.snapshots.uploads.previous import PreviousChangelog
 from statelib.snapshots.uploads.streams import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
-from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory
+from statelib.storage.ports.views import CheckpointedStateScope, CheckpointStreamFactory
 
 
 @dataclass(frozen=True)

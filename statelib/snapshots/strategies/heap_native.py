@@ -12,7 +12,7 @@ from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empt
 from statelib.snapshots.uploads.streams import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
-from statelib.storage.views import CheckpointStreamFactory
+from statelib.storage.ports.views import CheckpointStreamFactory
 
 
 class HeapNativeSnapshotStrategy(CheckpointListener):

@@ -13,7 +13,7 @@ from statelib.model.ids import CheckpointId
 from statelib.snapshots.strategy import CheckpointListener, SnapshotResult, empty_snapshot
 from statelib.snapshots.uploads.streams import Uploads
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointStreamFactory
+from statelib.storage.ports.views import CheckpointStreamFactory
 
 
 @dataclass

@@ -21,7 +21,7 @@ from statelib.snapshots.strategy import CheckpointListener, SnapshotResult
 from statelib.snapshots.uploads.previous import CopyableFile
 from statelib.snapshots.uploads.streams import Uploads
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
+from statelib.storage.ports.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
 
 
 @dataclass

@@ -16,7 +16,7 @@ from statelib.snapshots.uploads.previous import CopyableFile
 from statelib.snapshots.uploads.streams import BLOCK_BYTES, Uploads
 from statelib.snapshots.uploads.threads import UploadThreads
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, StateReader, WrittenStream
+from statelib.storage.ports.views import CheckpointedStateScope, CheckpointStreamFactory, StateReader, WrittenStream
 
 
 class NothingFrozen:

@@ -19,7 +19,7 @@ from statelib.model.handles import (
     stream_handles,
 )
 from statelib.model.ids import CheckpointId
-from statelib.storage.views import PhysicalFile, WrittenStream
+from statelib.storage.ports.views import PhysicalFile, WrittenStream
 from statelib.wire.checksum import content_hash
 
 

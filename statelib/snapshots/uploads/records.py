@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statelib.model.checkpoint import FileRecord, SegmentRecord
 from statelib.model.handles import ByteStreamStateHandle, SegmentFileStateHandle
 from statelib.model.key_groups import KeyGroupRange
-from statelib.storage.views import PhysicalFile, WrittenStream
+from statelib.storage.ports.views import PhysicalFile, WrittenStream
 
 
 def file_records(

@@ -23,7 +23,7 @@ from statelib.model.ids import CheckpointId
 from statelib.snapshots.uploads.previous import CopyableFile
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories, LocalSnapshotDirectory
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStreamFactory,

@@ -39,8 +39,8 @@ from statelib.snapshots.writers.keyed import write_subtask
 from statelib.snapshots.writers.operator import write_operator_states
 from statelib.spark.snapshot.worker import task_attempt
 from statelib.storage.local.scratch import scratch_directory
+from statelib.storage.ports.views import StorageReference
 from statelib.storage.registry import new_attempt
-from statelib.storage.views import StorageReference
 
 COLUMNS = ("task", "key_group", "state", "key", "value")
 SCHEMA = "task int, key_group int, state int, key binary, value binary"

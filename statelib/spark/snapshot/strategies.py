@@ -24,7 +24,7 @@ from statelib.snapshots.strategy import SnapshotStrategy
 from statelib.snapshots.subtask import SubtaskSnapshotStrategy
 from statelib.snapshots.uploads.previous import PreviousSnapshot
 from statelib.storage.local.store import LocalSnapshotDirectories
-from statelib.storage.views import CheckpointedStateScope
+from statelib.storage.ports.views import CheckpointedStateScope
 
 INLINE_OPERATOR_BYTES = 1024
 """The bytes of operator state up to which it is stored inside ``_metadata``. Every checkpoint has operator state: its

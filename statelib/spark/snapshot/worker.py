@@ -47,8 +47,8 @@ from statelib.spark.snapshot.local_recovery import local_recovery
 from statelib.spark.snapshot.strategies import copying_strategy, logging_backend, strategy_of
 from statelib.spark.snapshot.termination import unwound_by_signal
 from statelib.storage.closeables import CloseableRegistry
+from statelib.storage.ports.views import CheckpointStreamFactory
 from statelib.storage.references import decode_reference
-from statelib.storage.views import CheckpointStreamFactory
 from statelib.storage.wrappers.task_owned_streams import TaskOwnedStreams
 from statelib.storage.wrappers.timed_streams import TimedStreams
 from statelib.telemetry.logs import bound

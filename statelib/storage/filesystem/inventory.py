@@ -9,7 +9,7 @@ from statelib.model.checkpoint import FileRecord
 from statelib.storage.filesystem.descriptors import opened_directory, opened_file
 from statelib.storage.filesystem.failures import storage_errors
 from statelib.storage.filesystem.reader import DirectoryReader, blocks
-from statelib.storage.inventory import FileFinding, SourceEntry, StoredFile, finding, read_finding
+from statelib.storage.ports.inventory import FileFinding, SourceEntry, StoredFile, finding, read_finding
 from statelib.storage.uris import AllowedRoot, file_handle, local_path
 from statelib.wire.checksum import ContentHash
 

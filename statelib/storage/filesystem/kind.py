@@ -9,16 +9,16 @@ from statelib.storage.filesystem.publish import read_published
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.filesystem.removal import FileSystemRemover
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
-from statelib.storage.inventory import FileFinding, SourceEntry, StoredFile
-from statelib.storage.kind import CheckpointStorage, Checksums, StorageSettings
 from statelib.storage.names import METADATA_NAME
-from statelib.storage.removal import CheckpointRemover
+from statelib.storage.ports.inventory import FileFinding, SourceEntry, StoredFile
+from statelib.storage.ports.kind import CheckpointStorage, Checksums, StorageSettings
+from statelib.storage.ports.removal import CheckpointRemover
+from statelib.storage.ports.views import StateReader
 from statelib.storage.uris import AllowedRoot, local_path, to_uri
-from statelib.storage.views import StateReader
 
 
 class FileSystemKind:
-    """The :class:`~statelib.storage.kind.StorageKind` of local, shared and mounted file systems."""
+    """The :class:`~statelib.storage.ports.kind.StorageKind` of local, shared and mounted file systems."""
 
     def storage(self, root: str, settings: StorageSettings) -> CheckpointStorage:
         return FileSystemCheckpointStorage(root, settings.pipeline, settings.inline_threshold_bytes)

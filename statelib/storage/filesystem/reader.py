@@ -29,8 +29,8 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class DirectoryReader:
-    """A :class:`~statelib.storage.views.StateReader` of the handles in the ``_metadata`` of ``directory_uri``. It is a
-    value: it can be pickled and keeps no file open.
+    """A :class:`~statelib.storage.ports.views.StateReader` of the handles in the ``_metadata`` of ``directory_uri``. It
+    is a value: it can be pickled and keeps no file open.
 
     ``checksums`` maps :func:`~statelib.model.handles.checksum_key` of files and segments to (size in bytes, crc32c);
     None if there are none.
@@ -44,8 +44,8 @@ class DirectoryReader:
     def read(self, handle: StreamStateHandle) -> memoryview:
         """Return all bytes of a handle, verified and read-only.
 
-        Raises like :meth:`statelib.storage.views.StateReader.read`, and CorruptStateError (``not-a-regular-file``) if
-        a link or special file has the path."""
+        Raises like :meth:`statelib.storage.ports.views.StateReader.read`, and CorruptStateError
+        (``not-a-regular-file``) if a link or special file has the path."""
         if isinstance(handle, ByteStreamStateHandle):
             return memoryview(handle.data)
         with self._opened(handle) as (file, path):

@@ -13,9 +13,9 @@ from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.storage.filesystem.descriptors import create_file, opened_directory
 from statelib.storage.filesystem.failures import storage_errors
 from statelib.storage.filesystem.inventory import list_files
-from statelib.storage.inventory import StoredFile
 from statelib.storage.names import temporary_name
-from statelib.storage.removal import outside_root
+from statelib.storage.ports.inventory import StoredFile
+from statelib.storage.ports.removal import outside_root
 from statelib.storage.uris import local_path, parts_below, to_uri
 
 _MAX_PROBES = 1000
@@ -23,8 +23,8 @@ _MAX_PROBES = 1000
 
 @dataclass(frozen=True)
 class FileSystemRemover:
-    """A :class:`~statelib.storage.removal.CheckpointRemover` of local, shared and mounted file systems. Links below a
-    root are removed, never followed."""
+    """A :class:`~statelib.storage.ports.removal.CheckpointRemover` of local, shared and mounted file systems. Links
+    below a root are removed, never followed."""
 
     files_at_once: ClassVar[int] = 1
 

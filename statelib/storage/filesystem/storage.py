@@ -36,9 +36,7 @@ from statelib.storage.names import (
     is_numbered,
     savepoint_directory,
 )
-from statelib.storage.streams import CheckpointStream
-from statelib.storage.uris import local_path, parts_below, shown, to_uri
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointStorageWorkerView,
     FileMergingSettings,
@@ -46,6 +44,8 @@ from statelib.storage.views import (
     StorageReference,
     WrittenStream,
 )
+from statelib.storage.streams import CheckpointStream
+from statelib.storage.uris import local_path, parts_below, shown, to_uri
 from statelib.storage.wrappers.merging import FileMergingStorage, whole_files
 
 DEFAULT_INLINE_THRESHOLD_BYTES = 20 * 1024
@@ -127,8 +127,8 @@ class FileSystemCheckpointStorage:
 
 
 class FileSystemStreamFactory:
-    """A :class:`~statelib.storage.views.CheckpointStreamFactory` of one subtask's attempt. If two processes use the
-    same attempt id, the second one fails with ConflictError (``name-taken``) and overwrites nothing.
+    """A :class:`~statelib.storage.ports.views.CheckpointStreamFactory` of one subtask's attempt. If two processes use
+    the same attempt id, the second one fails with ConflictError (``name-taken``) and overwrites nothing.
 
     Files of scope SHARED lie in ``shared`` and have absolute handles. Files of scope EXCLUSIVE lie beside
     ``_metadata`` and have relative handles. Without ``shared`` every file is exclusive: a savepoint refers to no file

@@ -14,7 +14,7 @@ from statelib.storage.uris import local_path, to_uri
 
 class FileTaskOwned:
     """The task-owned streams of one subtask's attempt on a file system, and a
-    :class:`~statelib.storage.views.CheckpointStateToolset` for them."""
+    :class:`~statelib.storage.ports.views.CheckpointStateToolset` for them."""
 
     def __init__(
         self, root: str, pipeline: PipelineName, attempt: AttemptId, subtask: int, inline_threshold_bytes: int

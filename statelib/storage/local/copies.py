@@ -11,7 +11,7 @@ from statelib.crash_points import crash_point
 from statelib.errors import StatelibError
 from statelib.model.handles import FilePart, checksum_key
 from statelib.storage.local.index import LocalCopy
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from statelib.storage.filesystem.failures import storage_errors
 from statelib.storage.filesystem.reader import DirectoryReader, blocks, check_crc, check_size
 from statelib.storage.local.copies import FoundCopy, LocalCopies
 from statelib.storage.local.file_identity import FileIdentity, identity_of
-from statelib.storage.views import StateReader
+from statelib.storage.ports.views import StateReader
 from statelib.wire.checksum import crc32c
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ LOCAL, REMOTE = "local", "remote"
 
 
 class LocalFirstReader:
-    """A :class:`~statelib.storage.views.LinkingReader` that prefers local copies to the files of ``remote``.
+    """A :class:`~statelib.storage.ports.views.LinkingReader` that prefers local copies to the files of ``remote``.
 
     ``copies``: key of the remote file or segment -> a copy with the recorded size and checksum of the remote file; or
     the :class:`LocalCopies` that several readers share. The bytes of a copy are proved before any of them are returned.

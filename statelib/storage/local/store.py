@@ -24,7 +24,7 @@ from statelib.storage.local.file_identity import FileIdentity, identity_of
 from statelib.storage.local.index import LocalCopy, read_index, write_index
 from statelib.storage.local.streams import LocalStreams
 from statelib.storage.names import checkpoint_directory, checkpoint_number
-from statelib.storage.views import WrittenStream
+from statelib.storage.ports.views import WrittenStream
 
 log = logging.getLogger(__name__)
 

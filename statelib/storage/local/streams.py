@@ -9,8 +9,8 @@ from statelib.errors import InvalidRequestError, RetryableError
 from statelib.model.handles import RelativeFileStateHandle, StreamStateHandle
 from statelib.storage.filesystem.descriptors import create_in, write_all
 from statelib.storage.filesystem.failures import storage_errors
+from statelib.storage.ports.views import CheckpointedStateScope, PhysicalFile, WrittenStream
 from statelib.storage.uris import shown
-from statelib.storage.views import CheckpointedStateScope, PhysicalFile, WrittenStream
 from statelib.storage.wrappers.merging import whole_files
 from statelib.wire.checksum import crc32c
 
@@ -18,8 +18,8 @@ _PREFIX = "stream-"
 
 
 class LocalStreams:
-    """A :class:`~statelib.storage.views.CheckpointStreamFactory` of plain files in one directory. Handles are relative
-    to the directory. The scope makes no difference."""
+    """A :class:`~statelib.storage.ports.views.CheckpointStreamFactory` of plain files in one directory. Handles are
+    relative to the directory. The scope makes no difference."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -55,8 +55,8 @@ class LocalStreams:
 
 
 class LocalFileStream:
-    """A :class:`~statelib.storage.views.CheckpointOutputStream` that writes to a new file. The constructor creates the
-    file.
+    """A :class:`~statelib.storage.ports.views.CheckpointOutputStream` that writes to a new file. The constructor
+    creates the file.
 
     One thread writes; any thread may call :meth:`close`, which ends the writing and removes the file."""
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from statelib.errors import NotFoundError
 from statelib.model.checkpoint import FileRecord
-from statelib.storage.inventory import FileFinding, SourceEntry, StoredFile, finding, read_finding
 from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.reader import ObjectReader
 from statelib.storage.objects.uris import ObjectLocation, object_location
+from statelib.storage.ports.inventory import FileFinding, SourceEntry, StoredFile, finding, read_finding
 from statelib.storage.retries import Retries
 from statelib.storage.uris import AllowedRoot, file_handle
 from statelib.wire.checksum import ContentHash

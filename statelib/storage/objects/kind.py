@@ -4,23 +4,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from statelib.model.checkpoint import FileRecord
-from statelib.storage.inventory import FileFinding, SourceEntry, StoredFile
-from statelib.storage.kind import CheckpointStorage, Checksums, StorageSettings
 from statelib.storage.objects.inventory import list_objects, source_entries, verify_objects
 from statelib.storage.objects.publish import read_published_object
 from statelib.storage.objects.reader import ObjectReader
 from statelib.storage.objects.removal import ObjectRemover
 from statelib.storage.objects.storage import ObjectCheckpointStorage
 from statelib.storage.objects.uris import SCHEMES, object_location
-from statelib.storage.removal import CheckpointRemover
+from statelib.storage.ports.inventory import FileFinding, SourceEntry, StoredFile
+from statelib.storage.ports.kind import CheckpointStorage, Checksums, StorageSettings
+from statelib.storage.ports.removal import CheckpointRemover
+from statelib.storage.ports.views import StateReader
 from statelib.storage.retries import Retries
 from statelib.storage.uris import AllowedRoot
-from statelib.storage.views import StateReader
 
 
 @dataclass(frozen=True)
 class ObjectKind:
-    """The :class:`~statelib.storage.kind.StorageKind` of object storages: S3, Google Cloud Storage and Azure Blob
+    """The :class:`~statelib.storage.ports.kind.StorageKind` of object storages: S3, Google Cloud Storage and Azure Blob
     Storage. Credentials and endpoint come from the environment.
 
     ``patience`` is called for each storage or reader that is opened, and returns the retries of its requests."""

@@ -34,8 +34,8 @@ from statelib.wire.checksum import crc32c
 
 @dataclass(frozen=True)
 class ObjectReader:
-    """A :class:`~statelib.storage.views.StateReader` of the handles in the ``_metadata`` of ``directory_uri``. It is a
-    value and can be pickled.
+    """A :class:`~statelib.storage.ports.views.StateReader` of the handles in the ``_metadata`` of ``directory_uri``. It
+    is a value and can be pickled.
 
     ``checksums`` maps :func:`~statelib.model.handles.checksum_key` of objects and segments to (size in bytes, crc32c);
     None if there are none.
@@ -47,7 +47,7 @@ class ObjectReader:
     allowed_root: AllowedRoot = None
 
     def read(self, handle: StreamStateHandle) -> memoryview:
-        """Return all bytes of a handle, verified. Raises like :meth:`statelib.storage.views.StateReader.read`."""
+        """Return all bytes of a handle, verified. Raises like :meth:`statelib.storage.ports.views.StateReader.read`."""
         if isinstance(handle, ByteStreamStateHandle):
             return memoryview(handle.data)
         if isinstance(handle, SegmentFileStateHandle):

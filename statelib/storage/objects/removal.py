@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from statelib.errors import NotFoundError, RetryableError
-from statelib.storage.inventory import StoredFile
 from statelib.storage.names import CLOCK_PROBE_NAME, LOCATION_NAME, PUT_PROBE_NAME
 from statelib.storage.objects.bucket import Bucket
 from statelib.storage.objects.uris import ObjectLocation, object_location
-from statelib.storage.removal import outside_root
+from statelib.storage.ports.inventory import StoredFile
+from statelib.storage.ports.removal import outside_root
 from statelib.storage.retries import Retries
 
 _STAND_INS = (LOCATION_NAME, PUT_PROBE_NAME)
@@ -21,7 +21,7 @@ _STAND_INS = (LOCATION_NAME, PUT_PROBE_NAME)
 
 @dataclass(frozen=True)
 class ObjectRemover:
-    """A :class:`~statelib.storage.removal.CheckpointRemover` of buckets."""
+    """A :class:`~statelib.storage.ports.removal.CheckpointRemover` of buckets."""
 
     retries: Retries = field(repr=False)
     files_at_once: ClassVar[int] = 100

@@ -40,10 +40,7 @@ from statelib.storage.objects.publish import check_put_if_absent, put_object_if_
 from statelib.storage.objects.spool import SpooledObject
 from statelib.storage.objects.task_owned import ObjectTaskOwned
 from statelib.storage.objects.uris import SCHEMES, ObjectLocation, object_location
-from statelib.storage.retries import Retries
-from statelib.storage.streams import CheckpointStream
-from statelib.storage.uris import shown
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointStorageWorkerView,
     FileMergingSettings,
@@ -51,6 +48,9 @@ from statelib.storage.views import (
     StorageReference,
     WrittenStream,
 )
+from statelib.storage.retries import Retries
+from statelib.storage.streams import CheckpointStream
+from statelib.storage.uris import shown
 from statelib.storage.wrappers.merging import FileMergingStorage, whole_files
 
 
@@ -148,8 +148,8 @@ class ObjectCheckpointStorage:
 
 
 class ObjectStreamFactory:
-    """A :class:`~statelib.storage.views.CheckpointStreamFactory` of one subtask's attempt. Its keys contain the attempt
-    id, so no other attempt writes them.
+    """A :class:`~statelib.storage.ports.views.CheckpointStreamFactory` of one subtask's attempt. Its keys contain the
+    attempt id, so no other attempt writes them.
 
     ``is_of_pipeline``: whether the streams belong to one of the pipeline's own checkpoints, not to a savepoint."""
 

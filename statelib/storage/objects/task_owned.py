@@ -15,7 +15,7 @@ from statelib.storage.task_owned import duplicable, own_name
 
 class ObjectTaskOwned:
     """The task-owned streams of one subtask's attempt in a bucket, and a
-    :class:`~statelib.storage.views.CheckpointStateToolset` for them. The storage itself copies duplicates."""
+    :class:`~statelib.storage.ports.views.CheckpointStateToolset` for them. The storage itself copies duplicates."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from statelib.errors import CorruptStateError, RetryableError, StatelibError
 from statelib.model.handles import ByteStreamStateHandle, RelativeFileStateHandle, StreamStateHandle
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStreamFactory,
@@ -25,7 +25,7 @@ _FAILURES = (OSError, StatelibError)
 
 
 class DuplicatingCheckpointOutputStream:
-    """A :class:`~statelib.storage.views.CheckpointOutputStream` that writes to ``primary`` and the same bytes to
+    """A :class:`~statelib.storage.ports.views.CheckpointOutputStream` that writes to ``primary`` and the same bytes to
     ``secondary``.
 
     Both streams must be at the same position, because offsets are valid in both; otherwise the secondary stream is
@@ -116,8 +116,8 @@ class DuplicatingCheckpointOutputStream:
 
 
 class DuplicatingStreams:
-    """A :class:`~statelib.storage.views.CheckpointStreamFactory` whose streams write to ``primary``, and a copy to
-    ``secondary``. Without a place for copies, callers use ``primary`` itself."""
+    """A :class:`~statelib.storage.ports.views.CheckpointStreamFactory` whose streams write to ``primary``, and a copy
+    to ``secondary``. Without a place for copies, callers use ``primary`` itself."""
 
     def __init__(self, primary: CheckpointStreamFactory, secondary: CheckpointStreamFactory) -> None:
         self._primary = primary

@@ -15,9 +15,7 @@ from typing import Protocol
 from statelib.errors import InvalidRequestError, RetryableError
 from statelib.model.handles import FileStateHandle, SegmentFileStateHandle, SegmentScope, StreamStateHandle
 from statelib.model.ids import AttemptId, CheckpointId
-from statelib.storage.streams import CheckpointStream, InterruptibleFile, SpilledFile
-from statelib.storage.uris import shown
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStateToolset,
@@ -28,6 +26,8 @@ from statelib.storage.views import (
     StorageReference,
     WrittenStream,
 )
+from statelib.storage.streams import CheckpointStream, InterruptibleFile, SpilledFile
+from statelib.storage.uris import shown
 from statelib.wire.checksum import ContentHash
 
 MAX_MERGED_BYTES = 4 << 20
@@ -65,8 +65,8 @@ class MergeableStreams(Protocol):
 
 
 class MergingStreamFactory:
-    """A :class:`~statelib.storage.views.CheckpointStreamFactory` of one subtask's attempt. It merges streams into files
-    of ``streams``, the storage's own factory.
+    """A :class:`~statelib.storage.ports.views.CheckpointStreamFactory` of one subtask's attempt. It merges streams into
+    files of ``streams``, the storage's own factory.
 
     A stream's bytes are written to a physical file when its handle is taken, so a dropped stream leaves no bytes there.
     A physical file is removed when all its segments are discarded. Thread-safe."""

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 from statelib.model.handles import StreamStateHandle
 from statelib.model.ids import AttemptId
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStorageWorkerView,
@@ -15,7 +15,8 @@ from statelib.storage.views import (
 
 
 class TaskOwnedStreams(CheckpointStreamFactory):
-    """The :class:`~statelib.storage.views.CheckpointStreamFactory` whose streams are task-owned, whatever their scope.
+    """The :class:`~statelib.storage.ports.views.CheckpointStreamFactory` whose streams are task-owned, whatever their
+    scope.
 
     They are never merged, so that each can be referred to and removed by itself."""
 

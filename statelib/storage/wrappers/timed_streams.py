@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from statelib.model.handles import StreamStateHandle
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStreamFactory,
@@ -47,9 +47,9 @@ class StorageClock:
 
 
 class TimedStreams:
-    """A :class:`~statelib.storage.views.CheckpointStreamFactory` around another one. ``clock`` runs while a stream is
-    opened, written or completed, while the storage copies a file, and while :meth:`flush` runs. Local copies are not
-    measured."""
+    """A :class:`~statelib.storage.ports.views.CheckpointStreamFactory` around another one. ``clock`` runs while a
+    stream is opened, written or completed, while the storage copies a file, and while :meth:`flush` runs. Local copies
+    are not measured."""
 
     def __init__(self, streams: CheckpointStreamFactory) -> None:
         self._streams = streams

@@ -1,6 +1,6 @@
 """The contract of a checkpoint storage as tests, which a subclass of :class:`StorageSuite` inherits.
 
-Each test checks one sentence of the ports in ``statelib.storage.views``.
+Each test checks one sentence of the ports in ``statelib.storage.ports.views``.
 """
 
 import pickle
@@ -23,14 +23,14 @@ from statelib.model.handles import (
 )
 from statelib.model.ids import CheckpointId
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.references import decode_reference, encode_reference
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     DEFAULT_REFERENCE,
     CheckpointedStateScope,
     CheckpointStreamFactory,
     StorageReference,
     WrittenStream,
 )
+from statelib.storage.references import decode_reference, encode_reference
 from statelib.testing.suites.storage_case import ATTEMPT, ID, OTHER_ATTEMPT, SIZES, Storage, content
 from statelib.testing.suites.task_owned import TaskOwnedSuite
 

@@ -6,7 +6,7 @@ from typing import Protocol
 import pytest
 
 from statelib.model.ids import AttemptId, CheckpointId
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStorageCoordinatorView,

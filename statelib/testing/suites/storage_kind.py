@@ -1,6 +1,6 @@
 """The contract of a kind of storage as tests, which a subclass of :class:`StorageKindSuite` inherits.
 
-Each test checks one method of the port in ``statelib.storage.kind``, or of the remover that it returns.
+Each test checks one method of the port in ``statelib.storage.ports.kind``, or of the remover that it returns.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from statelib.model.checkpoint import FileRecord
 from statelib.model.handles import RelativeFileStateHandle
 from statelib.model.ids import PipelineName
 from statelib.model.key_groups import KeyGroupRange
-from statelib.storage.inventory import SourceEntry
-from statelib.storage.kind import StorageKind, StorageSettings
 from statelib.storage.names import METADATA_NAME
-from statelib.storage.removal import CheckpointRemover
-from statelib.storage.views import CheckpointedStateScope, StorageReference, WrittenStream
+from statelib.storage.ports.inventory import SourceEntry
+from statelib.storage.ports.kind import StorageKind, StorageSettings
+from statelib.storage.ports.removal import CheckpointRemover
+from statelib.storage.ports.views import CheckpointedStateScope, StorageReference, WrittenStream
 from statelib.testing.suites.storage_case import ATTEMPT, ID, content
 
 SETTINGS = StorageSettings(PipelineName("flights"), 0)

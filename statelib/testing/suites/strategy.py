@@ -25,14 +25,14 @@ from statelib.restore.plan import RestoreSource
 from statelib.snapshots.execution import executed_snapshot
 from statelib.snapshots.strategy import EMPTY, SnapshotResult, SnapshotStrategy, take_snapshot
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.kind import CheckpointStorage, StorageSettings
-from statelib.storage.registry import PLACES
-from statelib.storage.views import (
+from statelib.storage.ports.kind import CheckpointStorage, StorageSettings
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointStreamFactory,
     FileMergingSettings,
     StateReader,
 )
+from statelib.storage.registry import PLACES
 from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
 from statelib.testing.interruptions import no_thread_starts
 from statelib.testing.keyed_samples import all_entries, fill, owned, put, sample_schema

@@ -17,7 +17,7 @@ from statelib.model.handles import (
     SegmentFileStateHandle,
     SegmentScope,
 )
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointStreamFactory,
     StorageReference,
 )

@@ -27,7 +27,7 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind, S
 from statelib.model.types import LONG, STRING
 from statelib.quality.facts import CheckpointFacts
 from statelib.quality.gate import run_gate
-from statelib.storage.inventory import FileFinding
+from statelib.storage.ports.inventory import FileFinding
 
 pytestmark = pytest.mark.slow
 

@@ -23,7 +23,7 @@ from statelib.snapshots.strategies.changelog import ChangelogSnapshotStrategy, M
 from statelib.snapshots.strategy import SnapshotResult, take_snapshot
 from statelib.snapshots.uploads.previous import previous_changelog
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointedStateScope
+from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.testing.checkpoint_chain import CheckpointChain, changelog_of, entries_of
 from statelib.testing.keyed_samples import all_entries, fill, put, sample_schema
 

@@ -24,7 +24,7 @@ from statelib.snapshots.execution import (
 from statelib.snapshots.strategies.canonical import CanonicalSnapshotStrategy, ScanResources
 from statelib.snapshots.strategy import SnapshotResult
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointStreamFactory
+from statelib.storage.ports.views import CheckpointStreamFactory
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.faulty_streams import FaultyStreams, Hook, undisturbed
 from statelib.testing.interruptions import no_thread_starts

@@ -20,7 +20,7 @@ from statelib.snapshots.strategy import take_snapshot
 from statelib.snapshots.uploads.streams import Uploads
 from statelib.snapshots.uploads.threads import UploadThreads
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointedStateScope, CheckpointOutputStream
+from statelib.storage.ports.views import CheckpointedStateScope, CheckpointOutputStream
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.keyed_samples import fill, sample_schema
 

@@ -14,7 +14,7 @@ from statelib.model.handles import (
 from statelib.model.ids import CheckpointId
 from statelib.model.key_groups import KeyGroupRange
 from statelib.snapshots.uploads.previous import NO_PREVIOUS, PreviousSnapshot, SharedFiles, previous_snapshot
-from statelib.storage.views import PhysicalFile, WrittenStream
+from statelib.storage.ports.views import PhysicalFile, WrittenStream
 from statelib.wire.checksum import content_hash
 
 

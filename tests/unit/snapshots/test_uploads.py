@@ -9,7 +9,7 @@ import pytest
 from statelib.errors import RetryableError
 from statelib.snapshots.uploads.streams import Uploads
 from statelib.storage.closeables import CloseableRegistry
-from statelib.storage.views import CheckpointedStateScope, CheckpointOutputStream, CheckpointStreamFactory
+from statelib.storage.ports.views import CheckpointedStateScope, CheckpointOutputStream, CheckpointStreamFactory
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.faulty_streams import FaultyStreams, undisturbed
 

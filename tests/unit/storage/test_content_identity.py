@@ -10,7 +10,7 @@ from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.model.key_groups import KeyGroupRange
 from statelib.storage.filesystem.inventory import verify_files
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
-from statelib.storage.views import CheckpointedStateScope
+from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.testing.suites.storage_case import content
 from statelib.wire.checksum import content_hash, crc32c
 

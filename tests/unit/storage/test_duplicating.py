@@ -14,7 +14,7 @@ from statelib.model.handles import ByteStreamStateHandle, RelativeFileStateHandl
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.local.streams import LocalStreams
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     CheckpointedStateScope,
     CheckpointOutputStream,
     CheckpointStreamFactory,

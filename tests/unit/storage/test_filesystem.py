@@ -18,8 +18,8 @@ from statelib.model.handles import ByteStreamStateHandle, FileStateHandle, Relat
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage, FileSystemStreamFactory
+from statelib.storage.ports.views import CheckpointedStateScope, StorageReference, WrittenStream
 from statelib.storage.streams import CheckpointStream
-from statelib.storage.views import CheckpointedStateScope, StorageReference, WrittenStream
 
 ATTEMPT = AttemptId("0a" * 16)
 FLIGHTS = PipelineName("flights")

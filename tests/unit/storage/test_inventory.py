@@ -9,7 +9,7 @@ from statelib.errors import InvalidRequestError, NotFoundError
 from statelib.model.checkpoint import FileRecord
 from statelib.model.key_groups import KeyGroupRange
 from statelib.storage.filesystem.inventory import list_files, verify_files
-from statelib.storage.inventory import FileFinding, StoredFile
+from statelib.storage.ports.inventory import FileFinding, StoredFile
 from statelib.wire.checksum import crc32c
 
 DATA = b"0123456789" * 200_000

@@ -17,7 +17,7 @@ from statelib.model.ids import AttemptId, CheckpointId
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.local.reader import LocalFirstReader
 from statelib.storage.local.store import LocalStateStore
-from statelib.storage.views import CheckpointedStateScope, LinkingReader, WrittenStream
+from statelib.storage.ports.views import CheckpointedStateScope, LinkingReader, WrittenStream
 from statelib.testing.crash_points import Crash, Place, crash, ends_at
 from statelib.wire.checksum import crc32c
 

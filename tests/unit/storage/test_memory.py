@@ -5,7 +5,7 @@ import pytest
 from statelib.errors import InvalidRequestError, UnsupportedError
 from statelib.model.handles import ByteStreamStateHandle, RelativeFileStateHandle
 from statelib.model.ids import AttemptId, CheckpointId, PipelineName
-from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory
+from statelib.storage.ports.views import CheckpointedStateScope, CheckpointStreamFactory
 from statelib.testing.memory_storage import MemoryCheckpointStorage, MemoryReader
 
 LIMIT = 5_242_880

@@ -20,7 +20,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.snapshots.uploads.records import file_records
 from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
-from statelib.storage.views import (
+from statelib.storage.ports.views import (
     DEFAULT_REFERENCE,
     CheckpointedStateScope,
     CheckpointStreamFactory,

@@ -14,9 +14,9 @@ from statelib.storage.objects.inventory import verify_objects
 from statelib.storage.objects.reader import ObjectReader
 from statelib.storage.objects.storage import ObjectCheckpointStorage
 from statelib.storage.objects.uris import object_location
+from statelib.storage.ports.views import StorageReference
 from statelib.storage.registry import PLACES
 from statelib.storage.retries import IMPATIENT, Retries
-from statelib.storage.views import StorageReference
 
 FLIGHTS = PipelineName("flights")
 CHECKPOINT = "s3://bucket/base/flights/chk-7"

@@ -3,8 +3,8 @@
 import pytest
 
 from statelib.errors import InvalidRequestError
+from statelib.storage.ports.views import DEFAULT_REFERENCE, StorageReference
 from statelib.storage.references import decode_reference, encode_reference
-from statelib.storage.views import DEFAULT_REFERENCE, StorageReference
 
 MINE = StorageReference("file:///srv/mine/savepoint-tours-ä-7")
 

@@ -12,9 +12,9 @@ from statelib.storage.filesystem.reader import DirectoryReader
 from statelib.storage.filesystem.storage import FileSystemCheckpointStorage
 from statelib.storage.names import is_task_owned
 from statelib.storage.objects.reader import ObjectReader
+from statelib.storage.ports.views import StateReader
 from statelib.storage.retries import IMPATIENT
 from statelib.storage.uris import local_path
-from statelib.storage.views import StateReader
 
 ATTEMPT = AttemptId("0" * 32)
 NAME = "0" * 32 + "-0-0"

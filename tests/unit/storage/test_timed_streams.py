@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from statelib.errors import RetryableError
-from statelib.storage.views import CheckpointedStateScope
+from statelib.storage.ports.views import CheckpointedStateScope
 from statelib.storage.wrappers.timed_streams import StorageClock, TimedStreams
 from statelib.testing.checkpoint_chain import CheckpointChain
 from statelib.testing.faulty_streams import FaultyStreams

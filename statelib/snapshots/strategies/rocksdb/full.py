@@ -13,7 +13,7 @@ from statelib.snapshots.uploads.previous import CopyableFile
 from statelib.snapshots.uploads.streams import Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
-from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
+from statelib.storage.ports.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
 
 
 class RocksDBFullSnapshotStrategy(CheckpointListener):

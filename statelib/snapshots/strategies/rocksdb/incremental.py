@@ -20,7 +20,7 @@ from statelib.snapshots.uploads.previous import NO_PREVIOUS, PreviousSnapshot, S
 from statelib.snapshots.uploads.streams import BLOCK_BYTES, Uploads, local_directory
 from statelib.storage.closeables import CloseableRegistry
 from statelib.storage.local.store import LocalSnapshotDirectories
-from statelib.storage.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
+from statelib.storage.ports.views import CheckpointedStateScope, CheckpointStreamFactory, WrittenStream
 from statelib.wire.checksum import ContentHash
 
 

@@ -16,7 +16,7 @@ from statelib.model.ids import CheckpointId
 from statelib.snapshots.uploads.previous import CopyableFile
 from statelib.snapshots.uploads.streams import Uploads
 from statelib.snapshots.uploads.threads import UploadThreads
-from statelib.storage.views import CheckpointedStateScope, WrittenStream
+from statelib.storage.ports.views import CheckpointedStateScope, WrittenStream
 
 T = TypeVar("T")
 NamedStream = tuple[str, WrittenStream]

@@ -6,10 +6,10 @@ from typing import Protocol
 
 from statelib.model.checkpoint import FileRecord
 from statelib.model.ids import PipelineName
-from statelib.storage.inventory import FileFinding, SourceEntry, StoredFile
-from statelib.storage.removal import CheckpointRemover
+from statelib.storage.ports.inventory import FileFinding, SourceEntry, StoredFile
+from statelib.storage.ports.removal import CheckpointRemover
+from statelib.storage.ports.views import CheckpointStorageCoordinatorView, CheckpointStorageWorkerView, StateReader
 from statelib.storage.uris import AllowedRoot
-from statelib.storage.views import CheckpointStorageCoordinatorView, CheckpointStorageWorkerView, StateReader
 
 Checksums = Mapping[str, tuple[int, int]]
 """A map from the path in a handle to (size in bytes, crc32c)."""

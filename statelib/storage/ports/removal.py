@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from statelib.errors import InvalidRequestError
-from statelib.storage.inventory import StoredFile
+from statelib.storage.ports.inventory import StoredFile
 from statelib.storage.uris import shown
 
 
