@@ -56,6 +56,7 @@ ANSWERS = {
     "checkpoints dispose": Answer(("dry_run", "collected")),
     "pipelines list": Answer(("name", "path", "backend", "key", "states", "parallelism", "max_parallelism"), many=True),
     "pipelines validate": Answer(("valid", "faults", "warnings")),
+    "pipelines schema": Answer(("$schema", "title", "type", "properties", "required", "additionalProperties")),
     "pipelines fork": Answer(_RECORD),
     "pipelines status": Answer(_names(PipelineStatus)),
     "pipelines cancel": Answer(_HEAD),

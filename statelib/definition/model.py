@@ -16,6 +16,8 @@ from statelib.model.key_groups import MAX_MAX_PARALLELISM
 from statelib.model.termination import CheckpointRetentionPolicy
 
 UNKNOWN_KEYS = "statelib_unknown_keys"
+SHORT_FORM = "x-short-form"
+"""The entry in a part's JSON schema that names the key which a text instead of the part stands for."""
 
 
 def _one_or_many(value: object) -> object:
@@ -29,7 +31,7 @@ def _in_utc(value: datetime) -> datetime:
         raise PydanticCustomError("moment", "a time within the years 1 to 9999, in UTC") from error
 
 
-Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_many, json_schema_input_type=str | tuple[str, ...])]
 """A list of names. A single name needs no brackets."""
 Moment = Annotated[datetime, AfterValidator(_in_utc)]
 """A date or a time, in UTC unless it has an offset."""
@@ -90,6 +92,8 @@ class FieldDefinition(Part):
     user function computes it. A text instead of a mapping is short for ``type``. ``of`` with several columns: ``first``
     or ``last`` takes all of them from one event. ``nulls``: whether ``first`` and ``last`` keep a null as a value.
     ``renamed_from``: names of the field in older checkpoints."""
+
+    model_config = ConfigDict(json_schema_extra={SHORT_FORM: "type"})
 
     agg: str | None = None
     of: str | tuple[str, ...] | None = None

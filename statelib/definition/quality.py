@@ -23,7 +23,9 @@ def _as_share(value: object) -> object:
         raise PydanticCustomError("share", "{text}", {"text": text}) from error
 
 
-Share = Annotated[float, BeforeValidator(_as_share), Field(ge=0, allow_inf_nan=False, strict=True)]
+Share = Annotated[
+    float, BeforeValidator(_as_share, json_schema_input_type=float | str), Field(ge=0, allow_inf_nan=False, strict=True)
+]
 """A share, as ``20%`` or ``0.2``. It may be more than 1, because sizes may more than double."""
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from statelib.definition.pipeline import Pipeline
 
-_LIKE_A_FIELD = "states.<name>.value"
+LIKE_A_FIELD = "states.<name>.value"
+"""A part that has the keys of a field."""
 _SEVERITY = "The result if the check fails: a warning, quarantine, or the abort of the checkpoint."
 INTERNAL = {"path"}
 """Fields of :class:`Pipeline` that no file may have."""
@@ -38,7 +39,7 @@ def _keys(part: dict[str, Any], parts: dict[str, Any], prefix: str) -> Iterator[
         default = "" if name in required else _text(field.get("default"))
         yield DescribedKey(path, _type(field, parts), default, DESCRIPTIONS.get(path, ""))
         below = parts.get(_reference(field), {})
-        if "properties" in below and path != _LIKE_A_FIELD:
+        if "properties" in below and path != LIKE_A_FIELD:
             yield from _keys(below, parts, f"{path}.<name>." if field.get("type") == "object" else f"{path}.")
 
 

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from statelib.definition.model import Duration, Part, Switch
+from statelib.definition.model import SHORT_FORM, Duration, Part, Switch
 
 
 class Ready(Part):
@@ -25,6 +25,8 @@ class SourceColumn(Part):
     """A column of the events. ``expr``: the SQL expression that computes it from the source's own columns; None: it is
     the source's column of the same name. A text instead of a mapping is short for ``type``."""
 
+    model_config = ConfigDict(json_schema_extra={SHORT_FORM: "type"})
+
     type: str
     expr: str | None = None
 
@@ -41,7 +43,7 @@ def _as_text(value: object) -> object:
     return str(value) if isinstance(value, int | float) else value
 
 
-Option = Annotated[str, BeforeValidator(_as_text)]
+Option = Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | int | float | bool)]
 
 
 class Source(Part):

@@ -39,6 +39,7 @@ CALLS = {
     "checkpoints dispose": "sales/4 --dry-run",
     "pipelines list": "",
     "pipelines validate": "",
+    "pipelines schema": "",
     "pipelines fork": "sales/5 branch",
     "pipelines status": "sales",
     "pipelines cancel": "tours",

@@ -8,9 +8,9 @@ INTRODUCTION = """\
 
 One YAML file in `STATELIB_PIPELINES` is one pipeline. `statelib pipelines validate` says, line by line, what is wrong
 with a file; unknown keys are refused, with the one that was probably meant. Durations are `500ms`, `90s`, `15m`, `1h`
-or `7d`. Where a list of text is expected, a single text may stand without brackets. An editor that knows JSON schemas
-gets one from `python -c "import json; from statelib.definition.pipeline import Pipeline;
-print(json.dumps(Pipeline.model_json_schema()))"`.
+or `7d`. Where a list of text is expected, a single text may stand without brackets. An editor with a
+YAML language server completes and checks keys, and shows these descriptions: `statelib pipelines schema >
+pipeline.schema.json`, and `# yaml-language-server: $schema=pipeline.schema.json` as the first line of a pipeline file.
 
 A whole file is in the [tutorial](../tutorial.md); the demo's are in `dags/pipelines/`.
 """

@@ -13,6 +13,7 @@ from statelib.cli.options import Json, PipelineArgument
 from statelib.cli.presenters.blocks import Block, Fields, Line, Note, TableColumn, TextTable, present
 from statelib.cli.presenters.console import working
 from statelib.cli.presenters.values import when
+from statelib.definition.editor_schema import editor_schema
 from statelib.definition.outside_checks import check_outside
 from statelib.definition.pipeline import Pipeline, load_pipelines
 from statelib.definition.problems import DefinitionError
@@ -104,6 +105,15 @@ def _validate_view(
     for warning in warnings:
         yield Note("\n".join(f"warning: {text}" for text in warning.message.splitlines()))
     yield Note(f"{valid} valid, {len(faults)} not")
+
+
+@app.command(epilog="Example: statelib pipelines schema > pipeline.schema.json")
+def schema(as_json: Json = False) -> None:  # noqa: ARG001 - the answer is JSON with and without the option
+    """Print the JSON schema of a pipeline file, for editors.
+
+    Editors with a YAML language server use it if the first line of a pipeline file is
+    # yaml-language-server: $schema=pipeline.schema.json"""
+    present(editor_schema(), (), as_json=True)
 
 
 @app.command("fork", epilog="Example: statelib pipelines fork aircraft_activity/4 aircraft_activity_v2")
