@@ -48,7 +48,7 @@ def amounts_of(part: Checkpoint, *, counted: bool = False, scratch: str | None =
     statistics, keys = None, None
     if counted:
         content = read_content(part, scratch)
-        statistics, keys = content.statistics, content.keys.total
+        statistics, keys = content.statistics, None if content.keys is None else content.keys.total
     elif part.manifest:
         statistics, keys = part.manifest.statistics, part.manifest.total_keys
     if not statistics:

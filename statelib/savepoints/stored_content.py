@@ -9,15 +9,16 @@ from statelib.model.state import KeyCounts, StateStatistics
 from statelib.restore.check import count_entries
 from statelib.restore.entries import windows_of
 from statelib.savepoints.opened import Checkpoint
+from statelib.serializers.entries.keys import shows_where_keys_end
 
 
 @dataclass(frozen=True)
 class StoredContent:
     """The counts and digests of the keyed state of a snapshot. ``statistics``: one element per state, in the order of
-    the schema. ``keys``: the number of distinct keys per key group."""
+    the schema. ``keys``: the number of distinct keys per key group; None if only a user's code can tell keys apart."""
 
     statistics: tuple[StateStatistics, ...]
-    keys: KeyCounts
+    keys: KeyCounts | None
 
 
 def read_content(opened: Checkpoint, scratch: str | None = None) -> StoredContent:
@@ -30,6 +31,7 @@ def read_content(opened: Checkpoint, scratch: str | None = None) -> StoredConten
     windows = (windows_of(handle, opened.window_bytes) for handle in opened.handles())
     parts = () if opened.raw_timers else tuple(chain.from_iterable(windows))
     counter = KeyCounter(schema, parts)
-    entries = counter.passing(opened.rows(scratch))
+    divisible = all(shows_where_keys_end(schema, state) for state in schema.states)
+    entries = counter.passing(opened.rows(scratch)) if divisible else opened.rows(scratch)
     statistics = count_entries(schema, all_key_groups(schema.max_parallelism), entries)
-    return StoredContent(statistics, counter.counts())
+    return StoredContent(statistics, counter.counts() if divisible else None)

@@ -82,7 +82,7 @@ def verify(opened: Checkpoint, *, read_data: bool = True, scratch: str | None = 
         read = [_read_back(part, scratch) for part in opened.each_operator()]
         problems += [problem for operator_problems, _, _ in read for problem in operator_problems]
         problems += unreadable(opened)
-        entries, keys = sum(total for _, total, _ in read), sum(total for _, _, total in read)
+        entries, keys = sum(total for _, total, _ in read), _sum([total for _, _, total in read])
     size = opened.metadata_size_bytes + sum(f.size_bytes for f in files)
     read_files = len(files) if read_data else 0
     return Verification(opened.directory, len(files) + 1, size, entries, tuple(problems), read_files + 1, keys=keys)
@@ -93,7 +93,8 @@ def _verify_foreign(opened: Checkpoint, read_data: bool, scratch: str | None) ->
     files = check_files(opened, read_data=read_data)
     problems, unread, entries, keys = list(files.problems), [], None, None
     if read_data and not problems:
-        totals, counted = [], []
+        totals: list[int] = []
+        counted: list[int | None] = []
         for part in opened.each_operator():
             try:
                 operator_problems, total, distinct = _read_back(part, scratch)
@@ -104,11 +105,17 @@ def _verify_foreign(opened: Checkpoint, read_data: bool, scratch: str | None) ->
             totals.append(total)
             counted.append(distinct)
         problems += unreadable(opened)
-        entries, keys = sum(totals), sum(counted)
+        entries, keys = sum(totals), _sum(counted)
     size, read_files = opened.metadata_size_bytes + files.size_bytes, files.count if read_data else 0
     return Verification(
         opened.directory, files.count + 1, size, entries, tuple(problems), read_files + 1, tuple(unread), keys
     )
+
+
+def _sum(numbers: Sequence[int | None]) -> int | None:
+    """Return the sum, None if a number is unknown."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
 
 
 def verify_sample(opened: Checkpoint, chosen: Sample, seen: set[str]) -> Verification:
@@ -164,8 +171,9 @@ def _shown(directory: str) -> str:
     return PLACES.kind(directory).shown(directory)
 
 
-def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int, int]:
-    """Read all entries of the selected operator; return (problems, number of entries, number of distinct keys)."""
+def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int, int | None]:
+    """Read all entries of the selected operator; return (problems, number of entries, number of distinct keys, None if
+    only a user's code can tell keys apart)."""
     try:
         content = read_content(opened, scratch)
     except (CorruptStateError, NotFoundError) as error:
@@ -180,10 +188,11 @@ def _read_back(opened: Checkpoint, scratch: str | None) -> tuple[list[str], int,
         if not expected.same_content(actual)
     ]
     recorded_keys = opened.manifest.keys if opened.manifest else None
-    if recorded_keys is not None and not recorded_keys.same(content.keys):
+    if recorded_keys is not None and content.keys is not None and not recorded_keys.same(content.keys):
         problems.append(
             f"{_shown(opened.directory)}: expected {number_of(recorded_keys.total, 'distinct key')}, key group"
             " by key group as in"
             f" the manifest, found {content.keys.total}"
         )
-    return problems, sum(s.total_entries for s in counted), content.keys.total
+    keys = None if content.keys is None else content.keys.total
+    return problems, sum(s.total_entries for s in counted), keys

@@ -22,7 +22,7 @@ def json_reader(type: StateType) -> ReadJson:  # noqa: A002
     are left, because nothing shows where it ends. A value in which something may follow such a part is read as one
     opaque value."""
     opaque = opaque_part(type)
-    if opaque is None or _is_last(type):
+    if opaque is None or opaque_is_last(type):
         return support_of(type).json_reader(type, json_reader)
     return partial(read_opaque, opaque)
 
@@ -39,7 +39,7 @@ def opaque_part(type: StateType) -> Opaque | None:  # noqa: A002
     return next((opaque for part in parts_of(type) if (opaque := opaque_part(part)) is not None), None)
 
 
-def _is_last(type: StateType) -> bool:  # noqa: A002
+def opaque_is_last(type: StateType) -> bool:  # noqa: A002
     """Return whether an opaque part of the type is always the last part of a value."""
     parts = support_of(type).last_parts(type)
-    return parts is not None and all(opaque_part(part) is None or _is_last(part) for part in parts)
+    return parts is not None and all(opaque_part(part) is None or opaque_is_last(part) for part in parts)

@@ -4,6 +4,7 @@ import json
 import struct
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from statelib.cli.presenters.snapshot_document import describe
 from statelib.errors import UnsupportedError
 from statelib.formats.keyed.header import encode_header
-from statelib.formats.metadata.metadata_file import encode_metadata
+from statelib.formats.metadata.metadata_file import decode_metadata, encode_metadata
 from statelib.formats.text import natural_json
 from statelib.formats.text.typed_json import entry_lines, operator_lines
 from statelib.model.checkpoint import CheckpointMetadata, OperatorState, OperatorSubtaskState
@@ -22,6 +23,8 @@ from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
 from statelib.model.types import LONG, STRING, TIME_WINDOW, Field, Nullable, ObjectArray, Opaque, Pojo, StateType
 from statelib.savepoints.lines import export_all_lines
 from statelib.savepoints.opened import open_checkpoint
+from statelib.savepoints.writing.new_savepoint import NewSavepoint
+from statelib.savepoints.writing.rewritten_savepoint import OperatorChange, rewrite
 from statelib.serializers import register_decoder
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.java.decoders import unregister_decoder
@@ -32,6 +35,7 @@ from statelib.wire.ragged import from_list
 from statelib.wire.reader import Reader
 from tests.golden.flink_fixtures import ROOT, opened
 
+(KEYS,) = (ROOT / "1.20.5" / "keys-long-hashmap-canonical").glob("savepoint-*")
 KRYO = ROOT / "1.20.5" / "kryo-hashmap-canonical"
 NAME = "java.util.UUID"
 KIND = Opaque("a.KryoSerializer", NAME)
@@ -149,13 +153,36 @@ def test_states_whose_entries_nothing_divides_are_named_all_the_same(tmp_path: P
     assert described["key_type"] == "long"
 
 
-def test_timers_in_raw_keyed_state_are_exported_and_never_left_behind(tmp_path: Path) -> None:
-    """Timers are in raw keyed state if RocksDB holds the state and the heap the timers."""
+def raw_timers() -> KeyGroupsStateHandle:
     types = encode_serializer_snapshot(LONG) + encode_serializer_snapshot(TIME_WINDOW)
     timer = struct.pack(">qqqq", 42, 0, 10, 9)
     data = bytes.fromhex("f1cd859f 00000002 00000001 0001 74") + types + struct.pack(">i", 1) + timer + bytes(4)
-    raw = KeyGroupsStateHandle(KeyGroupRange(29, 29), (0,), ByteStreamStateHandle("raw", data))
-    operators = (OperatorState(bytes(16), 1, 128, ((0, OperatorSubtaskState(raw_keyed=raw)),)),)
+    return KeyGroupsStateHandle(KeyGroupRange(29, 29), (0,), ByteStreamStateHandle("raw", data))
+
+
+def test_timers_in_raw_keyed_state_are_not_put_beside_themselves(tmp_path: Path) -> None:
+    """The raw ones are copied, so that a table in their place would be timers once more."""
+    metadata, _ = decode_metadata((KEYS / "_metadata").read_bytes())
+    (index,) = (i for i, o in enumerate(metadata.operators) if any(state.keyed for _, state in o.subtasks))
+    operator = metadata.operators[index]
+    subtasks = tuple((i, replace(state, raw_keyed=raw_timers())) for i, state in operator.subtasks)
+    operators = (*metadata.operators[:index], replace(operator, subtasks=subtasks), *metadata.operators[index + 1 :])
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "_metadata").write_bytes(encode_metadata(replace(metadata, operators=operators)))
+    saved = open_checkpoint(str(tmp_path / "saved"))
+    timers = saved.schema().state("_timer_state/event_t")
+    change = {operator.operator_id.hex(): OperatorChange(put={timers: saved.to_arrow(timers.name)})}
+    with pytest.raises(UnsupportedError, match="_timer_state/event_t") as caught:
+        rewrite(saved, NewSavepoint(str(tmp_path), "again"), changes=change)
+    assert caught.value.kind == "raw-keyed-state"
+    change = {operator.operator_id.hex(): OperatorChange()}
+    again = open_checkpoint(rewrite(saved, NewSavepoint(str(tmp_path), "again"), changes=change))
+    assert again.to_arrow(timers.name) == saved.to_arrow(timers.name)
+
+
+def test_timers_in_raw_keyed_state_are_exported_and_never_left_behind(tmp_path: Path) -> None:
+    """Timers are in raw keyed state if RocksDB holds the state and the heap the timers."""
+    operators = (OperatorState(bytes(16), 1, 128, ((0, OperatorSubtaskState(raw_keyed=raw_timers())),)),)
     (tmp_path / "_metadata").write_bytes(encode_metadata(CheckpointMetadata(1, operators)))
     found = open_checkpoint(str(tmp_path))
     (line,) = export_all_lines(found, None)

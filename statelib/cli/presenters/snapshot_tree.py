@@ -69,11 +69,8 @@ def _add_operator(tree: Tree, operator: Json) -> None:
         finished = "all" if operator["finished"] else count(operator["finished_subtasks"])
         _add(branch, f"{finished} of its subtasks had finished")
     if "unreadable" in operator:
-        _add(
-            branch,
-            f"{'entries' if operator['states'] else 'states'} cannot be read: {operator['unreadable']}",
-            "yellow",
-        )
+        what = "entries" if operator["states"] else "states"
+        _add(branch, f"{what} cannot be read: {operator['unreadable']}", "yellow")
     for state in operator["states"]:
         _add_state(branch, state)
     for state in operator["operator_states"]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from statelib.errors import InvalidRequestError, NotFoundError
+from statelib.errors import InvalidRequestError, NotFoundError, UnsupportedError
 from statelib.formats.canonical.chunks import Chunk
 from statelib.formats.canonical.reading import iter_canonical, read_header
 from statelib.formats.keyed.header import KeyedHeader
@@ -220,13 +220,21 @@ def _operator_with_copies(handle: OperatorStreamStateHandle | None, copy: Copy) 
 def _changed(part: _Part, change: OperatorChange, writer: SavepointWriter, copied: Copied) -> OperatorState:
     """Write an operator with its keyed state changed, and return it. All its other state is copied.
 
-    Raises InvalidRequestError (``bad-change``, ``not-canonical``, ``unknown-state``)."""
+    Raises InvalidRequestError (``bad-change``, ``not-canonical``, ``unknown-state``), UnsupportedError
+    (``raw-keyed-state``)."""
     reader, operator = part.reader, part.operator
     handles = {i: _canonical(state.keyed) for i, state in operator.subtasks if state.keyed is not None}
     present = part.source.managed_schema
     if present is None or not handles:
         raise InvalidRequestError(f"operator {part.name} has no keyed state", kind="bad-change")
     schema = _new_schema(present, change)
+    raw = {timers.descriptor.name for timers in part.source.raw_timers} if change.put else set()
+    for name in raw & {descriptor.name for descriptor in change.put}:
+        raise UnsupportedError(
+            f"state {name!r} of operator {part.name}: timers in raw keyed state, which cannot be replaced",
+            kind="raw-keyed-state",
+            hint="take a savepoint with a newer Flink: there they are state like any other",
+        )
     target = KeyedOperator(part.name, schema, operator.parallelism, change.key_hash)
     put = {d.name: _encoded(schema, d, table, change.key_hash) for d, table in change.put.items()}
     unchanged = [d.name for d in schema.states if d in present.states]

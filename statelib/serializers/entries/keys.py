@@ -10,16 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from statelib.errors import CorruptStateError, InvalidRequestError
+from statelib.errors import CorruptStateError, InvalidRequestError, UnsupportedError
 from statelib.model.key_groups import assign_key_groups, prefix_width
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import VOID, StateType
+from statelib.model.types import VOID, Opaque, StateType
 from statelib.serializers.columns.arrow import one_nan
 from statelib.serializers.columns.codec import Cursor
 from statelib.serializers.columns.cursors import big_endian, encode_varlen, require
 from statelib.serializers.entries.rows import key_groups_of
 from statelib.serializers.entries.timers import MOMENT_BYTES, decode_moments, encode_moments
 from statelib.serializers.registry import codec_of
+from statelib.serializers.typed_json import opaque_is_last, opaque_part
 from statelib.wire.ragged import Bytes, Ragged, from_fixed, gather, join
 
 KeyGroups = npt.NDArray[np.int32]
@@ -109,14 +110,14 @@ def split_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Ragg
     """Return the serialized parts of composite keys. This is the inverse of :func:`join_keys`. User keys are not
     checked: each is the rest of its row.
 
-    Raise CorruptStateError as :func:`decode_keys` does."""
-    key, namespace = codec_of(schema.key_type), codec_of(descriptor.namespace_type)
+    Raise as :func:`decode_keys` does."""
+    namespace = codec_of(descriptor.namespace_type)
     width = prefix_width(schema.max_parallelism)
     ambiguous = has_lengths(schema.key_type, descriptor.namespace_type)
     data, limit = keys.data, keys.offsets[1:]
     require(keys.starts, width, limit, "key group")
     start = keys.starts + width
-    end = key.skip(data, start, limit)
+    end = _key_ends(schema, descriptor, data, start, limit)
     serialized = gather(data, start, end - start)
     start = _after_length(data, start, end, limit, ambiguous)
     end = namespace.skip(data, start, limit)
@@ -134,7 +135,8 @@ def decode_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: Rag
     """Return the parts of composite keys. This is the inverse of :func:`encode_keys`.
 
     Raise CorruptStateError (``truncated-value``, ``trailing-bytes``, ``bad-key-length`` and the kinds of the
-    codecs)."""
+    codecs), UnsupportedError (``opaque-key``) for keys that only a user's code can read, if nothing shows where one
+    ends."""
     columns = key_columns(schema, descriptor, keys, KEY_COLUMNS)
     groups = key_groups_of(keys, prefix_width(schema.max_parallelism))
     return DecodedKeys(
@@ -148,7 +150,7 @@ def key_columns(
     """Return the wanted columns of :data:`KEY_COLUMNS` that the state has. Parts before a wanted column are skipped;
     parts after the last one are not read.
 
-    Raise CorruptStateError as :func:`decode_keys` does."""
+    Raise as :func:`decode_keys` does."""
     width = prefix_width(schema.max_parallelism)
     timers, data, limit = descriptor.kind is StateKind.TIMERS, keys.data, keys.offsets[1:]
     ambiguous = not timers and has_lengths(schema.key_type, descriptor.namespace_type)
@@ -164,10 +166,11 @@ def key_columns(
     count = 1 + max((i for i, (name, _) in enumerate(types) if name in wanted), default=-1)
     for name, type_ in types[:count]:
         start, codec = cursor, codec_of(type_)
+        ends = _opaque_key_ends(schema, descriptor, limit) if name == "key" else None
         if name in wanted and (type_ != VOID or name != "namespace"):
-            columns[name], cursor = codec.decode(data, start, limit)
+            columns[name], cursor = codec.decode(data, start, limit if ends is None else ends)
         else:
-            cursor = codec.skip(data, start, limit)
+            cursor = codec.skip(data, start, limit) if ends is None else ends
         if name != "user_key":
             cursor = _after_length(data, start, cursor, limit, ambiguous)
     if count == len(types):
@@ -179,16 +182,23 @@ def prefixed_keys(schema: KeyedStateSchema, descriptor: StateDescriptor, keys: R
     """Return the stored bytes of key group and key, one row per key. Equal bytes are equal keys, in different states
     too. The composite key of each entry of a key, other than a timer, begins with these bytes.
 
-    Raise CorruptStateError (``truncated-value``)."""
+    Raise CorruptStateError (``truncated-value``), UnsupportedError (``opaque-key``)."""
     width, data, limit = prefix_width(schema.max_parallelism), keys.data, keys.offsets[1:]
     require(keys.starts, width, limit, "key group")
     timers = descriptor.kind is StateKind.TIMERS
     start = keys.starts + (width + MOMENT_BYTES if timers else width)
-    end = codec_of(schema.key_type).skip(data, start, limit)
+    end = _key_ends(schema, descriptor, data, start, limit)
     if not timers:
         return gather(data, keys.starts, end - keys.starts)
     groups = gather(data, keys.starts, np.full(len(keys), width, np.int64))
     return join([groups, gather(data, start, end - start)])
+
+
+def shows_where_keys_end(schema: KeyedStateSchema, descriptor: StateDescriptor) -> bool:
+    """Return whether the keys of the state can be told from what follows them. Those that only a user's code can read
+    can, if nothing but a namespace of fixed width follows."""
+    alone = descriptor.user_key_type is None and codec_of(descriptor.namespace_type).width > 0
+    return opaque_part(schema.key_type) is None or (alone and opaque_is_last(schema.key_type))
 
 
 def only_entries(descriptor: StateDescriptor, prefixed: Ragged) -> Ragged:
@@ -207,6 +217,35 @@ def check_end(cursor: Cursor, limit: Cursor, what: str) -> None:
             kind="trailing-bytes",
             hint="the state was written with another type",
         )
+
+
+def _key_ends(
+    schema: KeyedStateSchema, descriptor: StateDescriptor, data: Bytes, start: Cursor, limit: Cursor
+) -> Cursor:
+    """Return the cursors after the keys. Raise UnsupportedError (``opaque-key``)."""
+    ends = _opaque_key_ends(schema, descriptor, limit)
+    return codec_of(schema.key_type).skip(data, start, limit) if ends is None else ends
+
+
+def _opaque_key_ends(schema: KeyedStateSchema, descriptor: StateDescriptor, limit: Cursor) -> Cursor | None:
+    """Return the cursors after keys that only a user's code can read, None if the key type shows where a key ends.
+
+    Raise UnsupportedError (``opaque-key``)."""
+    opaque = opaque_part(schema.key_type)
+    if opaque is None:
+        return None
+    if not shows_where_keys_end(schema, descriptor):
+        raise opaque_key(opaque, descriptor)
+    return limit - codec_of(descriptor.namespace_type).width
+
+
+def opaque_key(opaque: Opaque, descriptor: StateDescriptor) -> UnsupportedError:
+    """Return the error for keys of which nothing shows where they end."""
+    return UnsupportedError(
+        f"state {descriptor.name!r}: only {opaque.serializer} can find where its keys end",
+        kind="opaque-key",
+        hint="states of other kinds than map can be exported: name one of them",
+    )
 
 
 def _check_parts(descriptor: StateDescriptor, *parts: pa.Array | None) -> None:

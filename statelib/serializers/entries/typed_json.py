@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from statelib.errors import CorruptStateError, UnsupportedError
+from statelib.errors import CorruptStateError
 from statelib.model.key_groups import prefix_width
 from statelib.model.operator_state import OperatorStateDescriptor
 from statelib.model.state import KeyedStateSchema, StateDescriptor, StateKind
-from statelib.model.types import GLOBAL_WINDOW, TIME_WINDOW, VOID, Opaque, StateType
+from statelib.model.types import VOID, Opaque, StateType
 from statelib.serializers.aspects.json_values import Json, ReadJson
 from statelib.serializers.entries.broadcast import entry_spans
-from statelib.serializers.entries.keys import has_lengths
+from statelib.serializers.entries.keys import has_lengths, opaque_key
+from statelib.serializers.registry import codec_of
 from statelib.serializers.typed_json import json_reader, opaque_part
 from statelib.wire.reader import Reader
 
@@ -24,7 +25,6 @@ ReadMembers = Callable[[Reader], Iterator[Members]]
 _SEPARATOR = 0x2C
 _COUNT_BYTES = 4
 _SIGN = 1 << 63
-_NAMESPACE_BYTES: dict[StateType, int] = {VOID: 1, GLOBAL_WINDOW: 1, TIME_WINDOW: 16}
 _UNNUMBERED = ("merging-window-set",)
 """Lists of Flink's own in which the order of the elements has no meaning."""
 
@@ -108,13 +108,9 @@ def _opaque_key(key: StateType, opaque: Opaque, descriptor: StateDescriptor) -> 
     it, the key is everything before the namespace.
 
     Raise UnsupportedError (``opaque-key``) otherwise."""
-    namespace_bytes = _NAMESPACE_BYTES.get(descriptor.namespace_type)
-    if namespace_bytes is None or descriptor.user_key_type is not None:
-        raise UnsupportedError(
-            f"state {descriptor.name!r}: only {opaque.serializer} can find where its keys end",
-            kind="opaque-key",
-            hint="states of other kinds than map can be exported: name one of them",
-        )
+    namespace_bytes = codec_of(descriptor.namespace_type).width
+    if namespace_bytes <= 0 or descriptor.user_key_type is not None:
+        raise opaque_key(opaque, descriptor)
     read = json_reader(key)
     return lambda reader: read(Reader(reader.take(reader.remaining - namespace_bytes), reader.what))
 

@@ -14,7 +14,7 @@ from statelib.model.state import (
     timers_descriptor,
 )
 from statelib.model.types import GLOBAL_WINDOW, INT, STRING, TIME_WINDOW, Opaque, Ttl
-from statelib.serializers.entries.keys import encode_keys, key_groups
+from statelib.serializers.entries.keys import decode_keys, encode_keys, key_groups, prefixed_keys, split_keys
 from statelib.serializers.entries.rows import StateRows
 from statelib.serializers.entries.values import encode_values
 from statelib.serializers.scalars.windows import MOMENT
@@ -87,9 +87,17 @@ def test_keys_that_only_their_serializer_can_read() -> None:
     state = StateDescriptor("s", StateKind.VALUE, INT, None, TIME_WINDOW)
     (line,) = entry_lines("op", KeyedStateSchema(key_type, 128, (state,)), state, rows)
     assert '"key":{"type":"opaque","serializer":"a.Kryo","hex":"6b6579"},"kg":7,"ns":{"type":"timewindow"' in line
-    with pytest.raises(UnsupportedError, match=r"'m'.*a\.Kryo") as caught:
-        list(entry_lines("op", KeyedStateSchema(key_type, 128, (MAP,)), MAP, rows))
-    assert caught.value.kind == "opaque-key"
+    schema = KeyedStateSchema(key_type, 128, (state, MAP))
+    decoded = decode_keys(schema, state, rows.keys)
+    assert (decoded.keys.to_pylist(), decoded.key_groups.tolist()) == ([b"key"], [7])
+    assert decoded.namespaces is not None
+    assert len(decoded.namespaces) == 1
+    assert split_keys(schema, state, rows.keys).keys.to_list() == [b"key"]
+    assert prefixed_keys(schema, state, rows.keys).to_list() == [b"\7key"]
+    for read in (decode_keys, split_keys, prefixed_keys, lambda *_: list(entry_lines("op", schema, MAP, rows))):
+        with pytest.raises(UnsupportedError, match=r"'m'.*a\.Kryo") as caught:
+            read(schema, MAP, rows.keys)
+        assert caught.value.kind == "opaque-key"
 
 
 def test_bytes_that_are_no_entry_are_named() -> None:
