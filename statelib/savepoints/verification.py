@@ -114,8 +114,7 @@ def _verify_foreign(opened: Checkpoint, read_data: bool, scratch: str | None) ->
 
 def _sum(numbers: Sequence[int | None]) -> int | None:
     """Return the sum, None if a number is unknown."""
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
+    return None if None in numbers else sum(number for number in numbers if number is not None)
 
 
 def verify_sample(opened: Checkpoint, chosen: Sample, seen: set[str]) -> Verification:

@@ -30,6 +30,25 @@ def holds_opaque(kind: StateType) -> bool:
     return isinstance(kind, Opaque) or any(map(holds_opaque, parts_of(kind)))
 
 
+def check_divisible(kind: StateType) -> None:
+    """Check that a codec finds where a value of the type ends among other values. A decoder does not help a codec.
+
+    Raise UnsupportedError (``opaque-entries``)."""
+    if isinstance(kind, Opaque):
+        raise _undivided(kind)
+    for part in parts_of(kind):
+        check_divisible(part)
+
+
+def _undivided(opaque: Opaque) -> UnsupportedError:
+    return UnsupportedError(
+        f"only the class of its serializer can find where a value of {opaque} ends among other entries",
+        kind="opaque-entries",
+        hint="take a canonical savepoint with Flink, or give the class a decoder:"
+        " statelib.serializers.register_decoder",
+    )
+
+
 def _steps(codec: Codec) -> list[Step]:
     if codec.width > 0:
         return [codec.width]
@@ -44,12 +63,7 @@ def _skip_by_reading(kind: StateType) -> Skipper:
     def skip(raw: bytes, at: int) -> int:
         opaque = opaque_part(kind)
         if opaque is not None:
-            raise UnsupportedError(
-                f"only the class of its serializer can find where a value of {opaque} ends among other entries",
-                kind="opaque-entries",
-                hint="take a canonical savepoint with Flink, or give the class a decoder:"
-                " statelib.serializers.register_decoder",
-            )
+            raise _undivided(opaque)
         reader = Reader(raw, str(kind))
         reader.take(at)
         json_reader(kind)(reader)

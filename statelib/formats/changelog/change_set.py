@@ -25,6 +25,7 @@ from statelib.model.key_groups import KeyGroupRange
 from statelib.model.state import StateDescriptor, StateKind
 from statelib.model.types import StateType
 from statelib.serializers.registry import codec_of
+from statelib.serializers.skippers import check_divisible
 from statelib.wire.java_objects import read_object
 from statelib.wire.ragged import Bytes, Ragged, gather
 from statelib.wire.reader import Reader
@@ -199,8 +200,10 @@ def records_of(
 ) -> ChangeRecords:
     """Return the changes in ``rows``, all of one state, split into key, namespace and arguments.
 
-    Timers are keys themselves: for them the whole content is in the arguments. Raise CorruptStateError.
+    Timers are keys themselves: for them the whole content is in the arguments. Raise CorruptStateError,
+    UnsupportedError (``opaque-entries``) for keys that only a user's code can read.
     """
+    check_divisible(key)
     data, starts, ends = changes.data, changes.starts[rows], changes.ends[rows]
     namespace_at = rest = starts + _OP_AND_STATE
     if descriptor.kind is not StateKind.TIMERS:
@@ -238,6 +241,7 @@ def _joined(parts: Iterable[list[int]]) -> npt.NDArray[np.int64]:
 
 def _value_size(type_: StateType, record: memoryview, at: int) -> int:
     """Return the size in bytes of the serialized value at ``at``."""
+    check_divisible(type_)
     data = np.frombuffer(record, np.uint8)
     return int(codec_of(type_).skip(data, np.array([at]), np.array([len(data)]))[0]) - at
 

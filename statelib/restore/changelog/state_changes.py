@@ -26,6 +26,7 @@ from statelib.serializers.entries.heap_values import lists_from_heap, maps_from_
 from statelib.serializers.entries.keys import KeyParts, check_end, group_prefix, join_keys
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
 from statelib.serializers.registry import codec_of
+from statelib.serializers.skippers import check_divisible
 from statelib.wire.ragged import Ragged, concat, from_fixed, from_list, gather, join, offsets_of
 
 Rows = npt.NDArray[np.int64]
@@ -75,7 +76,7 @@ def changes_of(
     materialised below the log.
 
     Raise CorruptStateError (``corrupt-changelog`` and what the codecs raise), UnsupportedError
-    (``merging-windows``)."""
+    (``merging-windows``; ``opaque-entries`` for values, not last in a change, that only a user's code can read)."""
     if not batches:
         return NO_CHANGES
     records = _joined(batches)
@@ -185,6 +186,8 @@ def _chunks(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Rows, 
     whole = np.flatnonzero(np.isin(records.ops, (Op.SET, Op.SET_INTERNAL, Op.ADD)))
     single = np.flatnonzero(records.ops == Op.ADD_ELEMENT)
     arguments = records.arguments
+    if len(whole):
+        check_divisible(descriptor.value_type)
     lists = arguments.take(whole)
     elements, counts = lists_from_heap(codec, lists.data, lists.starts, lists.offsets[1:])
     check_end(codec.skip(lists.data, lists.starts, lists.offsets[1:]), lists.offsets[1:], _value(descriptor))
@@ -223,6 +226,8 @@ def _whole_maps(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Ro
     rows = np.flatnonzero(np.isin(records.ops, (Op.SET, Op.SET_INTERNAL, Op.ADD)))
     codec = codec_of(stored_value_type(descriptor))
     assert isinstance(codec, MapCodec)
+    if len(rows):
+        check_divisible(codec.type)
     maps = records.arguments.take(rows)
     limit = maps.offsets[1:]
     elements = maps_from_heap(codec, maps.data, maps.starts, limit)
@@ -248,6 +253,8 @@ def _removals(descriptor: StateDescriptor, records: ChangeRecords) -> tuple[Rows
 
 def _user_keys(descriptor: StateDescriptor, records: ChangeRecords, rows: Rows) -> tuple[Ragged, Ragged]:
     assert descriptor.user_key_type is not None
+    if len(rows):
+        check_divisible(descriptor.user_key_type)
     arguments = records.arguments.take(rows)
     limit = arguments.offsets[1:]
     end = codec_of(descriptor.user_key_type).skip(arguments.data, arguments.starts, limit)

@@ -5,9 +5,10 @@ import pyarrow as pa
 import pytest
 
 from statelib.backends.key_order import byte_order
-from statelib.errors import CorruptStateError, StatelibError
+from statelib.errors import CorruptStateError, StatelibError, UnsupportedError
 from statelib.formats.changelog.change_set import (
     METADATA_GROUP,
+    ChangeRecords,
     ChangeSet,
     Op,
     decode_change_set,
@@ -18,8 +19,8 @@ from statelib.formats.changelog.change_set import (
 )
 from statelib.formats.changelog.encoder import ChangedRows, encode_changes
 from statelib.model.key_groups import KeyGroupRange
-from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, timers_descriptor
-from statelib.model.types import STRING, TIME_WINDOW
+from statelib.model.state import EVENT_TIMERS, KeyedStateSchema, StateDescriptor, StateKind, timers_descriptor
+from statelib.model.types import LONG, STRING, TIME_WINDOW, Opaque
 from statelib.restore.changelog.state_changes import changes_of
 from statelib.serializers.entries.keys import encode_keys, key_groups
 from statelib.serializers.entries.rows import NO_ROWS, StateRows
@@ -107,6 +108,30 @@ def test_an_uncompressed_set_that_ends_early_is_named() -> None:
     with pytest.raises(CorruptStateError) as caught:
         decode_stream(memoryview(b"\2"), "log")
     assert caught.value.kind == "corrupt-changelog"
+
+
+KRYO = Opaque("a.Kryo")
+
+
+@pytest.mark.parametrize(
+    ("state", "op"),
+    [
+        (StateDescriptor("m", StateKind.MAP, LONG, KRYO), Op.ADD_ELEMENT),
+        (StateDescriptor("m", StateKind.MAP, LONG, KRYO), Op.REMOVE_ELEMENT),
+        (StateDescriptor("m", StateKind.MAP, KRYO, LONG), Op.ADD),
+        (StateDescriptor("l", StateKind.LIST, KRYO), Op.SET),
+    ],
+)
+def test_what_only_a_users_class_divides_is_not_called_damaged(state: StateDescriptor, op: Op) -> None:
+    argument = from_list([b"\0\0\0\2" + bytes(20)])
+    none = from_list([b""])
+    records = ChangeRecords(np.array([op], np.uint8), np.zeros(1, np.int32), none, from_list([b"\0"]), argument)
+    with pytest.raises(UnsupportedError, match=r"a\.Kryo") as caught:
+        changes_of(KeyedStateSchema(LONG, 128, (state,)), state, [records])
+    assert caught.value.kind == "opaque-entries"
+    logged = ChangeSet((), argument.data, np.zeros(1, np.int32), argument.starts, argument.offsets[1:])
+    with pytest.raises(UnsupportedError, match=r"a\.Kryo"):
+        records_of(logged, np.arange(1), KRYO, state)
 
 
 def test_timers_are_logged_and_the_last_that_became_of_each_counts() -> None:
