@@ -2,7 +2,7 @@
 
 Each snapshot is verified, inspected, exported state by state, and rewritten. The exit status is 1 if a snapshot is
 called damaged, if an error has no kind, if counts differ, or if a rewritten savepoint holds something else. The tool is
-made for the snapshots that Flink keeps in its repository for its own tests.
+made for the snapshots that Flink keeps in its repository for its own tests: docs/flink-compatibility.md has the result.
 """
 
 import json
